@@ -1,0 +1,49 @@
+# make book            sets everything up, runs the notebooks, builds the site in _build/html
+# make book FRESH=1    measures again with the weights at hand
+# make book RETRAIN=1  trains again first
+# make test            every check there is, in one pytest run
+# make clean           removes what the two made (.venv, _build)
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: book test install clean
+
+# The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
+PYTHON ?= $(shell for p in python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+MATHJAX := book/static/mathjax-tex-svg.js
+NOTEBOOKS = $(sort $(filter-out %-run.ipynb,$(wildcard notebooks/*.ipynb)))
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+book: $(INSTALLED) $(MATHJAX)
+	$(if $(RETRAIN),$(BIN)/headprune train --profile default --retrain)
+	$(BIN)/headprune run $(NOTEBOOKS) $(if $(FRESH)$(RETRAIN),-p fresh True)
+	rm -rf _build
+	$(BIN)/jupyter-book build . -n -W --keep-going
+	@echo
+	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
+
+test: $(INSTALLED) $(MATHJAX)
+	$(BIN)/pytest
+
+install: $(INSTALLED) $(MATHJAX)
+
+$(INSTALLED): pyproject.toml constraints.txt requirements-data.txt
+	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or later is needed, and $(or $(PYTHON),none of python3.11 python3 python) is not:" \
+	    "install it, or name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@echo "Installing the pinned packages into .venv (some minutes the first time)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-data.txt
+	@touch $@
+
+# The site loads MathJax from itself, not from a network: the file comes with a pinned package.
+$(MATHJAX): $(INSTALLED)
+	cp "$$($(BIN)/python -c 'from importlib.metadata import files; print(next(f.locate() \
+	  for f in files("django-static-mathjax") if f.match("es5/tex-svg.js")))')" $@
+
+clean:
+	rm -rf .venv _build $(MATHJAX)

@@ -1,0 +1,28 @@
+"""Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019)."""
+
+from headprune_lib.ablation import all_but_one, one_head_ablation
+from headprune_lib.heads import cut_heads, find_heads, full_mask
+from headprune_lib.masking import masked_heads
+from headprune_lib.pruning import (
+    load_pruned,
+    prune_heads,
+    prune_order,
+    prune_schedule,
+    save_pruned,
+)
+from headprune_lib.scoring import head_importance
+
+__all__ = [
+    "all_but_one",
+    "cut_heads",
+    "find_heads",
+    "full_mask",
+    "head_importance",
+    "load_pruned",
+    "masked_heads",
+    "one_head_ablation",
+    "prune_heads",
+    "prune_order",
+    "prune_schedule",
+    "save_pruned",
+]

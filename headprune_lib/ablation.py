@@ -1,0 +1,201 @@
+"""Sweeps that cut one head, or all heads of a layer but one, with the activations reused.
+
+Cutting a head of layer l changes nothing below l, and the attention of layer l itself runs once
+for all its heads: a head's contribution to the output projection is linear. So for each cut only
+the rest of layer l and the layers above are computed. With layers of equal cost, a sweep over
+every head of L layers costs (L - 1)/2 layers plus the feed-forward part of one layer a head,
+where plain masking costs L: 0.54 of it at L = 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
+from headprune_lib.kernels import fast_linears
+from headprune_lib.masking import masked_heads
+from headprune_lib.scoring import Batch
+
+
+def one_head_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
+    """For each head ``(kind, layer, head)`` the mask that cuts it alone (paper, section 3.2)."""
+    masks = {}
+    for block in find_heads(model):
+        for head in block.kept:
+            mask = full_mask(model)
+            mask[block.kind][block.layer, head] = 0
+            masks[block.kind, block.layer, head] = mask
+    return masks
+
+
+def all_but_one_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
+    """For each head the mask that keeps it alone in its layer (paper, section 3.3)."""
+    masks = {}
+    for block in find_heads(model):
+        for head in block.kept:
+            mask = full_mask(model)
+            mask[block.kind][block.layer] = 0
+            mask[block.kind][block.layer, head] = 1
+            masks[block.kind, block.layer, head] = mask
+    return masks
+
+
+def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *, device=None) -> Sweep:
+    """Logits with each head cut in turn (paper, section 3.2), activations reused.
+
+    Args:
+        model: an encoder with a classification (or regression) head.
+        batches: dicts of model inputs; ``labels`` in them are ignored.
+        device: where to compute; the model's own device if not given.
+
+    Returns:
+        iterator of ``(uncut, cut)`` for each batch, on the CPU: logits of shape ``(batch, class)``
+        and ``{(kind, layer, head): logits}`` for every head.
+    """
+    return _sweep(model, batches, "cut", device)
+
+
+def all_but_one(model: nn.Module, batches: Iterable[Batch], *, device=None) -> Sweep:
+    """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
+    return _sweep(model, batches, "keep", device)
+
+
+def masked_logits(
+    model: nn.Module, batches: Iterable[Batch], mask: HeadTensors | None = None, *, device=None
+) -> Iterator[Tensor]:
+    """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes."""
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    mask = full_mask(model) if mask is None else mask
+    with _evaluating(model.to(device)), masked_heads(model, mask), fast_linears(model):
+        for batch in batches:
+            yield model(**_inputs(batch, device)).logits.cpu()
+
+
+Sweep = Iterator[tuple[Tensor, dict[tuple[str, int, int], Tensor]]]
+
+
+def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Sweep:
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    blocks = find_heads(model)
+    with _evaluating(model.to(device)), fast_linears(model):
+        for batch in batches:
+            inputs = _inputs(batch, device)
+            with _recorded(model, blocks) as record:
+                uncut = model(**inputs).logits.cpu()
+            cut = {}
+            for i, block in enumerate(blocks):
+                with _replayed(model, blocks, record, i):
+                    for j, head in enumerate(block.kept):
+                        record.projected = _projection(model, block, record.contexts[i],
+                                                       record.outputs[i], j, how)
+                        cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
+            yield uncut, cut
+
+
+class _Record:
+    """What one uncut forward pass leaves for its sweeps, a slot for each block."""
+
+    def __init__(self, n_blocks: int) -> None:
+        self.layers: list = [None] * n_blocks  # what each Transformer layer returned
+        self.cores: list = [None] * n_blocks  # what each attention core returned
+        self.contexts: list = [None] * n_blocks  # (B, T, heads * width), heads side by side
+        self.outputs: list = [None] * n_blocks  # (B, T, hidden), after the output projection
+        self.projected: Tensor | None = None  # stands in for the projection's output in a replay
+
+
+@contextmanager
+def _recorded(model: nn.Module, blocks: list[AttentionBlock]) -> Iterator[_Record]:
+    record = _Record(len(blocks))
+
+    def keep(slots: list, i: int):
+        def hook(_module, _inputs, output):
+            slots[i] = output
+
+        return hook
+
+    def keep_projection(i: int):
+        def hook(_module, inputs, output):
+            record.contexts[i], record.outputs[i] = inputs[0], output
+
+        return hook
+
+    with ExitStack() as stack:
+        for i, block in enumerate(blocks):
+            for module, hook in (
+                (model.get_submodule(block.layer_path), keep(record.layers, i)),
+                (block.part(model, "core"), keep(record.cores, i)),
+                (block.part(model, "output"), keep_projection(i)),
+            ):
+                stack.callback(module.register_forward_hook(hook).remove)
+        yield record
+
+
+@contextmanager
+def _replayed(
+    model: nn.Module, blocks: list[AttentionBlock], record: _Record, i: int
+) -> Iterator[None]:
+    """Inside, the layers below block ``i`` return what they returned before, and the attention of
+    block ``i`` returns ``record.projected``; everything above runs."""
+
+    def projected_core(*_args, **_kwargs):
+        core = record.cores[i]
+        if blocks[i].architecture.core:  # the projection comes after the core, patched below
+            return core
+        first = record.projected
+        return (first, *core[1:]) if isinstance(core, tuple) else first
+
+    with ExitStack() as stack:
+        for below in range(i):
+            stack.enter_context(_forward_replaced(
+                model.get_submodule(blocks[below].layer_path),
+                lambda *_a, below=below, **_k: record.layers[below]))
+        stack.enter_context(_forward_replaced(blocks[i].part(model, "core"), projected_core))
+        if blocks[i].architecture.core:
+            stack.enter_context(_forward_replaced(
+                blocks[i].part(model, "output"), lambda *_a, **_k: record.projected))
+        yield
+
+
+@contextmanager
+def _forward_replaced(module: nn.Module, forward) -> Iterator[None]:
+    own = module.__dict__.get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+
+def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j: int, how: str):
+    """The output projection without (``cut``) or with only (``keep``) the block's j-th kept head.
+
+    (B, T, width) x (width, hidden) -> (B, T, hidden)
+    """
+    projection = block.part(model, "output")
+    columns = slice(j * block.width, (j + 1) * block.width)
+    share = nn.functional.linear(context[..., columns], projection.weight[:, columns])
+    if how == "cut":
+        return output - share
+    return share if projection.bias is None else share + projection.bias
+
+
+def _inputs(batch: Batch, device: torch.device) -> Batch:
+    return {name: value.to(device) for name, value in batch.items() if name != "labels"}
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

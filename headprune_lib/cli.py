@@ -1,0 +1,95 @@
+"""The ``headprune`` command."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.core import TyperCommand
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Replicate “Are Sixteen Heads Really Better than One?” and prune attention heads.",
+)
+
+
+class _NameValuePairs(TyperCommand):
+    """Reads ``-p NAME VALUE`` as papermill does; typer knows no repeatable option of two words."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        words, joined = iter(args), []
+        for word in words:
+            joined.append(word)
+            if word in ("-p", "--parameter"):
+                pair = [*itertools.islice(words, 2)]
+                if len(pair) < 2:
+                    _refuse(f"{word} takes a name and a value, not {' '.join(pair) or 'nothing'}")
+                joined.append("=".join(pair))
+        return super().parse_args(ctx, joined)
+
+
+@app.callback()
+def main() -> None:
+    """Keep ``run`` a command of its own while there is no other."""
+
+
+@app.command(cls=_NameValuePairs)
+def run(
+    notebooks: Annotated[
+        list[str], typer.Argument(help="Paths, or short names such as 01_one_head.")
+    ],
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--parameter", metavar="NAME VALUE", help="Set a parameter."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the executed notebook goes. By default in place; with parameters that "
+            "change the result, <name>-run.ipynb in the current folder."
+        ),
+    ] = None,
+) -> None:
+    """Execute notebooks with papermill, from any working directory."""
+    from papermill import PapermillExecutionError
+
+    from headprune_lib.notebooks import HOW_NOT_WHAT, find_notebook, parse_value, run_notebook
+
+    # The kernels inherit it: tqdm would advise each of them to install widgets.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
+    if output is not None and len(notebooks) > 1:
+        _refuse("--output takes one notebook at a time")
+    pairs = (pair.partition("=") for pair in parameter or [])
+    parameters = {name: parse_value(value) for name, _, value in pairs}
+    for name in notebooks:
+        started = time.monotonic()
+        try:
+            source = find_notebook(name)
+            target = output
+            if target is None and not parameters.keys() <= HOW_NOT_WHAT:
+                target = Path(f"{source.stem}-run.ipynb")
+            print(f"{source.stem} …", file=sys.stderr)
+            written = run_notebook(source, parameters, target)
+        except (FileNotFoundError, ValueError) as error:
+            _refuse(str(error))
+        except PapermillExecutionError as error:
+            typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)
+            raise typer.Exit(1) from None
+        typer.echo(f"{_short(written)}  {time.monotonic() - started:.0f} s")
+
+
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _refuse(message: str) -> None:
+    typer.echo(f"headprune: {message}", err=True)
+    raise typer.Exit(2)

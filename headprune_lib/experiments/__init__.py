@@ -1,0 +1,72 @@
+"""The paper's tables and figures: ``get`` returns one, stored or measured.
+
+>>> sorted(ARTIFACTS)
+['figure1b', 'figure2b', 'figure3b', 'table3', 'table4', 'table6']
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+
+from headprune_lib import results
+from headprune_lib.data import TASKS
+from headprune_lib.experiments import across_datasets, all_but_one, iterative, one_head, speed
+from headprune_lib.experiments.artifact import Artifact
+from headprune_lib.models import BASES
+from headprune_lib.paths import cache_root
+from headprune_lib.profiles import Profile, load_profile
+from headprune_lib.training import recipe
+
+ARTIFACTS: dict[str, Artifact] = {
+    artifact.name: artifact
+    for module in (one_head, all_but_one, across_datasets, iterative, speed)
+    for artifact in module.ARTIFACTS
+}
+
+
+def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Result:
+    """A table or figure of the paper: the stored result if its signature fits, else measured now.
+
+    Args:
+        artifact: its name in the paper, such as ``"figure1b"``.
+        profile: what to measure; see :func:`headprune_lib.profiles.load_profile`.
+        fresh: measure in any case, with the weights at hand.
+
+    Raises:
+        ValueError: an unknown artifact (the nearest names are suggested).
+    """
+    if artifact not in ARTIFACTS:
+        near = difflib.get_close_matches(artifact, ARTIFACTS, cutoff=0.3)
+        raise ValueError(f"unknown artifact {artifact!r}; did you mean {near or sorted(ARTIFACTS)}?")
+    entry = ARTIFACTS[artifact]
+    return results.obtain(
+        artifact, profile.name, profile.task, signature(entry, profile), entry.statistics,
+        lambda journal: entry.measure(profile, journal, get), entry.summarise,
+        fresh=fresh, root=_root(profile),
+    )
+
+
+def signature(entry: Artifact, profile: Profile) -> dict:
+    """What a stored result must agree with: parameters, data, base weights, training recipes."""
+    texts = {name: TASKS[name].checksums for name in entry.tasks(profile)}
+    seeds = profile.seeds if entry.all_seeds else [profile.seed]
+    return results.make_signature(
+        entry.version,
+        {"task": profile.task, "model": profile.model, **entry.parameters(profile)},
+        {path: sha for checksums in texts.values() for path, sha in checksums.items()},
+        BASES[profile.model].checksums,
+        {f"seed {seed}": recipe(profile, seed) for seed in seeds},
+    )
+
+
+def _root(profile: Profile) -> Path | None:
+    """A profile with parameters of one's own must not overwrite the committed results."""
+    standard = load_profile(profile.name, task=profile.task, device=profile.device)
+    return None if profile == standard else cache_root() / "results" / dataclasses_digest(profile)
+
+
+def dataclasses_digest(profile: Profile) -> str:
+    content = {**dataclasses.asdict(profile), "device": ""}
+    return results.make_signature(0, content, {}, {}, {})["digest"][:12]

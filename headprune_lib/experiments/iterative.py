@@ -1,0 +1,237 @@
+"""Figure 3b (section 4.2, appendix B): heads removed together, in one order or another.
+
+Orders are scored once and heads are removed cumulatively, as in the paper; ``rescored`` measures
+I_h again after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from headprune_lib import stats
+from headprune_lib.experiments.artifact import Artifact, Get
+from headprune_lib.experiments.outcomes import (
+    MILLINAT,
+    Setting,
+    evaluate,
+    resumed,
+    runs_of,
+    sweep,
+)
+from headprune_lib.heads import HeadTensors, full_mask
+from headprune_lib.journal import Arrays, Journal
+from headprune_lib.masking import masked_heads
+from headprune_lib.profiles import Profile
+from headprune_lib.pruning import Head, order_mask, prune_order, prune_schedule
+from headprune_lib.results import Measurement
+from headprune_lib.scoring import head_importance, normalize_l2
+
+_RESAMPLES, _SEED = 5_000, 0
+TOLERANCES = (0.01, 0.02, 0.05)
+
+
+def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
+    setting = Setting.of(profile)
+    raw = _first_seed(setting, journal, get)
+    settings = [setting]
+    for seed in profile.seeds[1:]:
+        other = Setting.of(profile, seed)
+        settings.append(other)
+        order = prune_order(importance(other, journal))
+        part = curves(other, {f"importance/{seed}": _cut_along(other, order)}, journal)
+        raw = {name: np.concatenate([raw[name], part[name]]) if name in part else raw[name]
+               for name in raw}
+    labels = np.array(setting.test.labels, np.int8)
+    raw = {**raw, "labels": labels, "shares": np.arange(profile.steps + 1) / profile.steps}
+    return Measurement(raw, runs_of(settings), profile.model, f"{profile.task}/test", len(labels),
+                       "accuracy", "share of examples",
+                       {f"seed {s.seed}": s.weights_sha256 for s in settings})
+
+
+def _first_seed(setting: Setting, journal: Journal, get: Get) -> Arrays:
+    """Every order on the main fine-tuning."""
+    profile = setting.profile
+    plain = importance(setting, journal, normalize=None)
+    scores = normalize_l2(plain)
+    test = get("figure1b", profile).raw
+    train = sweep(setting, setting.selection, "one head", journal, f"{profile.task} (train)")
+    named: dict[str, list[Head]] = {
+        "importance": prune_order(scores),
+        "importance unnormalised": prune_order(plain),
+        "importance reversed": prune_order(scores)[::-1],
+        "oracle": prune_order(oracle_scores(test)),
+        "oracle leak-free": prune_order(oracle_scores(train)),
+    }
+    orders = {f"{name}/{profile.seed}": _cut_along(setting, order)
+              for name, order in named.items()}
+    for draw in range(profile.random_orders):
+        shuffled = random_order(named["importance"], draw)
+        orders[f"random/{draw}"] = _cut_along(setting, shuffled)
+    orders[f"importance rescored/{profile.seed}"] = _cut_rescored(setting, journal)
+    found = curves(setting, orders, journal)
+    return {**found, "scores": plain["self"].numpy(),
+            "order": np.array([head[1:] for head in named["importance"]], np.int16)}
+
+
+def importance(setting: Setting, journal: Journal, *, mask: HeadTensors | None = None,
+               normalize: str | None = "l2", key: str = "all heads") -> HeadTensors:
+    """I_h of the setting's model on its scoring sentences, under ``mask`` if given."""
+    def measure() -> Arrays:
+        # a kernel with a fast backward pass; the same weights
+        model = Setting.of(setting.profile, setting.seed, "eager").model
+        batches = setting.batches(setting.scoring).batches
+        with masked_heads(model, mask or full_mask(model)):
+            return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
+
+    unit, = resumed(journal, [f"{setting.weights_sha256[:12]} I_h {key}"], [measure],
+                    f"importance, seed {setting.seed}, {key}")
+    scores = {"self": torch.from_numpy(unit["self"])}
+    return normalize_l2(scores) if normalize == "l2" else scores
+
+
+def oracle_scores(raw: Arrays) -> HeadTensors:
+    """What cutting a head alone costs: accuracy lost, ties broken by log-loss (section 4.2)."""
+    layers, heads = raw["heads"].max(0) + 1
+    lost = raw["correct_uncut"].sum() - raw["correct"].sum(-1).astype(float)
+    tie = raw["loss_change"].mean(-1) / MILLINAT
+    # an example is worth more than any difference of mean loss
+    values = lost + 0.5 * np.tanh(tie)
+    scores = torch.full((int(layers), int(heads)), torch.nan, dtype=torch.float64)
+    scores[raw["heads"][:, 0], raw["heads"][:, 1]] = torch.from_numpy(values)
+    return {"self": scores}
+
+
+def random_order(heads: list[Head], draw: int) -> list[Head]:
+    """A permutation that depends on the number of the draw alone."""
+    return [heads[i] for i in np.random.default_rng(draw).permutation(len(sorted(heads)))]
+
+
+Masks = Callable[[int], HeadTensors]
+
+
+def _cut_along(setting: Setting, order: list[Head]) -> Masks:
+    schedule = prune_schedule(len(order), setting.profile.steps)
+    return lambda step: order_mask(setting.model, order, schedule[step])
+
+
+def _cut_rescored(setting: Setting, journal: Journal) -> Masks:
+    """Masks of the order that is scored again after each step, on the heads still there."""
+    n_heads = sum(mask.numel() for mask in full_mask(setting.model).values())
+    schedule = prune_schedule(n_heads, setting.profile.steps)
+
+    def masks(step: int) -> HeadTensors:
+        mask = full_mask(setting.model)
+        for done in range(step):
+            scores = importance(setting, journal, mask=mask, key=f"after step {done}")
+            left = [h for h in prune_order(scores) if mask[h[0]][h[1], h[2]] == 1]
+            for kind, layer, head in left[: schedule[done + 1] - schedule[done]]:
+                mask[kind][layer, head] = 0
+        return mask
+
+    return masks
+
+
+def curves(setting: Setting, orders: dict[str, Masks], journal: Journal) -> Arrays:
+    """Outcomes along every order: ``curves`` (C,), ``correct`` and ``loss`` (C, steps + 1, n).
+
+    Losses in thousandths of a nat. The two ends are the same for every order and measured once.
+    """
+    steps, weights = setting.profile.steps, setting.weights_sha256[:12]
+    prepared = setting.batches(setting.test)
+    keys, functions = [], []
+    for name, masks in orders.items():
+        for step in range(steps + 1):
+            shared = {0: "no head cut", steps: "all heads cut"}.get(step, f"{name} step {step}")
+            if f"{weights} {shared}" not in keys:
+                keys.append(f"{weights} {shared}")
+                functions.append(lambda masks=masks, step=step: evaluate(
+                    setting, prepared, masks(step)))
+    units = dict(zip(keys, resumed(journal, keys, functions,
+                                   f"pruning curves, seed {setting.seed}"), strict=True))
+    def stacked(name: str, outcome: str) -> np.ndarray:
+        ends = {0: "no head cut", steps: "all heads cut"}
+        return np.stack([units[f"{weights} {ends.get(step, f'{name} step {step}')}"][outcome]
+                         for step in range(steps + 1)])
+
+    limit = np.iinfo(np.int16).max
+    loss = np.stack([stacked(name, "loss") for name in orders])
+    return {
+        "curves": np.array(list(orders)),
+        "correct": np.stack([stacked(name, "correct") for name in orders]),
+        "loss": np.rint(loss * MILLINAT).clip(-limit, limit).astype(np.int16),
+    }
+
+
+def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
+    shares, labels = raw["shares"], raw["labels"]
+    chance = float(max(np.mean(labels == label) for label in np.unique(labels)))
+    members: dict[str, list[int]] = {}
+    for i, name in enumerate(raw["curves"]):
+        members.setdefault(str(name).split("/")[0], []).append(i)
+    main_seed = [i for i in members["importance"][:1]]
+    groups = {**members, "importance": members["importance"], "importance main": main_seed}
+    correct = {name: raw["correct"][rows] for name, rows in groups.items()}
+    drawn = stats.bootstrap_curves(correct, _RESAMPLES, _SEED)
+    values = {
+        "shares": shares, "chance": chance,
+        "curves": {name: _curve(raw, rows, drawn[name]) for name, rows in groups.items()},
+        "prunable": {name: _prunable(shares, correct[name].mean(-1).mean(0), drawn[name], chance)
+                     for name in groups},
+        "area_differences": {
+            other: _area_difference(shares, correct, drawn, other)
+            for other in ("oracle", "oracle leak-free", "random", "importance unnormalised",
+                          "importance rescored", "importance reversed")
+        },
+    }
+    return values
+
+
+def _curve(raw: Arrays, rows: list[int], drawn: np.ndarray) -> dict:
+    """Mean over runs with its bootstrap interval, every run, and the mean log-loss."""
+    accuracy = raw["correct"][rows].mean(-1)
+    return {
+        "mean": accuracy.mean(0),
+        "interval": np.quantile(drawn, [0.025, 0.975], axis=0).T,
+        "runs": accuracy,
+        "names": [str(raw["curves"][row]).split("/")[1] for row in rows],
+        "log_loss": raw["loss"][rows].mean((0, 2)) / MILLINAT,
+    }
+
+
+def _prunable(shares, mean, drawn, chance) -> dict:
+    """Largest share that goes at each tolerance, with the interval over bootstrap draws."""
+    found = {}
+    for tolerance in TOLERANCES:
+        spread = stats.prunable_share(shares, drawn, chance, tolerance)
+        found[f"{tolerance:.0%}"] = {
+            "share": float(stats.prunable_share(shares, mean, chance, tolerance)),
+            "interval": np.quantile(spread, [0.025, 0.975]),
+        }
+    return found
+
+
+def _area_difference(shares, correct, drawn, other: str) -> dict:
+    """Area under the main fine-tuning's I_h curve minus that of another order, paired."""
+    def area(scores):
+        return stats.area_under_curve(shares, scores)
+
+    difference = area(drawn["importance main"]) - area(drawn[other])
+    return {
+        "difference": area(correct["importance main"].mean(-1).mean(0))
+        - area(correct[other].mean(-1).mean(0)),
+        "interval": np.quantile(difference, [0.025, 0.975]),
+    }
+
+
+ARTIFACTS = (
+    Artifact(
+        "figure3b", 1, 1,
+        lambda profile: {"n_examples": profile.n_examples, "n_scoring": profile.n_scoring,
+                         "n_selection": profile.n_selection, "steps": profile.steps,
+                         "random_orders": profile.random_orders, "seeds": profile.seeds},
+        _measure, _summarise, all_seeds=True,
+    ),
+)

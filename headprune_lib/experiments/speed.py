@@ -1,0 +1,193 @@
+"""Table 4 (section 4.3): examples a second before and after half of the heads are removed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+
+from headprune_lib import stats
+from headprune_lib.data import make_batches
+from headprune_lib.experiments.artifact import Artifact, Get
+from headprune_lib.experiments.iterative import importance, random_order
+from headprune_lib.experiments.outcomes import Setting, resumed, runs_of
+from headprune_lib.heads import find_heads, full_mask
+from headprune_lib.journal import Arrays, Journal
+from headprune_lib.models import BASES, load_tokenizer
+from headprune_lib.profiles import Profile
+from headprune_lib.pruning import order_mask, prune_heads, prune_order, save_pruned
+from headprune_lib.results import Measurement
+
+_VARIANTS = ("unpruned", "pruned")
+
+
+def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
+    setting, raw = Setting.of(profile), {}
+    order = prune_order(importance(setting, journal))
+    models = {"finetuned": (setting.model, order)}
+    shape = shaped(profile.speed.shape)
+    heads = prune_order({kind: mask.double() for kind, mask in full_mask(shape).items()})
+    models["shape"] = (shape, random_order(heads, 0))
+    for name, (model, its_order) in models.items():
+        cut = order_mask(model, its_order, round(profile.speed.share * len(its_order)))
+        pair = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
+        batches = _texts(setting) if name == "finetuned" else _random_ids(profile, shape)
+        raw |= _timed(pair, batches, profile, journal, name)
+        sizes, = resumed(journal, [f"{name} sizes"],
+                         [lambda pair=pair, batches=batches: _sizes(pair, batches)],
+                         f"size and memory, {name}")
+        raw |= {f"{name}/{key}": value for key, value in sizes.items()}
+    raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
+    return Measurement(raw, runs_of([setting]), profile.model, f"{profile.task}/test",
+                       profile.speed.n_sentences, "throughput", "examples/s",
+                       {f"seed {setting.seed}": setting.weights_sha256})
+
+
+def shaped(shape: str) -> nn.Module:
+    """A classifier of a published shape with random weights: for speed only."""
+    torch.manual_seed(0)
+    # BERT-base is the configuration class's default
+    config = transformers.BertConfig() if shape == "bert-base" else BASES[shape].build()
+    return transformers.AutoModelForSequenceClassification.from_config(config).eval()
+
+
+Padded = dict[int, list[dict[str, torch.Tensor]]]
+
+
+def _texts(setting: Setting) -> Padded:
+    """The first test sentences, sorted by length, at each batch size."""
+    profile = setting.profile
+    tokenizer, prepared = load_tokenizer(profile.model), {}
+    for size in profile.speed.batch_sizes:
+        made = make_batches(tokenizer, setting.test.first(profile.speed.n_sentences), size,
+                            profile.finetuning.max_length)
+        prepared[size] = [{k: v for k, v in b.items() if k != "labels"} for b in made.batches]
+    return prepared
+
+
+def _random_ids(profile: Profile, model: nn.Module) -> Padded:
+    """Sentences of random words, all of the one length, without padding."""
+    speed = profile.speed
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, model.config.vocab_size, (speed.shape_sentences, speed.shape_length),
+                        generator=generator)
+    return {size: [{"input_ids": part, "attention_mask": torch.ones_like(part)}
+                   for part in ids.split(size)] for size in speed.batch_sizes}
+
+
+def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal,
+           name: str) -> Arrays:
+    """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
+
+    The two models take turns within a repetition, so that a slower moment hits both.
+    """
+    def once(size: int, repetition: int) -> Arrays:
+        order = _VARIANTS if repetition % 2 == 0 else _VARIANTS[::-1]
+        seconds = {variant: pass_seconds(pair[variant], batches[size], profile.device)
+                   for variant in order}
+        return {"seconds": np.array([seconds[variant] for variant in _VARIANTS])}
+
+    for size in profile.speed.batch_sizes:  # warm-up, not counted
+        for variant in _VARIANTS:
+            pass_seconds(pair[variant], batches[size][:1], profile.device)
+    keys = [(size, repetition) for size in profile.speed.batch_sizes
+            for repetition in range(profile.speed.repetitions)]
+    units = resumed(journal, [f"{name} batch {size} run {run}" for size, run in keys],
+                    [lambda key=key: once(*key) for key in keys], f"speed, {name}")
+    seconds = np.stack([unit["seconds"] for unit in units])
+    n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])
+    return {f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
+            f"{name}/n_sentences": np.array(n_sentences)}
+
+
+def pass_seconds(model: nn.Module, batches: list[dict], device: str) -> float:
+    """Seconds of one forward pass over all batches."""
+    model.to(device)
+    moved = [{k: v.to(device) for k, v in batch.items()} for batch in batches]
+    cuda = torch.device(device).type == "cuda"
+    with torch.inference_mode():
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for batch in moved:
+            model(**batch)
+        if cuda:
+            torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
+    """Parameters, those in attention, bytes of the saved file and peak memory of a process."""
+    found: dict[str, list[int]] = {"parameters": [], "attention": [], "file": [], "memory": []}
+    size = max(s for s in batches if s <= 16)
+    length = max(batch["input_ids"].shape[1] for batch in batches[size])
+    for variant in _VARIANTS:
+        model = pair[variant]
+        found["parameters"].append(sum(p.numel() for p in model.parameters()))
+        found["attention"].append(sum(
+            p.numel() for block in find_heads(model)
+            for part in ("query", "key", "value", "output")
+            for p in block.part(model, part).parameters()))
+        with tempfile.TemporaryDirectory() as folder:
+            save_pruned(model, Path(folder) / variant)
+            found["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
+            found["memory"].append(_peak_memory(Path(folder) / variant, size, length))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+_PEAK = """
+import resource, sys, torch
+from headprune_lib import load_pruned
+model = load_pruned(sys.argv[1])
+ids = torch.ones(int(sys.argv[2]), int(sys.argv[3]), dtype=torch.long)
+with torch.inference_mode():
+    model(input_ids=ids)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
+    """Bytes: the most that a fresh process held that loads the model and runs one batch."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
+                          capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout)
+
+
+def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
+    return {name: _summary(raw, name) for name in ("finetuned", "shape")}
+
+
+def _summary(raw: Arrays, name: str) -> dict:
+    seconds, n = raw[f"{name}/seconds"], int(raw[f"{name}/n_sentences"])
+    rows = []
+    for size, runs in zip(raw["batch_sizes"], seconds, strict=True):
+        speeds = n / runs  # (repetition, variant)
+        ratio, low, high = stats.ratio_interval(speeds[:, 1], speeds[:, 0])
+        rows.append({
+            "batch_size": int(size),
+            "mean": speeds.mean(0),
+            "sd": speeds.std(0, ddof=1),
+            "ratio": ratio,
+            "interval": [low, high],
+        })
+    sizes = {key: raw[f"{name}/{key}"] for key in ("parameters", "attention", "file", "memory")}
+    return {"n_sentences": n, "columns": list(_VARIANTS), "speed": rows, **sizes}
+
+
+ARTIFACTS = (
+    Artifact(
+        "table4", 1, 1,
+        lambda profile: {"n_scoring": profile.n_scoring, **vars(profile.speed)},
+        _measure, _summarise,
+    ),
+)

@@ -1,0 +1,237 @@
+"""Where the attention heads of a model are: the only module that knows architectures.
+
+>>> from transformers import BertConfig, BertForSequenceClassification
+>>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
+...                     intermediate_size=8, vocab_size=10)
+>>> model = BertForSequenceClassification(config)
+>>> [(block.kind, block.layer, block.n_heads, block.width) for block in find_heads(model)]
+[('self', 0, 4, 2), ('self', 1, 4, 2)]
+>>> {kind: tuple(mask.shape) for kind, mask in full_mask(model).items()}
+{'self': (2, 4)}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+HeadTensors = dict[str, Tensor]
+"""Masks and scores: one tensor of shape ``(layer, head)`` a kind; in a mask 1 keeps a head."""
+
+
+class UnknownArchitecture(ValueError):
+    """The model holds no attention module that the table below describes."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one class of attention modules names its parts (paths below the module).
+
+    ``core`` is the submodule that turns hidden states into the concatenated heads; it is ``""``
+    where the module itself does so and applies ``output`` as well.
+    """
+
+    core: str
+    query: str
+    key: str
+    value: str
+    output: str
+    n_heads: str
+    width: str
+    size: str | None = None
+    per_head_argument: str | None = None
+
+
+_BERT = Architecture(
+    core="self",
+    query="self.query",
+    key="self.key",
+    value="self.value",
+    output="output.dense",
+    n_heads="num_attention_heads",
+    width="attention_head_size",
+    size="all_head_size",
+)
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "BertAttention": _BERT,
+    "RobertaAttention": _BERT,
+    "DistilBertSelfAttention": Architecture(
+        core="",
+        query="q_lin",
+        key="k_lin",
+        value="v_lin",
+        output="out_lin",
+        n_heads="n_heads",
+        width="attention_head_size",
+    ),
+    # one relative-position bias a head, computed once and handed to every layer
+    "MPNetSelfAttention": Architecture(
+        core="",
+        query="q",
+        key="k",
+        value="v",
+        output="o",
+        n_heads="num_attention_heads",
+        width="attention_head_size",
+        size="all_head_size",
+        per_head_argument="position_bias",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """The heads of one attention layer.
+
+    Attributes:
+        kind: ``"self"`` for an encoder.
+        layer: index among the blocks of this kind, from 0.
+        n_heads: heads the layer was built with; masks and scores keep this width for good.
+        width: numbers a head contributes to the output projection's input.
+        kept: original indices of the heads still there, ascending (all, before any removal).
+        path: name of the attention module in the model.
+        layer_path: name of the Transformer layer that holds it.
+        architecture: names of the parts below ``path``.
+    """
+
+    kind: str
+    layer: int
+    n_heads: int
+    width: int
+    kept: tuple[int, ...]
+    path: str
+    layer_path: str
+    architecture: Architecture
+
+    def part(self, model: nn.Module, name: str) -> nn.Module:
+        """The submodule ``"core"``, ``"query"``, ``"key"``, ``"value"`` or ``"output"``."""
+        relative = getattr(self.architecture, name)
+        return model.get_submodule(f"{self.path}.{relative}" if relative else self.path)
+
+
+def find_heads(model: nn.Module) -> list[AttentionBlock]:
+    """Every attention block of ``model``, in order of layers.
+
+    Raises:
+        UnknownArchitecture: no attention module of a known class; the message lists the classes
+            whose name looks like attention, and the known ones.
+    """
+    blocks: list[AttentionBlock] = []
+    for path, module in model.named_modules():
+        architecture = ARCHITECTURES.get(type(module).__name__)
+        if architecture is None:
+            continue
+        core = module.get_submodule(architecture.core) if architecture.core else module
+        n_heads = getattr(core, "headprune_n_heads", None) or getattr(core, architecture.n_heads)
+        blocks.append(
+            AttentionBlock(
+                kind="self",
+                layer=len(blocks),
+                n_heads=n_heads,
+                width=getattr(core, architecture.width),
+                kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
+                path=path,
+                layer_path=_layer_path(model, path),
+                architecture=architecture,
+            )
+        )
+    if not blocks:
+        seen = {type(m).__name__ for m in model.modules() if "attention" in type(m).__name__.lower()}
+        raise UnknownArchitecture(
+            f"no known attention module in {type(model).__name__}; it holds "
+            f"{sorted(seen) or 'no module named like attention'}. Known: {sorted(ARCHITECTURES)}. "
+            "Add an entry for the class to headprune_lib.heads.ARCHITECTURES."
+        )
+    return blocks
+
+
+def full_mask(model: nn.Module) -> HeadTensors:
+    """A mask that keeps every head: float32 ones of shape ``(layer, head)`` for each kind."""
+    return {kind: torch.ones(shape) for kind, shape in head_grid(model).items()}
+
+
+def head_grid(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """``{kind: (layers, heads)}``: the shape of masks and scores, unchanged by removal."""
+    grid: dict[str, tuple[int, int]] = {}
+    for block in find_heads(model):
+        layers, heads = grid.get(block.kind, (0, block.n_heads))
+        if heads != block.n_heads:
+            raise ValueError(
+                f"layer {block.layer} of kind {block.kind!r} was built with {block.n_heads} heads, "
+                f"the layers before it with {heads}: they do not fit one (layer, head) tensor"
+            )
+        grid[block.kind] = (layers + 1, heads)
+    return grid
+
+
+def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
+    """``mask`` as float32 tensors, or an error that says what is wrong with it.
+
+    Raises:
+        TypeError: not a dict of tensors, or integers or complex numbers in it.
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or infinity.
+    """
+    if not isinstance(mask, dict):
+        raise TypeError(
+            f"a mask is a dict of kind -> tensor, given {type(mask).__name__}; "
+            "start from headprune_lib.full_mask(model)"
+        )
+    grid = head_grid(model)
+    if set(mask) != set(grid):
+        raise ValueError(
+            f"the mask has kinds {sorted(mask)}, {type(model).__name__} has {sorted(grid)}; "
+            "give one tensor for each kind (headprune_lib.full_mask(model) makes them)"
+        )
+    checked = {}
+    for kind, values in mask.items():
+        if not isinstance(values, Tensor) or not (
+            values.dtype == torch.bool or values.is_floating_point()
+        ):
+            given = getattr(values, "dtype", type(values).__name__)
+            raise TypeError(
+                f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
+                "convert it with .bool() or .float()"
+            )
+        if tuple(values.shape) != grid[kind]:
+            raise ValueError(
+                f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
+                f"{grid[kind]}"
+            )
+        if not torch.isfinite(values.float()).all():
+            layer, head = (~torch.isfinite(values)).nonzero()[0].tolist()
+            raise ValueError(
+                f"mask[{kind!r}][{layer}, {head}] is {values[layer, head].item()}; "
+                "every entry must be finite, 1 to keep a head and 0 to cut it"
+            )
+        checked[kind] = values.detach().float().cpu()
+    return checked
+
+
+def cut_heads(model: nn.Module, heads: list[tuple[str, int, int]]) -> HeadTensors:
+    """A mask that cuts the heads given as ``(kind, layer, head)``, from 0, and keeps the others.
+
+    Raises:
+        IndexError: a head outside the model.
+    """
+    mask = full_mask(model)
+    for kind, layer, head in heads:
+        shape = tuple(mask[kind].shape) if kind in mask else None
+        if shape is None or not (0 <= layer < shape[0] and 0 <= head < shape[1]):
+            raise IndexError(
+                f"no head ({kind!r}, layer {layer}, head {head}); the model has "
+                f"{ {k: tuple(m.shape) for k, m in mask.items()} } as (layer, head), counted from 0"
+            )
+        mask[kind][layer, head] = 0
+    return mask
+
+
+def _layer_path(model: nn.Module, path: str) -> str:
+    """The nearest ancestor that sits in a ``ModuleList``: the Transformer layer."""
+    parts = path.split(".")
+    for end in range(len(parts), 1, -1):
+        if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
+            return ".".join(parts[:end])
+    raise UnknownArchitecture(f"{path} is not inside a list of layers (torch.nn.ModuleList)")

@@ -1,0 +1,126 @@
+"""Files that survive a kill: arrays with reproducible bytes, atomic writes, a resumable journal."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import time
+import urllib.parse
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+def npz_bytes(arrays: Arrays) -> bytes:
+    """An .npz file: unlike from numpy's own writer, the same bytes for the same arrays.
+
+    Neither the clock nor the order of the names shows in it. Raises ValueError for object arrays.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(arrays):
+            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asarray(arrays[name], order="C"),
+                                      allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    return buffer.getvalue()
+
+
+def npz_arrays(content: bytes) -> Arrays:
+    """The arrays of an .npz file. Raises ValueError if it is corrupt, or holds pickled objects."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # zipfile, zlib and numpy each raise their own on arbitrary bytes
+        raise ValueError(f"not a readable .npz: {error}") from error
+
+
+def replace_files(files: dict[Path, bytes]) -> None:
+    """Write all files or none: each is complete on disk before the first takes its place.
+
+    A file that already holds its content is left alone.
+    """
+    files = {path: content for path, content in files.items()
+             if not path.exists() or path.read_bytes() != content}
+    # Hidden, and named after the process so that two writers never share one.
+    staged = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    old: dict[Path, bytes | None] = {}
+    try:
+        for path, temporary in staged.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(files[path])
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in staged.items():
+            previous = path.read_bytes() if path.exists() else None
+            os.replace(temporary, path)
+            old[path] = previous
+    except BaseException:
+        for path, content in old.items():
+            if content is None:
+                path.unlink()
+            else:
+                path.write_bytes(content)
+        raise
+    finally:
+        for temporary in staged.values():
+            temporary.unlink(missing_ok=True)
+
+
+def set_aside(*paths: Path) -> list[Path]:
+    """Rename to ``<name>.damaged-1`` (``-2``, …), the same number for files of one result."""
+    number = 1
+    while any(path.with_name(f"{path.name}.damaged-{number}").exists() for path in paths):
+        number += 1
+    return [path.rename(path.with_name(f"{path.name}.damaged-{number}"))
+            for path in paths if path.exists()]
+
+
+class Journal:
+    """The finished units of a long measurement, one file each, so that a killed run resumes.
+
+    A folder that is there belongs to a run that was interrupted, since :meth:`finish` removes it.
+    So an interrupted fresh run resumes too, and a completed run is never mistaken for part of one.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.resumed_seconds = 0.0  # spent on resumed units by earlier processes
+
+    def unit(self, key: str, function: Callable[[], Arrays]) -> Arrays:
+        """The arrays of unit ``key``: from the journal, or else from ``function()``.
+
+        What a unit depends on and the signature does not hold (the hash of weights trained on this
+        machine) belongs in the key. A damaged file is set aside, and the unit measured again.
+        """
+        path = self.folder / f"{urllib.parse.quote(key, safe='')}.npz"
+        if path.exists():
+            try:
+                arrays = npz_arrays(path.read_bytes())
+                self.resumed_seconds += float(arrays.pop("seconds of this unit"))
+                return arrays
+            except (KeyError, ValueError) as error:
+                warnings.warn(f"{path} is damaged ({error}). Set aside as {set_aside(path)[0]}; "
+                              "this unit is measured again.", stacklevel=2)
+        start = time.perf_counter()
+        arrays = {name: np.asarray(array) for name, array in function().items()}
+        seconds = np.asarray(time.perf_counter() - start)
+        replace_files({path: npz_bytes({**arrays, "seconds of this unit": seconds})})
+        return arrays
+
+    def done(self, key: str) -> bool:
+        """Whether ``unit(key, …)`` would find its file (for a progress bar's estimate)."""
+        return (self.folder / f"{urllib.parse.quote(key, safe='')}.npz").exists()
+
+    def finish(self) -> None:
+        """Remove the journal; call it once the result is saved."""
+        shutil.rmtree(self.folder, ignore_errors=True)

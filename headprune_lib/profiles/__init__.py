@@ -1,0 +1,116 @@
+"""Profiles: named sets of parameters (the YAML files beside this one), one code for all."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from importlib import resources
+
+import yaml
+
+from headprune_lib.data import TASKS
+from headprune_lib.models import BASES
+
+PROFILES = ("smoke", "default")
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """Recipe of a fine-tuning; part of every result's signature."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    warmup: float
+    weight_decay: float
+    max_length: int
+    n_train: int | None
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What Table 4 times."""
+
+    batch_sizes: list[int]
+    n_sentences: int
+    repetitions: int
+    share: float
+    shape: str
+    shape_length: int
+    shape_sentences: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything a measurement depends on but the device. Fields: see ``default.yml``."""
+
+    name: str
+    main_task: str
+    task: str
+    model: str
+    seeds: list[int]
+    domains: list[str]
+    n_examples: int | None
+    n_domain: int
+    n_scoring: int
+    n_selection: int
+    batch_size: int
+    steps: int
+    random_orders: int
+    delta: float
+    finetuning: Finetuning
+    speed: Speed
+    device: str = "cpu"
+
+    @property
+    def seed(self) -> int:
+        """The seed whose fine-tuning the single-model artifacts use."""
+        return self.seeds[0]
+
+
+def load_profile(name: str = "default", *, seed: int | None = None, **overrides) -> Profile:
+    """A profile by name, with values of your own in place of its values.
+
+    Args:
+        name: ``"smoke"`` or ``"default"``.
+        seed: this fine-tuning first, in place of the profile's first one.
+        overrides: fields of :class:`Profile`; ``None`` leaves the profile's value.
+
+    Raises:
+        ValueError: an unknown profile, task, model or field (the nearest names are suggested), or
+            an ``n_examples`` that is not positive.
+    """
+    if name not in PROFILES:
+        raise ValueError(_unknown("profile", name, PROFILES))
+    text = resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8")
+    values = yaml.safe_load(text)
+    values["main_task"] = values["task"]
+    known = [field.name for field in dataclasses.fields(Profile)]
+    for field, value in overrides.items():
+        if field not in known:
+            raise ValueError(_unknown("parameter", field, known))
+        if value is not None:
+            values[field] = value
+    if seed is not None:
+        values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
+    if values["task"] not in TASKS:
+        raise ValueError(_unknown("task", values["task"], TASKS))
+    if values["model"] not in BASES:
+        raise ValueError(_unknown("model", values["model"], BASES))
+    if values["n_examples"] is not None and values["n_examples"] < 1:
+        raise ValueError(f"n_examples is {values['n_examples']}; give at least 1, or null for all")
+    values["finetuning"] = Finetuning(**values["finetuning"])
+    values["speed"] = Speed(**values["speed"])
+    return Profile(name=name, **values)
+
+
+def _unknown(what: str, given: str, known) -> str:
+    near = difflib.get_close_matches(str(given), list(known), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"unknown {what} {given!r}: {hint}Known: {', '.join(sorted(known))}"
+
+
+def main_task(profile: str) -> str:
+    """The task whose result files carry no task in their name."""
+    return load_profile(profile).main_task

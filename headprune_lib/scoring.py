@@ -1,0 +1,192 @@
+"""Head importance: Eq. 2 of the paper exactly, and what other code computes under its name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
+
+Batch = dict[str, Tensor]
+Loss = Callable[[object, Batch], Tensor]
+VARIANTS = ("example", "token", "batch", "bertology", "fisher")
+
+
+def head_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    normalize: str | None = "l2",
+    variant: str = "example",
+    device: str | torch.device | None = None,
+) -> HeadTensors:
+    r"""Expected sensitivity of the loss to each head's gate (paper, Eq. 2).
+
+    :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` with the absolute value taken per
+    example. One backward pass of the loss *summed* over a batch gives every example's own
+    derivative, :math:`\mathrm{Att}_h(x)^\top \partial L(x)/\partial \mathrm{Att}_h(x)`, because
+    examples do not interact; the result does not depend on the batch size.
+
+    Args:
+        model: a transformers model; put in evaluation mode for the call, and left as it was.
+        batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
+        loss: ``(outputs, batch) -> (batch,)``, one loss an example; cross-entropy of
+            ``outputs.logits`` against ``batch["labels"]`` if not given.
+        normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
+            ``None`` leaves the raw scores, in units of the loss.
+        variant: ``"example"`` is Eq. 2. The others are found elsewhere under the same name:
+            ``"token"``, absolute value per token position, mean over tokens (the paper's own code);
+            ``"batch"``, per batch, of the mean loss;
+            ``"bertology"``, the same with a gradient that is never zeroed, so a sum of absolute
+            running totals (an old transformers example script);
+            ``"fisher"``, the batch's derivative squared.
+        device: where to compute; the model's own device if not given.
+
+    Returns:
+        kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
+
+    Raises:
+        ValueError: an unknown variant or normalisation, no batches, or a label outside the classes.
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"unknown variant {variant!r}; expected one of {VARIANTS}")
+    if normalize not in ("l2", None):
+        raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    blocks = find_heads(model)
+    totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
+    running = [torch.zeros_like(total) for total in totals]
+    count = 0
+    with _ready_for_gates(model.to(device)):
+        for batch in batches:
+            batch = {name: value.to(device) for name, value in batch.items()}
+            per_token = gate_gradients(model, batch, blocks, loss)
+            n_examples = len(per_token[0])
+            count += {"example": n_examples, "token": n_tokens(batch)}.get(variant, 1)
+            for total, run, gradient in zip(totals, running, per_token, strict=True):
+                total += _reduce(gradient, variant, run)
+    if count == 0:
+        raise ValueError("no batches given: head importance is a mean over at least one example")
+    scores = {kind: torch.full(shape, torch.nan, dtype=torch.float64)
+              for kind, shape in head_grid(model).items()}
+    for block, total in zip(blocks, totals, strict=True):
+        scores[block.kind][block.layer, list(block.kept)] = total / count
+    return normalize_l2(scores) if normalize == "l2" else scores
+
+
+def normalize_l2(scores: HeadTensors) -> HeadTensors:
+    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
+    normal = {}
+    for kind, values in scores.items():
+        norm = values.nan_to_num().norm(dim=1, keepdim=True)
+        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
+    return normal
+
+
+def gate_gradients(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock] | None = None,
+    loss: Loss | None = None,
+) -> list[Tensor]:
+    """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
+
+    Returns:
+        one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
+        Summed over positions it is ``dL(x)/dxi_h``.
+    """
+    blocks = find_heads(model) if blocks is None else blocks
+    with contextlib.ExitStack() as stack:
+        contexts: dict[int, Tensor] = {}
+        for i, block in enumerate(blocks):
+            hook = _capture(contexts, i)
+            handle = block.part(model, "output").register_forward_pre_hook(hook)
+            stack.callback(handle.remove)
+        with torch.enable_grad():
+            outputs = model(**batch)
+            losses = (loss or cross_entropy)(outputs, batch)
+            # the sum: an example's loss has no gradient in another example's heads
+            gradients = torch.autograd.grad(
+                losses.sum(), [contexts[i] for i in range(len(blocks))], materialize_grads=True
+            )
+    result = []
+    for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True)):
+        product = contexts[i].detach() * gradient  # (B, T, kept * width)
+        by_head = product.unflatten(-1, (len(block.kept), block.width))
+        result.append(by_head.sum(-1))
+    return result
+
+
+def cross_entropy(outputs, batch: Batch) -> Tensor:
+    """One cross-entropy an example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
+
+    Raises:
+        ValueError: no labels, or one outside ``0 .. classes - 1``.
+    """
+    logits = outputs.logits
+    if "labels" not in batch:
+        raise ValueError("the batch has no 'labels': give them, or a loss=(outputs, batch) of yours")
+    labels, n_classes = batch["labels"], logits.shape[-1]
+    if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < n_classes):
+        wrong = labels[(labels < 0) | (labels >= n_classes)][0].item()
+        raise ValueError(
+            f"label {wrong} is outside the model's {n_classes} classes (0 to {n_classes - 1})"
+        )
+    return nn.functional.cross_entropy(logits.float() if logits.dtype != torch.float64 else logits,
+                                       labels, reduction="none")
+
+
+def n_tokens(batch: Batch) -> int:
+    """Positions of a batch that are not padding."""
+    if "attention_mask" in batch:
+        return int(batch["attention_mask"].sum())
+    return batch["input_ids"].numel()
+
+
+def _reduce(gradient: Tensor, variant: str, running: Tensor) -> Tensor:
+    """(B, T, H) -> (H,): what one batch adds to the score; ``running`` is updated in place."""
+    gradient = gradient.double().cpu()
+    if variant == "token":
+        return gradient.abs().sum((0, 1))
+    by_example = gradient.sum(1)  # (B, H)
+    if variant == "example":
+        return by_example.abs().sum(0)
+    by_batch = by_example.mean(0)  # gradient of the batch's mean loss
+    if variant == "batch":
+        return by_batch.abs()
+    if variant == "fisher":
+        return by_batch.square()
+    running += by_batch
+    return running.abs()
+
+
+def _capture(contexts: dict[int, Tensor], index: int):
+    def keep(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        context = inputs[0]
+        if not context.requires_grad:  # the lowest layer: nothing below it needs a gradient
+            context = context.detach().requires_grad_()
+        contexts[index] = context
+        return (context, *inputs[1:])
+
+    return keep
+
+
+@contextlib.contextmanager
+def _ready_for_gates(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and no gradient for any weight: only the heads' outputs need one."""
+    modes = [(module, module.training) for module in model.modules()]
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    model.eval()
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter in wanted:
+            parameter.requires_grad_(True)

@@ -1,0 +1,117 @@
+"""Fine-tune an encoder as the paper did, and give back the stored fine-tuning if there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import torch
+from torch import nn
+from tqdm import tqdm
+from transformers import get_linear_schedule_with_warmup
+
+from headprune_lib.data import TASKS, Examples, make_batches
+from headprune_lib.models import (
+    BASES,
+    load_tokenizer,
+    new_classifier,
+    read_finetuned,
+    save_finetuned,
+    weights_path,
+    with_weights,
+)
+from headprune_lib.profiles import Profile
+
+TRAINING_VERSION = 1
+"""Bumped when the same parameters would give other weights."""
+
+
+def recipe(profile: Profile, seed: int) -> dict:
+    """Everything a fine-tuning depends on: part of a result's signature and of the weight file."""
+    return {
+        "version": TRAINING_VERSION,
+        "task": profile.task,
+        "data": TASKS[profile.task].checksums,
+        "base": BASES[profile.model].checksums,
+        "seed": seed,
+        "precision": "bfloat16 autocast",
+        "frozen": "embeddings",
+        **dataclasses.asdict(profile.finetuning),
+    }
+
+
+def finetuned(
+    profile: Profile, seed: int | None = None, *, kernel: str = "sdpa", retrain: bool = False
+) -> nn.Module:
+    """The fine-tuned classifier of a seed: the stored one, else trained now and stored.
+
+    Weights are rounded to float16 before anything is measured with them, so that the file and the
+    measurement speak of the same model.
+
+    Args:
+        seed: the profile's first if not given.
+        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
+        retrain: train again even if weights are stored.
+    """
+    seed = profile.seed if seed is None else seed
+    path = weights_path(profile.task, profile.model, seed)
+    wanted = recipe(profile, seed)
+    weights = None if retrain else read_finetuned(path, wanted)
+    if weights is None:
+        model = finetune(profile, seed)
+        frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
+        save_finetuned(model, path, frozen, wanted)
+        weights = read_finetuned(path, wanted)
+    model = with_weights(profile.task, profile.model, seed, weights, kernel)
+    return model.to(profile.device)
+
+
+def finetune(profile: Profile, seed: int) -> nn.Module:
+    """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy."""
+    settings = profile.finetuning
+    train = TASKS[profile.task].load()["train"].first(settings.n_train)
+    model = new_classifier(profile.model, len(TASKS[profile.task].labels), seed, "eager")
+    model.base_model.embeddings.requires_grad_(False)
+    model.to(profile.device).train()
+    tokenizer = load_tokenizer(profile.model)
+    n_updates = settings.epochs * -(-len(train) // settings.batch_size)
+    optimizer = torch.optim.AdamW(
+        (p for p in model.parameters() if p.requires_grad),
+        lr=settings.learning_rate, weight_decay=settings.weight_decay,
+    )
+    schedule = get_linear_schedule_with_warmup(
+        optimizer, int(settings.warmup * n_updates), n_updates
+    )
+    shuffle = random.Random(seed)
+    with tqdm(total=n_updates, desc=f"fine-tune {profile.model} on {profile.task}, seed {seed}",
+              unit="update") as bar:
+        for _ in range(settings.epochs):
+            order = shuffled_by_length(train, settings.batch_size, shuffle)
+            made = make_batches(tokenizer, train, settings.batch_size, settings.max_length, order)
+            for batch in made.batches:
+                batch = {name: value.to(profile.device) for name, value in batch.items()}
+                with torch.autocast(torch.device(profile.device).type, torch.bfloat16):
+                    loss = model(**batch).loss
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad(set_to_none=True)
+                bar.update()
+    return model.eval()
+
+
+def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Random) -> list[int]:
+    """A random order whose batches hold sentences of like length: little padding, still random."""
+    order = list(range(len(examples)))
+    generator.shuffle(order)
+    window = 50 * batch_size
+    batches = []
+    for start in range(0, len(order), window):
+        near = sorted(order[start : start + window], key=lambda i: len(examples.texts[i]))
+        batches += [near[i : i + batch_size] for i in range(0, len(near), batch_size)]
+    # a short batch goes last, or make_batches would cut the others at its length
+    short = [b for b in batches if len(b) < batch_size]
+    batches = [b for b in batches if len(b) == batch_size]
+    generator.shuffle(batches)
+    return [i for batch in batches + short for i in batch]

@@ -1,0 +1,142 @@
+"""A headless Chromium, driven through its debugging pipe; nothing to install but Chromium."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"),
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--remote-debugging-pipe"),
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+SETTLED = """new Promise(done => Promise.resolve(window.MathJax?.startup?.promise)
+    .then(() => setTimeout(() => done(document.documentElement.outerHTML), 200)))"""
+
+
+@dataclass
+class Visit:
+    """What became of a page: its markup once its scripts have run, and all that went wrong."""
+
+    markup: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+class Browser:
+    """A Chromium process with one page, for as long as the ``with`` block runs."""
+
+    def __init__(self, profile: Path):
+        self.profile = profile
+
+    def __enter__(self) -> Self:
+        # Chromium reads commands from descriptor 3 and answers on 4, each message ended by NUL.
+        commands, self.write_to = os.pipe()
+        self.read_from, answers = os.pipe()
+        # Out of the way of 3 and 4, whatever numbers these have.
+        moved = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
+        connect = 'exec "$0" "$@" 3<&{} 4>&{}'.format(*moved)
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
+        self.process = subprocess.Popen(
+            ["bash", "-c", connect, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=moved,
+        )
+        for end in (commands, answers, *moved):
+            os.close(end)
+        self.n_sent, self.events, self.buffer, self.session = 0, [], b"", None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self.write_to)  # Chromium leaves when the pipe closes
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.read_from)
+
+    def receive(self) -> dict:
+        """The next message of Chromium."""
+        while b"\0" not in self.buffer:
+            chunk = os.read(self.read_from, 1 << 16)
+            if not chunk:
+                raise RuntimeError(f"{CHROMIUM} has closed its debugging pipe")
+            self.buffer += chunk
+        message, _, self.buffer = self.buffer.partition(b"\0")
+        return json.loads(message)
+
+    def call(self, method: str, **params: object) -> dict:
+        """The answer to a command; events that arrive before it are kept."""
+        self.n_sent += 1
+        command = {"id": self.n_sent, "method": method, "params": params}
+        if self.session:
+            command["sessionId"] = self.session
+        os.write(self.write_to, json.dumps(command).encode() + b"\0")
+        while (message := self.receive()).get("id") != self.n_sent:
+            self.events.append(message)
+        if "error" in message:
+            raise RuntimeError(f"{method}: {message['error']['message']}")
+        return message["result"]
+
+    def visit(self, address: str, width: int = 1200, script: str = SETTLED) -> Visit:
+        """Open a page, wait until it has settled, and tell what went wrong.
+
+        Args:
+            address: the page.
+            width: of the window, in pixels.
+            script: what to evaluate then; its value becomes the visit's ``markup``.
+        """
+        self.events.clear()
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        self.call("Page.navigate", url=address)
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.receive())
+        result = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        found = map(problem, self.events)
+        return Visit(result["result"].get("value", ""), list(filter(None, found)))
+
+
+def problem(event: dict) -> str | None:
+    """What an event of the browser says went wrong on the page, if anything did."""
+    match event:
+        case {"method": "Runtime.exceptionThrown", "params": {"exceptionDetails": details}}:
+            return "exception: " + details.get("exception", {}).get("description", details["text"])
+        case {"method": "Runtime.consoleAPICalled", "params": {"type": "error", "args": words}}:
+            return "console: " + " ".join(str(word.get("value", "")) for word in words)
+        case {"method": "Log.entryAdded", "params": {"entry": {"level": "error", **entry}}}:
+            return f"log: {entry['text']} {entry.get('url', '')}"
+        case {"method": "Network.loadingFailed", "params": {"canceled": False, **params}}:
+            return f"request: {params['errorText']}"
+        case {"method": "Network.responseReceived", "params": {"response": response}}:
+            if response["status"] >= 400:
+                return f"request: {response['status']} {response['url']}"
+    return None

@@ -1,0 +1,150 @@
+"""The laws every architecture obeys, under every attention kernel."""
+
+import copy
+
+import pytest
+import torch
+from tiny import CASES, batch, build
+from torch.nn.functional import cross_entropy
+
+from headprune_lib import (
+    all_but_one,
+    find_heads,
+    full_mask,
+    head_importance,
+    load_pruned,
+    masked_heads,
+    one_head_ablation,
+    prune_heads,
+    save_pruned,
+)
+from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
+
+pytestmark = pytest.mark.parametrize(("name", "kernel"), CASES)
+
+
+def logits(model, inputs):
+    with torch.no_grad():
+        return model(**{k: v for k, v in inputs.items() if k != "labels"}).logits
+
+
+def some_mask(model, empty_layer=None):
+    mask = {kind: (torch.arange(values.numel()).reshape(values.shape) % 3 != 0).double()
+            for kind, values in full_mask(model).items()}
+    if empty_layer is not None:
+        mask["self"][empty_layer] = 0
+    return mask
+
+
+def n_hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) + ("forward" in m.__dict__)
+               for m in model.modules())
+
+
+def test_all_ones_changes_nothing(name, kernel):
+    model, inputs = build(name, kernel), batch()
+    with masked_heads(model, full_mask(model)):
+        assert torch.equal(logits(model, inputs), logits(model, inputs))
+    with masked_heads(model, full_mask(model)):
+        masked = logits(model, inputs)
+    assert torch.equal(masked, logits(model, inputs))
+
+
+def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
+    model, inputs = build(name, kernel), batch()
+    mask = some_mask(model)
+    with masked_heads(model, mask):
+        masked = logits(model, inputs)
+    zeroed = copy.deepcopy(model)
+    for block in find_heads(zeroed):
+        weight = block.part(zeroed, "output").weight.data
+        for head in range(block.n_heads):
+            if mask["self"][block.layer, head] == 0:
+                weight[:, head * block.width:(head + 1) * block.width] = 0
+    torch.testing.assert_close(masked, logits(zeroed, inputs), rtol=0, atol=1e-12)
+    assert not torch.allclose(masked, logits(model, inputs))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_importance_is_the_finite_difference_example_by_example(name, kernel, batch_size):
+    model, inputs = build(name, kernel), batch()
+    step, expected = 1e-5, full_mask(model)
+    for block in find_heads(model):
+        for head in range(block.n_heads):
+            losses = []
+            for sign in (1, -1):
+                # a gate of 1 + step is the head's columns of the projection times that
+                shifted = copy.deepcopy(model)
+                columns = slice(head * block.width, (head + 1) * block.width)
+                block.part(shifted, "output").weight.data[:, columns] *= 1 + sign * step
+                losses.append(cross_entropy(logits(shifted, inputs), inputs["labels"],
+                                            reduction="none"))
+            derivative = (losses[0] - losses[1]) / (2 * step)  # (batch,)
+            expected["self"][block.layer, head] = derivative.abs().mean()
+    parts = [{k: v[i:i + batch_size] for k, v in inputs.items()}
+             for i in range(0, 5, batch_size)]
+    scores = head_importance(model, parts, normalize=None)
+    torch.testing.assert_close(scores["self"], expected["self"].double(), rtol=1e-5, atol=1e-7)
+
+
+def test_sweeps_equal_plain_masking(name, kernel):
+    model, inputs = build(name, kernel, torch.float32), batch()
+    for sweep, masks in ((one_head_ablation, one_head_masks(model)),
+                         (all_but_one, all_but_one_masks(model))):
+        (uncut, cut), = sweep(model, [inputs])
+        torch.testing.assert_close(uncut, logits(model, inputs))
+        assert list(cut) == list(masks)
+        for head, mask in masks.items():
+            plain, = masked_logits(model, [inputs], mask)
+            torch.testing.assert_close(cut[head], plain, rtol=1e-4, atol=1e-5)
+            with masked_heads(model, mask):
+                torch.testing.assert_close(plain, logits(model, inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("empty_layer", [None, 1])
+def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, tmp_path):
+    model, inputs = build(name, kernel, torch.float32), batch()
+    mask = some_mask(model, empty_layer)
+    with masked_heads(model, mask):
+        masked = logits(model, inputs)
+    before = sum(p.numel() for p in model.parameters())
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    assert sum(p.numel() for p in pruned.parameters()) < before
+    torch.testing.assert_close(logits(pruned, inputs), masked, rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits(copy.deepcopy(pruned), inputs), masked, rtol=0, atol=1e-5)
+    loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
+    # the attention kernel is not part of what is saved
+    torch.testing.assert_close(logits(loaded, inputs), logits(pruned, inputs), rtol=0, atol=1e-5)
+    kept = [block.kept for block in find_heads(loaded)]
+    assert kept == [tuple(h for h in range(4) if mask["self"][layer, h]) for layer in range(3)]
+
+
+def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
+    model, inputs = build(name, kernel, torch.float32), batch()
+    first, second = some_mask(model), full_mask(model)
+    second["self"][0, 1] = 0
+    pruned = prune_heads(copy.deepcopy(model), first)
+    scores = head_importance(pruned, [inputs])["self"]
+    assert torch.equal(scores.isnan(), first["self"] == 0)
+    with masked_heads(pruned, second):
+        masked = logits(pruned, inputs)
+    torch.testing.assert_close(logits(prune_heads(pruned, second), inputs), masked,
+                               rtol=0, atol=1e-5)
+    both = {"self": first["self"] * second["self"]}
+    with masked_heads(model, both):
+        torch.testing.assert_close(logits(pruned, inputs), logits(model, inputs), rtol=0, atol=1e-5)
+
+
+def test_hooks_are_gone_after_an_exception(name, kernel):
+    model = build(name, kernel)
+    before = n_hooks(model)
+    broken = {"input_ids": torch.full((1, 3), 99), "labels": torch.tensor([0])}
+    with pytest.raises(IndexError):
+        with masked_heads(model, some_mask(model)):
+            logits(model, broken)
+    with pytest.raises(IndexError):
+        head_importance(model, [broken])
+    with pytest.raises(IndexError):
+        next(one_head_ablation(model, [broken]))
+    assert n_hooks(model) == before
+    assert all(p.requires_grad for p in model.parameters())
