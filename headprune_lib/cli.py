@@ -35,11 +35,6 @@ class _NameValuePairs(TyperCommand):
         return super().parse_args(ctx, joined)
 
 
-@app.callback()
-def main() -> None:
-    """Keep ``run`` a command of its own while there is no other."""
-
-
 @app.command(cls=_NameValuePairs)
 def run(
     notebooks: Annotated[
@@ -93,3 +88,53 @@ def _short(path: Path) -> str:
 def _refuse(message: str) -> None:
     typer.echo(f"headprune: {message}", err=True)
     raise typer.Exit(2)
+
+
+@app.command()
+def reproduce(
+    artifact: Annotated[str, typer.Argument(help="Its name in the paper, such as figure1b.")],
+    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
+        "default"
+    ),
+    task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
+    n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
+) -> None:
+    """Measure a table or figure again, with the weights at hand, and store it."""
+    from headprune_lib import experiments
+    from headprune_lib.profiles import load_profile
+
+    try:
+        settings = load_profile(
+            profile, task=task, n_examples=n_examples, seed=seed, device=device
+        )
+        result = experiments.get(artifact, settings, fresh=not stored)
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))
+    seconds = result.provenance["seconds"]
+    typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
+
+
+@app.command()
+def train(
+    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
+        "default"
+    ),
+    seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
+        None
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
+) -> None:
+    """Fine-tune the profile's model on its task, for each seed, and store the weights."""
+    from headprune_lib.profiles import load_profile
+    from headprune_lib.training import finetuned
+
+    try:
+        settings = load_profile(profile, device=device)
+        for number in settings.seeds if seed is None else [seed]:
+            finetuned(settings, number, retrain=retrain)
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))

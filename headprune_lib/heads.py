@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 HeadTensors = dict[str, Tensor]
-"""Masks and scores: one tensor of shape ``(layer, head)`` a kind; in a mask 1 keeps a head."""
+"""One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
 
 class UnknownArchitecture(ValueError):

@@ -34,7 +34,8 @@ class Base:
 
     def folder(self) -> Path:
         """The folder with config, tokenizer and weights, its registered files checked."""
-        return [locate(source) for source in self.files][0].parent
+        paths = [locate(source) for source in self.files]
+        return paths[0].parent
 
 
 def _minilm(file: str, sha256: str) -> Source:

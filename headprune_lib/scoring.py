@@ -107,7 +107,9 @@ def gate_gradients(
             handle = block.part(model, "output").register_forward_pre_hook(hook)
             stack.callback(handle.remove)
         with torch.enable_grad():
-            outputs = model(**batch)
+            # with labels the model would compute a loss of its own first, for nothing
+            given = {n: v for n, v in batch.items() if n != "labels"} if loss is None else batch
+            outputs = model(**given)
             losses = (loss or cross_entropy)(outputs, batch)
             # the sum: an example's loss has no gradient in another example's heads
             gradients = torch.autograd.grad(

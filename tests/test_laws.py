@@ -139,9 +139,8 @@ def test_hooks_are_gone_after_an_exception(name, kernel):
     model = build(name, kernel)
     before = n_hooks(model)
     broken = {"input_ids": torch.full((1, 3), 99), "labels": torch.tensor([0])}
-    with pytest.raises(IndexError):
-        with masked_heads(model, some_mask(model)):
-            logits(model, broken)
+    with pytest.raises(IndexError), masked_heads(model, some_mask(model)):
+        logits(model, broken)
     with pytest.raises(IndexError):
         head_importance(model, [broken])
     with pytest.raises(IndexError):

@@ -12,8 +12,9 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-SHAPE = dict(vocab_size=30, max_position_embeddings=24, num_labels=3)
-WIDE = dict(hidden_size=16, num_attention_heads=4, num_hidden_layers=3, intermediate_size=24)
+SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
+WIDE = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 3,
+        "intermediate_size": 24}
 BUILDERS = {
     "bert": lambda **k: BertForSequenceClassification(BertConfig(**SHAPE, **WIDE, **k)),
     "roberta": lambda **k: RobertaForSequenceClassification(RobertaConfig(**SHAPE, **WIDE, **k)),

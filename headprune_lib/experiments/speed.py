@@ -147,16 +147,18 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
 _PEAK = """
 import resource, sys, torch
 from headprune_lib import load_pruned
+torch.set_num_threads(1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model = load_pruned(sys.argv[1])
 ids = torch.ones(int(sys.argv[2]), int(sys.argv[3]), dtype=torch.long)
 with torch.inference_mode():
     model(input_ids=ids)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
 def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
-    """Bytes: the most that a fresh process held that loads the model and runs one batch."""
+    """Bytes a fresh process needs at most, beyond the libraries, to load the model and run a batch."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
                           capture_output=True, text=True, check=True, env=environment)

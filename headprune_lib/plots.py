@@ -1,0 +1,162 @@
+"""One function a figure: from a result's values to a matplotlib figure, the paper's value beside.
+
+Colours are seaborn's colour-blind palette; layers and heads are counted from 1, changes of
+accuracy are in percentage points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from headprune_lib.comparison import paper
+
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY = sns.color_palette("colorblind", 8)
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    with sns.axes_style("whitegrid"), sns.plotting_context("notebook", font_scale=1.0):
+        yield
+
+
+def figure1b(values: dict) -> Figure:
+    """Histogram of the change of accuracy with each head cut, and the same as layer × head map."""
+    deltas = np.array([100 * head["delta"] for head in values["heads"]])
+    layers = 1 + max(head["layer"] for head in values["heads"])
+    grid = deltas.reshape(layers, -1)
+    published = paper("figure1")["bert_accuracy_range"]
+    base = paper("table3")["base_accuracy"]
+    with _style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1, 1.25])
+        sns.histplot(deltas, ax=left, color=_BLUE, binwidth=0.1)
+        left.axvspan(*(100 * (end - base) for end in published), color=_ORANGE, alpha=0.25,
+                     label="range in the paper (BERT-base, MNLI)")
+        left.axvline(0, color="black", linewidth=1)
+        left.set(xlabel="change of accuracy, head cut (points)", ylabel="heads")
+        left.legend(loc="upper left", fontsize=9)
+        reach = max(1.0, float(np.abs(deltas).max()))
+        sns.heatmap(grid, ax=right, cmap="RdBu", vmin=-reach, vmax=reach, annot=True, fmt=".1f",
+                    annot_kws={"size": 8}, cbar_kws={"label": "change of accuracy (points)"},
+                    xticklabels=range(1, grid.shape[1] + 1), yticklabels=range(1, layers + 1))
+        right.set(xlabel="head", ylabel="layer")
+        figure.tight_layout()
+    return figure
+
+
+def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
+    """Change of accuracy with each layer reduced to its best head: two choices, and the paper's."""
+    published = paper("table3")["delta_accuracy_percent"]
+    with _style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+        for values, label, colour, shift in (
+            (chosen_on_test, "chosen on the test set (the paper's way)", _BLUE, -0.12),
+            (chosen_on_train, "chosen on training sentences", _ORANGE, 0.12),
+        ):
+            rows = values["layers"]
+            x = np.array([row["layer"] + 1 for row in rows])
+            y = np.array([100 * row["delta"] for row in rows])
+            ends = 100 * np.array([row["interval"] for row in rows]).T
+            left.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
+                          capsize=3)
+        left.axhspan(-1, 0, color=_GREY, alpha=0.15, label="within 1 point")
+        left.legend(loc="lower left", fontsize=9)
+        left.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=x, title="here")
+        right.plot(range(1, len(published) + 1), published, "o", color=_GREEN)
+        right.axhspan(-1, 0, color=_GREY, alpha=0.15)
+        right.set(xlabel="layer", xticks=range(1, len(published) + 1),
+                  title="the paper, Table 3 (BERT-base, MNLI)")
+        for axes in (left, right):
+            axes.axhline(0, color="black", linewidth=1)
+        figure.tight_layout()
+    return figure
+
+
+def figure2b(values: dict, measure: str = "loss") -> Figure:
+    """Effect of each cut in domain against out of domain, a panel a domain."""
+    domains, home = list(values["correlations"]), values["in_domain"]
+    scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
+    with _style():
+        figure, panels = plt.subplots(1, len(domains), figsize=(3.8 * len(domains), 4),
+                                      sharex=True, squeeze=False)
+        for axes, domain in zip(panels[0], domains, strict=True):
+            x = [scale * head[f"{measure} {home}"] for head in values["heads"]]
+            y = [scale * head[f"{measure} {domain}"] for head in values["heads"]]
+            sns.regplot(x=x, y=y, ax=axes, color=_BLUE, ci=None, scatter_kws={"s": 18},
+                        line_kws={"linewidth": 1})
+            found = values["correlations"][domain][measure]
+            low, high = found["pearson"]["interval"]
+            axes.set(title=f"{domain}: r = {found['pearson']['r']:.2f} [{low:.2f}, {high:.2f}]",
+                     xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
+        figure.tight_layout()
+    return figure
+
+
+_ORDERS = {
+    "importance": ("importance, Eq. 2, mean of the seeds", _BLUE, "-"),
+    "importance unnormalised": ("importance, not normalised", _BLUE, ":"),
+    "importance rescored": ("importance, measured again each step", _PURPLE, "-"),
+    "oracle": ("one-by-one effect on the test set (the paper's way)", _ORANGE, "--"),
+    "oracle leak-free": ("one-by-one effect on training sentences", _RED, "--"),
+    "random": ("random, mean and band", _GREY, "-"),
+    "importance reversed": ("importance reversed", _BROWN, "-."),
+}
+
+
+def figure3b(values: dict) -> Figure:
+    """Accuracy against the share of heads removed, a line an order; chance and the paper's share."""
+    shares = 100 * np.array(values["shares"])
+    with _style():
+        figure, axes = plt.subplots(figsize=(9.5, 5.4))
+        for name, (label, colour, line) in _ORDERS.items():
+            curve = values["curves"][name]
+            n = len(curve["runs"])
+            label += f" (n = {n})" if n > 1 else ""
+            axes.plot(shares, 100 * np.array(curve["mean"]), line, color=colour, label=label)
+            if n > 1:
+                runs = 100 * np.array(curve["runs"])
+                axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18,
+                                  linewidth=0)
+        axes.axhline(100 * values["chance"], color="black", linewidth=1, linestyle=":")
+        axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
+        published = 100 * paper("figure3")["bert_mnli"]
+        axes.axvline(published, color=_GREEN, linewidth=2)
+        axes.annotate("the paper: up to here\nwithout noticeable loss (MNLI)",
+                      (published + 1, 88.5), color=_GREEN, fontsize=9, va="top")
+        axes.set(xlabel="heads removed (% of all)", ylabel="accuracy (%)", xlim=(0, 100),
+                 xticks=shares)
+        axes.legend(loc="lower left", fontsize=9, bbox_to_anchor=(0.0, 0.12))
+        figure.tight_layout()
+    return figure
+
+
+def table4(values: dict) -> Figure:
+    """How many times as fast the pruned model is at each batch size; interval and the paper's."""
+    published = paper("table4")
+    ratios = np.array(published["pruned50"]["mean"]) / np.array(published["original"]["mean"])
+    with _style():
+        figure, axes = plt.subplots(figsize=(8, 4))
+        for key, label, colour, shift in (
+            ("finetuned", "this model, real sentences", _BLUE, 0.96),
+            ("shape", "the second shape, random weights", _ORANGE, 1.04),
+        ):
+            rows = values[key]["speed"]
+            x = shift * np.array([row["batch_size"] for row in rows])
+            y = np.array([row["ratio"] for row in rows])
+            ends = np.array([row["interval"] for row in rows]).T
+            axes.errorbar(x, y, np.abs(ends - y), fmt="o-", color=colour, label=label, capsize=3)
+        axes.plot(published["batch_size"], ratios, "s--", color=_GREEN,
+                  label="the paper (BERT-base, GTX 1080 Ti)")
+        axes.axhline(1, color="black", linewidth=1)
+        axes.set_xscale("log", base=2)
+        ticks = [row["batch_size"] for row in values["finetuned"]["speed"]]
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set(xlabel="batch size (sentences)", ylabel="speed, pruned / unpruned")
+        axes.legend(fontsize=9)
+        figure.tight_layout()
+    return figure

@@ -1,0 +1,115 @@
+"""Artifacts on the smoke profile against plain computations, and the committed results."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from headprune_lib import cut_heads, experiments, find_heads, masked_heads, results
+from headprune_lib.ablation import all_but_one_masks
+from headprune_lib.experiments.all_but_one import best_of_layers
+from headprune_lib.experiments.iterative import oracle_scores
+from headprune_lib.experiments.outcomes import MILLINAT, Setting, evaluate
+from headprune_lib.profiles import load_profile
+from headprune_lib.pruning import order_mask
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("smoke")
+        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
+        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
+        yield load_profile("smoke")
+
+
+def plainly(setting, examples, mask):
+    """Right or wrong, one sentence at a time, without padding."""
+    right = []
+    for batch in setting.batches(examples).batches:
+        for i in range(len(batch["labels"])):
+            length = int(batch["attention_mask"][i].sum())
+            with torch.no_grad(), masked_heads(setting.model, mask):
+                logits = setting.model(input_ids=batch["input_ids"][i:i + 1, :length]).logits
+            right.append(bool(logits.argmax() == batch["labels"][i]))
+    return setting.batches(examples).restore(np.array(right))
+
+
+def test_figure1b_is_what_a_plain_loop_finds(smoke):
+    raw = experiments.get("figure1b", smoke).raw
+    setting = Setting.of(smoke)
+    for row in (0, 3, 7):
+        layer, head = raw["heads"][row].tolist()
+        mask = cut_heads(setting.model, [("self", layer, head)])
+        assert np.array_equal(raw["correct"][row], plainly(setting, setting.test, mask))
+    assert len(raw["heads"]) == sum(block.n_heads for block in find_heads(setting.model))
+
+
+def test_figure3b_steps_are_masks_of_the_recorded_order(smoke):
+    raw = experiments.get("figure3b", smoke).raw
+    setting = Setting.of(smoke)
+    order = [("self", *pair) for pair in raw["order"].tolist()]
+    row = list(raw["curves"]).index("importance/1")
+    for step, n_cut in ((3, 3), (8, 7)):  # ceil(8 i / 10)
+        mask = order_mask(setting.model, order, n_cut)
+        assert np.array_equal(raw["correct"][row, step], plainly(setting, setting.test, mask))
+    assert (raw["correct"][:, 0] == raw["correct"][0, 0])[raw["curves"] != "importance/2"].all()
+
+
+def test_a_second_call_reads_what_the_first_stored(smoke, monkeypatch):
+    first = experiments.get("figure1b", smoke)
+    monkeypatch.setattr(experiments.one_head, "sweep", None)
+    assert experiments.get("figure1b", smoke).to_json() == first.to_json()
+
+
+def test_own_parameters_do_not_overwrite_the_profiles_results(smoke):
+    before = experiments.get("figure1b", smoke).to_json()
+    few = experiments.get("figure1b", load_profile("smoke", n_examples=20))
+    assert few.n_examples == 20
+    assert results.load("figure1b", "smoke").to_json() == before
+
+
+def test_unknown_artifact(smoke):
+    with pytest.raises(ValueError, match="unknown artifact 'figur1b'; did you mean .*figure1b"):
+        experiments.get("figur1b", smoke)
+
+
+def test_best_of_layers_breaks_ties_by_loss():
+    raw = {"heads": np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
+           "correct": np.array([[1, 1], [1, 1], [0, 1], [1, 1]], bool),
+           "loss_change": np.array([[5, 5], [1, 1], [0, 0], [9, 9]])}
+    assert best_of_layers(raw).tolist() == [1, 3]
+
+
+def test_oracle_orders_by_accuracy_then_loss():
+    raw = {"heads": np.array([[0, 0], [0, 1], [0, 2]]), "correct_uncut": np.array([1, 1], bool),
+           "correct": np.array([[1, 0], [1, 1], [1, 1]], bool),
+           "loss_change": np.array([[-9000, -9000], [30, 30], [20, 20]])}
+    scores = oracle_scores(raw)["self"][0]
+    assert scores.argsort().tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("artifact", ["figure1b", "table3"])
+def test_committed_cells_are_found_again(artifact):
+    """Two cells drawn at random from a committed result, measured again with its weights."""
+    profile = load_profile("default")
+    raw = results.load(artifact, "default").raw
+    setting = Setting.of(profile)
+    assert raw["correct"].shape[1] == len(setting.test)
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"cells drawn with seed {seed}")
+    generator = random.Random(seed)
+    members = sorted(generator.sample(range(len(setting.test)), 400))
+    texts = setting.test
+    part = type(texts)(tuple(texts.texts[i] for i in members), tuple(texts.labels[i] for i in members))
+    prepared = setting.batches(part)
+    for row in generator.sample(range(len(raw["heads"])), 2):
+        layer, head = raw["heads"][row].tolist()
+        mask = (cut_heads(setting.model, [("self", layer, head)]) if artifact == "figure1b"
+                else all_but_one_masks(setting.model)["self", layer, head])
+        found = evaluate(setting, prepared, mask)
+        differing = (found["correct"] != raw["correct"][row][members]).sum()
+        assert differing <= 2, f"seed {seed}, layer {layer}, head {head}: {differing} differ"
+        stored = (raw["loss_uncut"].astype(int) + raw["loss_change"][row])[members] / MILLINAT
+        np.testing.assert_allclose(found["loss"], stored, atol=0.01)

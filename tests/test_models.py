@@ -1,0 +1,50 @@
+"""Fine-tuned weights: only what training changed is kept, damage is set aside."""
+
+import pytest
+import torch
+
+from headprune_lib.models import read_finetuned, weights_path, with_weights
+from headprune_lib.profiles import load_profile
+from headprune_lib.training import finetuned, recipe
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path / "committed"))
+    return load_profile("smoke")
+
+
+def test_a_finetuning_is_stored_rounded_and_found_again(profile):
+    first = finetuned(profile)
+    path = weights_path("synthetic", "tiny", 1)
+    stored = read_finetuned(path, recipe(profile, 1))
+    assert not any("embeddings" in name for name in stored)
+    assert all(torch.equal(t, t.half().float()) for t in stored.values())
+    before = path.stat().st_mtime_ns
+    again = finetuned(profile, kernel="eager")
+    assert path.stat().st_mtime_ns == before
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+
+
+@pytest.mark.parametrize("damage", [b"", b"not safetensors at all", None])
+def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
+    finetuned(profile)
+    path = weights_path("synthetic", "tiny", 1)
+    good = path.read_bytes()
+    wanted = recipe(profile, 1)
+    if damage is None:
+        wanted = {**wanted, "epochs": 7}
+    else:
+        path.write_bytes(damage)
+    with pytest.warns(UserWarning, match="cannot be used .*set aside as .*damaged-1, trained again"):
+        assert read_finetuned(path, wanted) is None
+    assert not path.exists() and path.with_name(f"{path.name}.damaged-1").exists()
+    finetuned(profile)
+    assert path.read_bytes() == good  # training is deterministic
+
+
+def test_weights_of_another_model_are_refused():
+    with pytest.raises(ValueError, match="do not fit tiny: classifier.weight has shape"):
+        with_weights("synthetic", "tiny", 1, {"classifier.weight": torch.ones(9, 9)}, "sdpa")

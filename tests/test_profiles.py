@@ -1,0 +1,30 @@
+"""Profiles: the YAML files load, and wrong names are refused with the nearest."""
+
+import pytest
+
+from headprune_lib.profiles import PROFILES, load_profile
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_loads(name):
+    profile = load_profile(name)
+    assert profile.name == name and profile.task == profile.main_task
+    assert profile.seed == profile.seeds[0]
+
+
+def test_overrides():
+    profile = load_profile("default", seed=3, n_examples=10, task=None)
+    assert profile.seeds[0] == 3 and sorted(profile.seeds) == [1, 2, 3, 4, 5]
+    assert profile.n_examples == 10 and profile.task == "reviews"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"name": "defalt"}, "unknown profile 'defalt': did you mean default"),
+    ({"task": "review"}, "unknown task 'review': did you mean reviews"),
+    ({"model": "mini"}, "unknown model 'mini': did you mean minilm"),
+    ({"n_exampels": 3}, "unknown parameter 'n_exampels': did you mean n_examples"),
+    ({"n_examples": 0}, "n_examples is 0"),
+])
+def test_wrong_names(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load_profile(**arguments)
