@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import time
@@ -138,3 +139,28 @@ def train(
             finetuned(settings, number, retrain=retrain)
     except (ValueError, FileNotFoundError) as error:
         _refuse(str(error))
+
+
+@app.command("bench")
+def run_bench(
+    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
+        "default"
+    ),
+    n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
+    rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
+    output: Annotated[Path, typer.Option(help="The figures, as JSON.")] = Path("bench.json"),
+) -> None:
+    """Time scoring, sweeping and pruned models against their references, in one run."""
+    from headprune_lib.bench import bench
+    from headprune_lib.profiles import load_profile
+    from headprune_lib.results import plain, provenance
+
+    rows = bench(load_profile(profile), n_sentences=n_sentences, rounds=rounds)
+    found = {"rows": rows, "provenance": provenance("headprune bench", None, 0)}
+    output.write_text(json.dumps(plain(found), indent=1, sort_keys=True) + "\n")
+    for row in rows:
+        floor = f", floor {row['floor']:.2f}" if row["floor"] else ""
+        typer.echo(
+            f"{row['what']} / {row['reference']}: {row['ratio']:.2f} "
+            f"({row['quartiles'][0]:.2f} to {row['quartiles'][1]:.2f}{floor}; {row['target']})"
+        )

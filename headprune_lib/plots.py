@@ -34,12 +34,12 @@ def figure1b(values: dict) -> Figure:
     base = paper("table3")["base_accuracy"]
     with _style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1, 1.25])
-        sns.histplot(deltas, ax=left, color=_BLUE, binwidth=0.1)
-        left.axvspan(*(100 * (end - base) for end in published), color=_ORANGE, alpha=0.25,
-                     label="range in the paper (BERT-base, MNLI)")
+        left.axvspan(*(100 * (end - base) for end in published), color=_ORANGE, alpha=0.2, zorder=0,
+                     linewidth=0, label="range in the paper (BERT-base, MNLI)")
+        sns.histplot(deltas, ax=left, color=_BLUE, binwidth=0.1, alpha=0.9)
         left.axvline(0, color="black", linewidth=1)
         left.set(xlabel="change of accuracy, head cut (points)", ylabel="heads")
-        left.legend(loc="upper left", fontsize=9)
+        left.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=9, frameon=False)
         reach = max(1.0, float(np.abs(deltas).max()))
         sns.heatmap(grid, ax=right, cmap="RdBu", vmin=-reach, vmax=reach, annot=True, fmt=".1f",
                     annot_kws={"size": 8}, cbar_kws={"label": "change of accuracy (points)"},
@@ -65,7 +65,7 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
             left.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
                           capsize=3)
         left.axhspan(-1, 0, color=_GREY, alpha=0.15, label="within 1 point")
-        left.legend(loc="lower left", fontsize=9)
+        left.legend(loc="lower right", fontsize=9)
         left.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=x, title="here")
         right.plot(range(1, len(published) + 1), published, "o", color=_GREEN)
         right.axhspan(-1, 0, color=_GREY, alpha=0.15)

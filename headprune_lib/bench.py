@@ -1,0 +1,176 @@
+"""How fast scoring, sweeping and pruned models are: ratios of medians in one run, with floors.
+
+Two things are timed in turn, round by round, so that a slower moment of the machine hits both; the
+figure is the ratio of their times within a round. A floor is what the floating-point operations
+alone would allow.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.data import Examples, make_batches
+from headprune_lib.experiments.outcomes import Setting
+from headprune_lib.experiments.speed import pass_seconds
+from headprune_lib.heads import find_heads
+from headprune_lib.masking import masked_heads
+from headprune_lib.models import load_tokenizer
+from headprune_lib.profiles import Profile
+from headprune_lib.pruning import order_mask, prune_heads, prune_order
+from headprune_lib.scoring import head_importance
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison. ``ratio`` is the median over rounds of seconds / reference seconds."""
+
+    what: str
+    reference: str
+    seconds: float
+    reference_seconds: float
+    ratio: float
+    quartiles: tuple[float, float]
+    floor: float | None
+    target: str
+
+
+def bench(profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
+    """Every comparison, as dicts of :class:`Row`'s fields."""
+    rows = [
+        *_scoring(profile, n_sentences, rounds),
+        *_sweeps(profile, max(16, n_sentences // 4), max(1, rounds // 2)),
+        *_pruned(profile, n_sentences, rounds),
+    ]
+    return [dataclasses.asdict(row) for row in rows]
+
+
+def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
+    setting = Setting.of(profile, kernel="eager")
+    batches = setting.batches(setting.test.first(n)).batches
+    inputs = [{k: v for k, v in batch.items() if k != "labels"} for batch in batches]
+    trained = copy.deepcopy(setting.model).train()
+    trained.base_model.embeddings.requires_grad_(False)
+    optimizer = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad], lr=0.0)
+
+    def step() -> None:
+        for batch in batches:
+            trained(**batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def score() -> None:
+        head_importance(setting.model, batches)
+
+    def forward() -> None:
+        pass_seconds(setting.model, inputs, profile.device)
+
+    layers = len(find_heads(setting.model))
+    # per layer 12 d^2 a token: q, k, v, o and 8 for the feed-forward; the lowest layer's q, k and v
+    # need no gradient. A training step adds the weights' gradients: three forward passes.
+    backward = (12 * layers - 3) / (12 * layers)
+    return [
+        _compare("exact I_h", score, "forward pass, same kernel", forward, rounds, 1 + backward,
+                 "at most 2.0"),
+        _compare("exact I_h", score, "training step", step, rounds, (1 + backward) / 3,
+                 "at most 0.7"),
+    ]
+
+
+def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
+    setting = Setting.of(profile)
+    examples = setting.test.first(n)
+    batches = setting.batches(examples).batches
+    padded = _padded(setting, examples)
+    masks = one_head_masks(setting.model)
+
+    def reused() -> None:
+        for _ in one_head_ablation(setting.model, batches):
+            pass
+
+    def plain() -> None:  # the same linear kernels, so that only the reuse differs
+        for mask in masks.values():
+            for _ in masked_logits(setting.model, batches, mask):
+                pass
+
+    def naive() -> None:
+        with torch.inference_mode():
+            for mask in masks.values():
+                with masked_heads(setting.model, mask):
+                    for batch in padded:
+                        setting.model(**batch)
+
+    layers = len(find_heads(setting.model))
+    # own feed-forward (8 of 12) and the layers above, for a cut in each layer; one uncut pass
+    floor = (layers * 8 / 12 + layers * (layers - 1) / 2 + layers / len(masks)) / layers**2
+    return [
+        _compare("one-head sweep, activations reused", reused, "plain masked sweep", plain, rounds,
+                 floor, "at most 0.6"),
+        _compare("plain masked pass a head, padded to 128, file order", naive,
+                 "one-head sweep, activations reused", reused, 1, None, "at least 6"),
+    ]
+
+
+def _padded(setting: Setting, examples: Examples) -> list[dict]:
+    """Batches in file order with every sentence padded to the limit, as simple scripts make them."""
+    limit, size = setting.profile.finetuning.max_length, setting.profile.batch_size
+    made = make_batches(load_tokenizer(setting.profile.model), examples, size, limit,
+                        range(len(examples)))
+    batches = []
+    for batch in made.batches:
+        missing = (0, limit - batch["input_ids"].shape[1])
+        batches.append({name: torch.nn.functional.pad(batch[name], missing)
+                        for name in ("input_ids", "attention_mask")})
+    return batches
+
+
+def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
+    setting = Setting.of(profile)
+    scores = head_importance(setting.model, setting.batches(setting.scoring.first(256)).batches)
+    order = prune_order(scores)
+    cut = order_mask(setting.model, order, len(order) // 2)
+    pruned = prune_heads(copy.deepcopy(setting.model), cut)
+    attention = sum(p.numel() for block in find_heads(setting.model)
+                    for part in ("query", "key", "value", "output")
+                    for p in block.part(setting.model, part).parameters())
+    linear = sum(m.weight.numel() for m in setting.model.base_model.encoder.modules()
+                 if isinstance(m, torch.nn.Linear))
+    rows = []
+    for size in (16, 64):
+        batches = dataclasses.replace(setting, profile=dataclasses.replace(profile, batch_size=size)
+                                      ).batches(setting.test.first(n)).batches
+        inputs = [{k: v for k, v in batch.items() if k != "labels"} for batch in batches]
+        rows.append(_compare(
+            f"unpruned, batch {size}", lambda i=inputs: pass_seconds(setting.model, i, "cpu"),
+            "half the heads removed", lambda i=inputs: pass_seconds(pruned, i, "cpu"), rounds,
+            linear / (linear - attention / 2), "at least 1.15"))
+    return rows
+
+
+def _compare(what: str, function: Callable[[], object], reference: str,
+             other: Callable[[], object], rounds: int, floor: float | None, target: str) -> Row:
+    first, second = [], []
+    for i in tqdm(range(rounds + 1), desc=f"{what} / {reference}", unit="round"):
+        pair = _seconds(function), _seconds(other)
+        if i or rounds == 1:  # the first round warms up
+            first.append(pair[0])
+            second.append(pair[1])
+    ratios = np.array(first) / np.array(second)
+    low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    return Row(what, reference, float(np.median(first)), float(np.median(second)), float(median),
+               (float(low), float(high)), floor, target)
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
