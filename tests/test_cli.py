@@ -91,3 +91,27 @@ def test_a_failing_notebook(notebook):
     assert result.exit_code == 1
     assert "ZeroDivisionError" in result.stderr and "was not written" in result.stderr
     assert notebook.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "figure1"], "unknown artifact 'figure1'; did you mean"),
+        (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
+        (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
+        (["train", "--profile", "base"], "unknown profile 'base'"),
+    ],
+)
+def test_wrong_names_exit_with_2(arguments, message):
+    result = headprune(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_reproduce_measures_and_stores(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    result = headprune("reproduce", "figure1b", "--profile", "smoke")
+    assert result.exit_code == 0, result.output
+    assert "figure1b: 48 examples, measured in" in result.output
+    assert (tmp_path / "results" / "smoke" / "figure1b.json").is_file()
