@@ -60,6 +60,7 @@ class Browser:
         self.session = attached["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
     def __exit__(
@@ -115,8 +116,13 @@ class Browser:
             deviceScaleFactor=1,
             mobile=width < 600,
         )
-        self.call("Page.navigate", url=address)
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+        # this page's own load: a redirect of the page before may still be under way
+        loaded = {"name": "load", "loaderId": self.call("Page.navigate", url=address)["loaderId"]}
+        while not any(
+            event.get("method") == "Page.lifecycleEvent"
+            and loaded.items() <= event["params"].items()
+            for event in self.events
+        ):
             self.events.append(self.receive())
         result = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True

@@ -76,6 +76,9 @@ def test_nothing_is_loaded_from_elsewhere(pages):
                 assert not re.match(r"(https?:)?//", address), f"{name}: {element}"
 
 
+FIRST_PAGE = "book/intro.html"
+
+
 class Quiet(SimpleHTTPRequestHandler):
     """Serves without a log."""
 
@@ -128,6 +131,9 @@ def test_every_page_works_in_a_browser(site, pages, browser):
     problems = []
     with served(site) as address:
         for name, page in pages.items():
+            if name == "index.html":  # it leads on at once, to a page that is visited itself
+                assert page.select_one("meta[http-equiv=refresh]")["content"].endswith(FIRST_PAGE)
+                continue
             visit = browser.visit(f"{address}/{name}")
             problems += [f"{name}: {problem}" for problem in visit.problems]
             rendered = BeautifulSoup(visit.markup, "html.parser")
