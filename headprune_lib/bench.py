@@ -20,7 +20,7 @@ from tqdm import tqdm
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
 from headprune_lib.data import Examples, make_batches
 from headprune_lib.experiments.outcomes import Setting
-from headprune_lib.experiments.speed import pass_seconds
+from headprune_lib.experiments.speed import attention_parameters, pass_seconds
 from headprune_lib.heads import find_heads
 from headprune_lib.masking import masked_heads
 from headprune_lib.models import load_tokenizer
@@ -138,9 +138,7 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
     order = prune_order(scores)
     cut = order_mask(setting.model, order, len(order) // 2)
     pruned = prune_heads(copy.deepcopy(setting.model), cut)
-    attention = sum(p.numel() for block in find_heads(setting.model)
-                    for part in ("query", "key", "value", "output")
-                    for p in block.part(setting.model, part).parameters())
+    attention = attention_parameters(setting.model)
     linear = sum(m.weight.numel() for m in setting.model.base_model.encoder.modules()
                  if isinstance(m, torch.nn.Linear))
     rows = []

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headprune_lib.data import TASKS, WORDS, Source, locate
+from headprune_lib.journal import set_aside
 from headprune_lib.paths import cache_root, models_root
 
 
@@ -137,8 +138,7 @@ def read_finetuned(path: Path, recipe: dict) -> dict[str, Tensor] | None:
                 raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        aside = path.with_name(f"{path.name}.damaged-{1 + len(list(path.parent.glob(f'{path.name}.damaged-*')))}")
-        os.replace(path, aside)
+        aside, = set_aside(path)
         warnings.warn(f"{path} cannot be used ({error}); set aside as {aside.name}, trained again",
                       stacklevel=2)
         return None

@@ -106,7 +106,7 @@ def oracle_scores(raw: Arrays) -> HeadTensors:
 
 def random_order(heads: list[Head], draw: int) -> list[Head]:
     """A permutation that depends on the number of the draw alone."""
-    return [heads[i] for i in np.random.default_rng(draw).permutation(len(sorted(heads)))]
+    return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
 Masks = Callable[[int], HeadTensors]
@@ -171,8 +171,7 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
     members: dict[str, list[int]] = {}
     for i, name in enumerate(raw["curves"]):
         members.setdefault(str(name).split("/")[0], []).append(i)
-    main_seed = [i for i in members["importance"][:1]]
-    groups = {**members, "importance": members["importance"], "importance main": main_seed}
+    groups = {**members, "importance main": members["importance"][:1]}
     correct = {name: raw["correct"][rows] for name, rows in groups.items()}
     drawn = stats.bootstrap_curves(correct, _RESAMPLES, _SEED)
     values = {

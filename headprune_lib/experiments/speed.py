@@ -133,15 +133,19 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
     for variant in _VARIANTS:
         model = pair[variant]
         found["parameters"].append(sum(p.numel() for p in model.parameters()))
-        found["attention"].append(sum(
-            p.numel() for block in find_heads(model)
-            for part in ("query", "key", "value", "output")
-            for p in block.part(model, part).parameters()))
+        found["attention"].append(attention_parameters(model))
         with tempfile.TemporaryDirectory() as folder:
             save_pruned(model, Path(folder) / variant)
             found["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
             found["memory"].append(_peak_memory(Path(folder) / variant, size, length))
     return {name: np.array(values) for name, values in found.items()}
+
+
+def attention_parameters(model: nn.Module) -> int:
+    """How many of the parameters are in the query, key, value and output projections."""
+    return sum(p.numel() for block in find_heads(model)
+               for part in ("query", "key", "value", "output")
+               for p in block.part(model, part).parameters())
 
 
 _PEAK = """
