@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
+from headprune_lib.data import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -186,7 +187,7 @@ def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j
 
 
 def _inputs(batch: Batch, device: torch.device) -> Batch:
-    return {name: value.to(device) for name, value in batch.items() if name != "labels"}
+    return {name: value.to(device) for name, value in without_labels(batch).items()}
 
 
 @contextmanager

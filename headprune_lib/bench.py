@@ -18,7 +18,7 @@ import torch
 from tqdm import tqdm
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
-from headprune_lib.data import Examples, make_batches
+from headprune_lib.data import Examples, make_batches, without_labels
 from headprune_lib.experiments.outcomes import Setting
 from headprune_lib.experiments.speed import attention_parameters, pass_seconds
 from headprune_lib.heads import find_heads
@@ -56,7 +56,7 @@ def bench(profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[
 def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
     setting = Setting.of(profile, kernel="eager")
     batches = setting.batches(setting.test.first(n)).batches
-    inputs = [{k: v for k, v in batch.items() if k != "labels"} for batch in batches]
+    inputs = [without_labels(batch) for batch in batches]
     trained = copy.deepcopy(setting.model).train()
     trained.base_model.embeddings.requires_grad_(False)
     optimizer = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad], lr=0.0)
@@ -115,7 +115,7 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
         _compare("one-head sweep, activations reused", reused, "plain masked sweep", plain, rounds,
                  floor, "at most 0.6"),
         _compare("plain masked pass a head, padded to 128, file order", naive,
-                 "one-head sweep, activations reused", reused, 1, None, "at least 6"),
+                 "one-head sweep, activations reused", reused, rounds, None, "at least 6"),
     ]
 
 
@@ -145,7 +145,7 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
     for size in (16, 64):
         batches = dataclasses.replace(setting, profile=dataclasses.replace(profile, batch_size=size)
                                       ).batches(setting.test.first(n)).batches
-        inputs = [{k: v for k, v in batch.items() if k != "labels"} for batch in batches]
+        inputs = [without_labels(batch) for batch in batches]
         rows.append(_compare(
             f"unpruned, batch {size}", lambda i=inputs: pass_seconds(setting.model, i, "cpu"),
             "half the heads removed", lambda i=inputs: pass_seconds(pruned, i, "cpu"), rounds,
@@ -156,9 +156,9 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
 def _compare(what: str, function: Callable[[], object], reference: str,
              other: Callable[[], object], rounds: int, floor: float | None, target: str) -> Row:
     first, second = [], []
-    for i in tqdm(range(rounds + 1), desc=f"{what} / {reference}", unit="round"):
+    for counted in tqdm([False] + rounds * [True], desc=f"{what} / {reference}", unit="round"):
         pair = _seconds(function), _seconds(other)
-        if i or rounds == 1:  # the first round warms up
+        if counted:  # the first round warms up
             first.append(pair[0])
             second.append(pair[1])
     ratios = np.array(first) / np.array(second)

@@ -120,6 +120,10 @@ def reproduce(
 
 @app.command()
 def train(
+    task: Annotated[
+        str | None,
+        typer.Argument(help="enfr or deen: that translation model; the profile's task if left out."),
+    ] = None,
     profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
         "default"
     ),
@@ -129,12 +133,22 @@ def train(
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
 ) -> None:
-    """Fine-tune the profile's model on its task, for each seed, and store the weights."""
+    """Train the profile's model on its task, for each seed, and store the weights.
+
+    A translation model is trained from nothing, one seed, and goes on from its last epoch after a
+    kill.
+    """
     from headprune_lib.profiles import load_profile
     from headprune_lib.training import finetuned
 
     try:
         settings = load_profile(profile, device=device)
+        if task is not None and task != settings.task:
+            from headprune_lib.translation.training import train as train_translation
+
+            folder = train_translation(settings, task, seed or settings.seed, retrain=retrain)
+            typer.echo(f"{task}: in {folder}")
+            return
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
     except (ValueError, FileNotFoundError) as error:
@@ -148,19 +162,28 @@ def run_bench(
     ),
     n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
     rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
-    output: Annotated[Path, typer.Option(help="The figures, as JSON.")] = Path("bench.json"),
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The figures, as JSON; bench.json beside the results if left out."),
+    ] = None,
 ) -> None:
     """Time scoring, sweeping and pruned models against their references, in one run."""
     from headprune_lib.bench import bench
+    from headprune_lib.comparison import bench_table
+    from headprune_lib.journal import replace_files
+    from headprune_lib.paths import bench_path
     from headprune_lib.profiles import load_profile
     from headprune_lib.results import plain, provenance
 
-    rows = bench(load_profile(profile), n_sentences=n_sentences, rounds=rounds)
-    found = {"rows": rows, "provenance": provenance("headprune bench", None, 0)}
-    output.write_text(json.dumps(plain(found), indent=1, sort_keys=True) + "\n")
-    for row in rows:
-        floor = f", floor {row['floor']:.2f}" if row["floor"] else ""
-        typer.echo(
-            f"{row['what']} / {row['reference']}: {row['ratio']:.2f} "
-            f"({row['quartiles'][0]:.2f} to {row['quartiles'][1]:.2f}{floor}; {row['target']})"
-        )
+    started = time.monotonic()
+    try:
+        rows = bench(load_profile(profile), n_sentences=n_sentences, rounds=rounds)
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))
+    command = f"headprune bench --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
+    found = {"rows": rows, "provenance": provenance(command, None, time.monotonic() - started)}
+    target = output or bench_path(profile)
+    content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"
+    replace_files({target: content.encode()})
+    typer.echo(bench_table(target).to_string(index=False))
+    typer.echo(f"written to {_short(target)}")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import html
+import json
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pandas as pd
 import yaml
 
 from headprune_lib import results, verdicts
+from headprune_lib.claims import CLAIMS
 from headprune_lib.paths import reference_root
 from headprune_lib.results import Result
 from headprune_lib.verdicts import C3_MINIMUM, Verdict
@@ -30,63 +34,63 @@ def verdict(result: Result) -> Verdict:
     Raises:
         KeyError: no claim rests on this artifact alone.
     """
-    values = result.values
-    if result.artifact == "figure2b":  # the mean over domains would hide one that disagrees
-        rows = [_c7(values, domain) for domain in values["correlations"]]
-        return verdicts.combine(rows)
-    return {
-        "figure1b": lambda: verdicts.c1(values),
-        "table6": lambda: verdicts.c2(values),
-        "figure3b": lambda: verdicts.c3(
-            values["prunable"]["importance"]["2%"]["share"],
-            *values["prunable"]["importance"]["2%"]["interval"], C3_MINIMUM["encoder"]),
-        "table4": lambda: verdicts.c6(_ratios(values["finetuned"])),
-    }[result.artifact]()
+    return _JUDGES[result.artifact](result.values)
 
 
 def verdict_c8(figure3b: Result) -> Verdict:
     """C8: importance against the one-by-one order of the paper (the oracle on the test set)."""
-    found = figure3b.values["area_differences"]["oracle"]
-    return verdicts.c8(found["difference"], *found["interval"])
-
-
-def _c7(values: dict, domain: str) -> Verdict:
-    found = values["correlations"][domain]["accuracy"]["pearson"]
-    return verdicts.c7(found["r"], *found["interval"], evidence=(f"figure2b {domain}",))
-
-
-def _ratios(values: dict) -> dict:
-    return {row["batch_size"]: {"ratio": row["ratio"], "low": row["interval"][0],
-                                "high": row["interval"][1]} for row in values["speed"]}
+    return _c8(figure3b.values)
 
 
 def all_verdicts(profile: str = "default") -> list[Verdict]:
     """C1 to C8 from the stored results of a profile; ``not run`` where one is not there."""
-    def stored(artifact: str) -> Result | None:
+    def judged(artifact: str, judge: Callable[[dict | None], Verdict] | None = None) -> Verdict:
         try:
-            return results.load(artifact, profile)
+            values = results.load(artifact, profile).values
         except FileNotFoundError:
-            return None
+            values = None
+        return (judge or _JUDGES[artifact])(values)
 
-    found = {name: stored(name) for name in ("figure1b", "table6", "figure3b", "table4", "figure2b")}
-    judged = {
-        "C1": verdict(found["figure1b"]) if found["figure1b"] else verdicts.c1(None),
-        "C2": verdict(found["table6"]) if found["table6"] else verdicts.c2(None),
-        "C3": verdict(found["figure3b"]) if found["figure3b"] else
-        verdicts.c3(None, None, None, C3_MINIMUM["encoder"]),
-        "C4": verdicts.c4(None, None),
-        "C5": verdicts.c5(None, None),
-        "C6": verdict(found["table4"]) if found["table4"] else verdicts.c6(None),
-        "C7": verdict(found["figure2b"]) if found["figure2b"] else verdicts.c7(None, None, None),
-        "C8": verdict_c8(found["figure3b"]) if found["figure3b"] else
-        verdicts.c8(None, None, None),
-    }
-    return list(judged.values())
+    return [judged("figure1b"), judged("table6"), judged("figure3b"), verdicts.c4(None, None),
+            verdicts.c5(None, None), judged("table4"), judged("figure2b"), judged("figure3b", _c8)]
+
+
+def _c3(values: dict | None) -> Verdict:
+    found = values and values["prunable"]["importance"]["2%"]
+    numbers = (found["share"], *found["interval"]) if found else (None, None, None)
+    return verdicts.c3(*numbers, C3_MINIMUM["encoder"])
+
+
+def _c6(values: dict | None) -> Verdict:
+    return verdicts.c6(values and {
+        row["batch_size"]: {"ratio": row["ratio"], "low": row["interval"][0],
+                            "high": row["interval"][1]} for row in values["finetuned"]["speed"]})
+
+
+def _c7(values: dict | None) -> Verdict:
+    if values is None:
+        return verdicts.c7(None, None, None)
+    effects = {domain: found["accuracy"]["pearson"]
+               for domain, found in values["correlations"].items()}
+    return verdicts.combine([  # the mean over domains would hide one that disagrees
+        verdicts.c7(found["r"], *found["interval"], evidence=(f"figure2b {domain}",))
+        for domain, found in effects.items()])
+
+
+def _c8(values: dict | None) -> Verdict:
+    found = values and values["area_differences"]["oracle"]
+    return verdicts.c8(found["difference"], *found["interval"]) if found else (
+        verdicts.c8(None, None, None))
+
+
+_JUDGES: dict[str, Callable[[dict | None], Verdict]] = {
+    "figure1b": verdicts.c1, "table6": verdicts.c2, "figure3b": _c3, "table4": _c6, "figure2b": _c7,
+}
 
 
 def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
     """One row a verdict: claim, where, what the paper found, what we measured, the word."""
-    claims = {claim.id: claim for claim in verdicts.claims()}
+    claims = {claim.id: claim for claim in CLAIMS}
     return pd.DataFrame([
         {
             "claim": f"{v.claim}. {claims[v.claim].title}",
@@ -192,6 +196,21 @@ def speed_table(table4: Result, model: str) -> pd.DataFrame:
         }
         for row in table4.values[model]["speed"]
     ])
+
+
+def bench_table(path: Path) -> pd.DataFrame:
+    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""
+    columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
+    if not path.is_file():
+        return pd.DataFrame(columns=columns)
+    rows = []
+    for row in json.loads(path.read_text("utf-8"))["rows"]:
+        bound, (low, high) = float(row["target"].split()[-1]), row["quartiles"]
+        met = row["ratio"] <= bound if "most" in row["target"] else row["ratio"] >= bound
+        rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
+                     f"{row['floor']:.2f}" if row["floor"] else "–", row["target"],
+                     "yes" if met else "no"))
+    return pd.DataFrame(rows, columns=columns)
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -212,6 +212,11 @@ TASKS: dict[str, Task] = {
         Task("synthetic-far", "other made-up sentences", _SENTIMENT, _synthetic(1)),
     )
 }
+
+
+def without_labels(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A batch's model inputs; with labels among them a model would compute a loss of its own."""
+    return {name: value for name, value in batch.items() if name != "labels"}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ unchanged results gives an empty diff.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import tempfile
@@ -18,6 +17,8 @@ import nbformat
 import yaml
 from nbformat import NotebookNode
 
+from headprune_lib.journal import replace_files
+from headprune_lib.naming import unknown
 from headprune_lib.paths import project_root
 
 KERNEL = "python3"
@@ -50,8 +51,8 @@ def find_notebook(name: str | Path) -> Path:
     for path in (given, notebooks_root() / given):
         if path.is_file():
             return path.resolve()
-    known = sorted(path.stem for path in notebooks_root().glob("*.ipynb"))
-    raise FileNotFoundError(f"no notebook {str(name)!r}; {_nearest(given.stem, known)}")
+    known = [path.stem for path in notebooks_root().glob("*.ipynb")]
+    raise FileNotFoundError(unknown("notebook", given.stem, known))
 
 
 def notebook_parameters(path: Path) -> dict[str, Any]:
@@ -118,9 +119,7 @@ def run_notebook(
     declared = notebook_parameters(source)
     for name in parameters:
         if name not in declared:
-            raise UnknownParameter(
-                f"{source.name} has no parameter {name!r}; {_nearest(name, declared)}"
-            )
+            raise UnknownParameter(unknown(f"parameter of {source.name}", name, declared))
     notebook = papermill.execute_notebook(
         str(source),
         None,  # written below: papermill itself would leave a failed run in the file
@@ -132,7 +131,7 @@ def run_notebook(
         extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them
     )
     strip_noise(notebook, keep_injected=not parameters.keys() <= HOW_NOT_WHAT)
-    _write_atomically(notebook, target)
+    replace_files({target: (nbformat.writes(notebook) + "\n").encode()})
     return target
 
 
@@ -195,23 +194,3 @@ def _relative(text: str) -> str:
         if folder != os.sep:
             text = text.replace(folder + os.sep, name + "/")
     return text
-
-
-def _write_atomically(notebook: NotebookNode, target: Path) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            nbformat.write(notebook, file)
-        os.chmod(temporary, target.stat().st_mode if target.exists() else 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    if not known:
-        return "there are none"
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return f"{hint}There are: {', '.join(known)}"

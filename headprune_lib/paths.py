@@ -22,6 +22,11 @@ def results_root() -> Path:
     return _folder("HEADPRUNE_RESULTS", project_root() / "data" / "results")
 
 
+def bench_path(profile: str) -> Path:
+    """The figures of ``headprune bench``, beside the profile's results."""
+    return results_root() / profile / "bench.json"
+
+
 def models_root() -> Path:
     """Committed weights: ``$HEADPRUNE_MODELS`` or ``data/models``."""
     return _folder("HEADPRUNE_MODELS", project_root() / "data" / "models")

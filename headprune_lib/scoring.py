@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from headprune_lib.data import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 
 Batch = dict[str, Tensor]
@@ -107,8 +108,7 @@ def gate_gradients(
             handle = block.part(model, "output").register_forward_pre_hook(hook)
             stack.callback(handle.remove)
         with torch.enable_grad():
-            # with labels the model would compute a loss of its own first, for nothing
-            given = {n: v for n, v in batch.items() if n != "labels"} if loss is None else batch
+            given = without_labels(batch) if loss is None else batch
             outputs = model(**given)
             losses = (loss or cross_entropy)(outputs, batch)
             # the sum: an example's loss has no gradient in another example's heads

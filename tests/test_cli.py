@@ -96,7 +96,7 @@ def test_a_failing_notebook(notebook):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "figure1"], "unknown artifact 'figure1'; did you mean"),
+        (["reproduce", "figure1"], "unknown artifact 'figure1': did you mean"),
         (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
         (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
         (["train", "--profile", "base"], "unknown profile 'base'"),

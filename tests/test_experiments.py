@@ -68,7 +68,7 @@ def test_own_parameters_do_not_overwrite_the_profiles_results(smoke):
 
 
 def test_unknown_artifact(smoke):
-    with pytest.raises(ValueError, match="unknown artifact 'figur1b'; did you mean .*figure1b"):
+    with pytest.raises(ValueError, match="unknown artifact 'figur1b': did you mean .*figure1b"):
         experiments.get("figur1b", smoke)
 
 

@@ -155,7 +155,7 @@ def test_a_failing_notebook_is_left_as_it_was(small):
 
 def test_an_unknown_parameter_is_refused_with_the_nearest(small):
     with pytest.raises(
-        UnknownParameter, match="no parameter 'frsh'; did you mean 'fresh'.*n, fresh"
+        UnknownParameter, match="parameter of .* 'frsh': did you mean fresh.*fresh, n"
     ):
         run_notebook(small, {"frsh": True})
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from headprune_lib import verdicts
+from headprune_lib.claims import CLAIMS
 from headprune_lib.verdicts import Verdict, combine
 
 
@@ -157,10 +158,9 @@ def test_sentences():
 
 
 def test_claims_are_eight_and_complete():
-    claims = verdicts.claims()
-    assert [claim.id for claim in claims] == [f"C{i}" for i in range(1, 9)]
-    assert all(all(dataclasses.astuple(claim)) for claim in claims)
-    assert all(claim.title.endswith(".") and claim.paper_value.endswith(".") for claim in claims)
+    assert [claim.id for claim in CLAIMS] == [f"C{i}" for i in range(1, 9)]
+    assert all(all(dataclasses.astuple(claim)) for claim in CLAIMS)
+    assert all(claim.title.endswith(".") and claim.paper_value.endswith(".") for claim in CLAIMS)
 
 
 @pytest.mark.parametrize(("words", "word"), [

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from pathlib import Path
 
 from headprune_lib import results
@@ -15,6 +14,7 @@ from headprune_lib.data import TASKS
 from headprune_lib.experiments import across_datasets, all_but_one, iterative, one_head, speed
 from headprune_lib.experiments.artifact import Artifact
 from headprune_lib.models import BASES
+from headprune_lib.naming import unknown
 from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile, load_profile
 from headprune_lib.training import recipe
@@ -38,8 +38,7 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
         ValueError: an unknown artifact (the nearest names are suggested).
     """
     if artifact not in ARTIFACTS:
-        near = difflib.get_close_matches(artifact, ARTIFACTS, cutoff=0.3)
-        raise ValueError(f"unknown artifact {artifact!r}; did you mean {near or sorted(ARTIFACTS)}?")
+        raise ValueError(unknown("artifact", artifact, ARTIFACTS))
     entry = ARTIFACTS[artifact]
     return results.obtain(
         artifact, profile.name, profile.task, signature(entry, profile), entry.statistics,

@@ -16,7 +16,7 @@ import transformers
 from torch import nn
 
 from headprune_lib import stats
-from headprune_lib.data import make_batches
+from headprune_lib.data import make_batches, without_labels
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.iterative import importance, random_order
 from headprune_lib.experiments.outcomes import Setting, resumed, runs_of
@@ -70,7 +70,7 @@ def _texts(setting: Setting) -> Padded:
     for size in profile.speed.batch_sizes:
         made = make_batches(tokenizer, setting.test.first(profile.speed.n_sentences), size,
                             profile.finetuning.max_length)
-        prepared[size] = [{k: v for k, v in b.items() if k != "labels"} for b in made.batches]
+        prepared[size] = [without_labels(batch) for batch in made.batches]
     return prepared
 
 
@@ -149,15 +149,20 @@ def attention_parameters(model: nn.Module) -> int:
 
 
 _PEAK = """
-import resource, sys, torch
+import pathlib, re, resource, sys, torch
 from headprune_lib import load_pruned
 torch.set_num_threads(1)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    status = pathlib.Path("/proc/self/status")  # getrusage's peak starts at the parent's on Linux
+    if status.is_file():
+        return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 model = load_pruned(sys.argv[1])
 ids = torch.ones(int(sys.argv[2]), int(sys.argv[3]), dtype=torch.long)
 with torch.inference_mode():
     model(input_ids=ids)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(peak() - before)
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from importlib import resources
 
@@ -11,6 +10,8 @@ import yaml
 
 from headprune_lib.data import TASKS
 from headprune_lib.models import BASES
+from headprune_lib.naming import unknown
+from headprune_lib.translation.recipe import Recipe, Shape
 
 PROFILES = ("smoke", "default")
 
@@ -60,6 +61,7 @@ class Profile:
     random_orders: int
     delta: float
     finetuning: Finetuning
+    translation: dict[str, Recipe]
     speed: Speed
     device: str = "cpu"
 
@@ -82,33 +84,29 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
             an ``n_examples`` that is not positive.
     """
     if name not in PROFILES:
-        raise ValueError(_unknown("profile", name, PROFILES))
+        raise ValueError(unknown("profile", name, PROFILES))
     text = resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8")
     values = yaml.safe_load(text)
     values["main_task"] = values["task"]
     known = [field.name for field in dataclasses.fields(Profile)]
     for field, value in overrides.items():
         if field not in known:
-            raise ValueError(_unknown("parameter", field, known))
+            raise ValueError(unknown("parameter", field, known))
         if value is not None:
             values[field] = value
     if seed is not None:
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["task"] not in TASKS:
-        raise ValueError(_unknown("task", values["task"], TASKS))
+        raise ValueError(unknown("task", values["task"], TASKS))
     if values["model"] not in BASES:
-        raise ValueError(_unknown("model", values["model"], BASES))
+        raise ValueError(unknown("model", values["model"], BASES))
     if values["n_examples"] is not None and values["n_examples"] < 1:
         raise ValueError(f"n_examples is {values['n_examples']}; give at least 1, or null for all")
     values["finetuning"] = Finetuning(**values["finetuning"])
     values["speed"] = Speed(**values["speed"])
+    values["translation"] = {task: Recipe(**{**recipe, "shape": Shape(**recipe["shape"])})
+                             for task, recipe in values["translation"].items()}
     return Profile(name=name, **values)
-
-
-def _unknown(what: str, given: str, known) -> str:
-    near = difflib.get_close_matches(str(given), list(known), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"unknown {what} {given!r}: {hint}Known: {', '.join(sorted(known))}"
 
 
 def main_task(profile: str) -> str:

@@ -1,0 +1,1 @@
+"""The translation half: verses, vocabulary, encoder-decoder models, their training and output."""
