@@ -20,6 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 book: $(INSTALLED) $(MATHJAX)
 	$(if $(RETRAIN),$(BIN)/headprune train --profile default --retrain)
 	$(BIN)/headprune run $(NOTEBOOKS) $(if $(FRESH)$(RETRAIN),-p fresh True)
+	$(BIN)/headprune findings
 	rm -rf _build
 	$(BIN)/jupyter-book build . -n -W --keep-going
 	@echo

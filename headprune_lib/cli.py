@@ -155,6 +155,18 @@ def train(
         _refuse(str(error))
 
 
+@app.command("findings")
+def update_findings() -> None:
+    """Write the README's verdict table and figure from the stored results."""
+    from headprune_lib.findings import write_findings
+
+    try:
+        for path in write_findings():
+            typer.echo(_short(path))
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))
+
+
 @app.command("bench")
 def run_bench(
     profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (

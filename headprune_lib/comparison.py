@@ -205,11 +205,12 @@ def bench_table(path: Path) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     rows = []
     for row in json.loads(path.read_text("utf-8"))["rows"]:
-        bound, (low, high) = float(row["target"].split()[-1]), row["quartiles"]
-        met = row["ratio"] <= bound if "most" in row["target"] else row["ratio"] >= bound
+        target, (low, high) = row["target"], row["quartiles"]
+        bound = float(target.split()[-1]) if target else 0.0
+        met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
         rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
-                     f"{row['floor']:.2f}" if row["floor"] else "–", row["target"],
-                     "yes" if met else "no"))
+                     f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
+                     ("yes" if met else "no") if target else "–"))
     return pd.DataFrame(rows, columns=columns)
 
 

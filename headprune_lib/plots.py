@@ -6,6 +6,7 @@ accuracy are in percentage points.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,14 @@ _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY = sns.color_palette(
 def _style() -> Iterator[None]:
     with sns.axes_style("whitegrid"), sns.plotting_context("notebook", font_scale=1.0):
         yield
+
+
+def as_png(figure: Figure, dpi: int = 110) -> bytes:
+    """The figure as a PNG file; the same bytes each time."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    plt.close(figure)
+    return file.getvalue()
 
 
 def figure1b(values: dict) -> Figure:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headprune_lib.data import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
+from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
@@ -62,7 +63,7 @@ def head_importance(
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     running = [torch.zeros_like(total) for total in totals]
     count = 0
-    with _ready_for_gates(model.to(device)):
+    with _ready_for_gates(model.to(device)), fast_linears(model):
         for batch in batches:
             batch = {name: value.to(device) for name, value in batch.items()}
             per_token = gate_gradients(model, batch, blocks, loss)

@@ -1,5 +1,13 @@
 """Artifacts on the smoke profile against plain computations."""
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from urllib.parse import quote
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +16,7 @@ from headprune_lib import cut_heads, experiments, find_heads, masked_heads, resu
 from headprune_lib.experiments.all_but_one import best_of_layers
 from headprune_lib.experiments.iterative import oracle_scores
 from headprune_lib.experiments.outcomes import Setting
+from headprune_lib.journal import Journal
 from headprune_lib.profiles import load_profile
 from headprune_lib.pruning import order_mask
 
@@ -65,6 +74,55 @@ def test_own_parameters_do_not_overwrite_the_profiles_results(smoke):
     few = experiments.get("figure1b", load_profile("smoke", n_examples=20))
     assert few.n_examples == 20
     assert results.load("figure1b", "smoke").to_json() == before
+
+
+@pytest.mark.slow
+def test_a_killed_measurement_goes_on_and_ends_with_the_same_file(tmp_path, monkeypatch):
+    def places(name):
+        return {"HEADPRUNE_RESULTS": str(tmp_path / name / "results"),
+                "HEADPRUNE_CACHE": str(tmp_path / name / "cache")}
+
+    for variable, folder in places("whole").items():
+        monkeypatch.setenv(variable, folder)
+    whole = experiments.get("figure3b", load_profile("smoke"))
+    shutil.copytree(tmp_path / "whole" / "cache" / "models", tmp_path / "killed" / "cache" / "models")
+
+    run = subprocess.Popen(
+        [sys.executable, "-c", "from headprune_lib.cli import app; app()",
+         "reproduce", "figure3b", "--profile", "smoke"],
+        env={**os.environ, **places("killed"), "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    journal = tmp_path / "killed" / "cache" / "journals"
+    while run.poll() is None and len(list(journal.rglob("*.npz"))) < 8:
+        time.sleep(0.01)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    finished = {path.name for path in journal.rglob("*.npz")}
+    assert len(finished) >= 8, "it ended before it could be killed"
+
+    for variable, folder in places("killed").items():
+        monkeypatch.setenv(variable, folder)
+    measured, unit = [], Journal.unit
+
+    def counting(self, key, function):
+        return unit(self, key, lambda: measured.append(key) or function())
+
+    monkeypatch.setattr(Journal, "unit", counting)
+    resumed = experiments.get("figure3b", load_profile("smoke"))
+    assert measured and not {quote(key, safe="") + ".npz" for key in measured} & finished
+    assert resumed.values == whole.values
+    assert resumed.raw.keys() == whole.raw.keys()
+    for name, array in whole.raw.items():
+        np.testing.assert_array_equal(resumed.raw[name], array)
+
+
+def test_table4_counts_what_the_saved_models_hold(smoke):
+    values = experiments.get("table4", smoke).values
+    for model in ("finetuned", "shape"):
+        before, after = values[model]["parameters"]
+        assert before - after == np.subtract(*values[model]["attention"]) > 0
+        assert all(size > 4 * n for size, n in zip(values[model]["file"],
+                                                   values[model]["parameters"], strict=True))
+        assert min(values[model]["memory"]) > min(values[model]["file"])
 
 
 def test_unknown_artifact(smoke):

@@ -1,0 +1,42 @@
+"""The README's findings: the table of verdicts and one figure, from the stored results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headprune_lib import comparison, plots, results
+from headprune_lib.journal import replace_files
+from headprune_lib.paths import project_root
+
+START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
+FIGURE = "book/static/figure3b.png"
+
+
+def findings() -> str:
+    """The Markdown between the README's two marks."""
+    table = comparison.verdict_table(comparison.all_verdicts())
+    result = results.load("figure3b", "default")
+    share = result.values["prunable"]["importance"]["2%"]["share"]
+    random = result.values["prunable"]["random"]["2%"]["share"]
+    caption = (f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
+               f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
+               f"importance score {share:.0%} of them go at a loss of at most 2% of what the model has "
+               f"above chance; in random order {random:.0%}.*")
+    return f"{caption}\n\n{table.to_markdown(index=False)}"
+
+
+def write_findings() -> list[Path]:
+    """Put the findings into the README and draw its figure; returns the two files.
+
+    Raises:
+        ValueError: the README lacks the marks.
+    """
+    readme, figure = project_root() / "README.md", project_root() / FIGURE
+    before, start, rest = readme.read_text("utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        raise ValueError(f"{readme} lacks the marks {START} and {END}; put them where the findings go")
+    text = f"{before}{START}\n{findings()}\n{END}{after}"
+    drawn = plots.as_png(plots.figure3b(results.load("figure3b", "default").values))
+    replace_files({readme: text.encode(), figure: drawn})
+    return [readme, figure]

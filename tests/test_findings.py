@@ -1,0 +1,22 @@
+"""The README says what the stored results say."""
+
+import pytest
+
+from headprune_lib import findings
+from headprune_lib.paths import project_root
+
+
+def test_the_readme_holds_the_findings_of_the_stored_results():
+    text = (project_root() / "README.md").read_text("utf-8")
+    between = text.partition(findings.START)[2].partition(findings.END)[0]
+    assert between.strip() == findings.findings(), "run `headprune findings`"
+    assert (project_root() / findings.FIGURE).is_file()
+
+
+def test_a_readme_without_the_marks_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(findings, "project_root", lambda: tmp_path)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{findings.START} but no end")
+    with pytest.raises(ValueError, match="lacks the marks"):
+        findings.write_findings()
+    assert readme.read_text() == f"{findings.START} but no end"
