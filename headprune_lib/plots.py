@@ -121,7 +121,7 @@ def figure3b(values: dict) -> Figure:
     """Accuracy against the share of heads removed, a line an order; chance and the paper's share."""
     shares = 100 * np.array(values["shares"])
     with _style():
-        figure, axes = plt.subplots(figsize=(9.5, 5.4))
+        figure, axes = plt.subplots(figsize=(9.5, 6.2))
         for name, (label, colour, line) in _ORDERS.items():
             curve = values["curves"][name]
             n = len(curve["runs"])
@@ -134,12 +134,14 @@ def figure3b(values: dict) -> Figure:
         axes.axhline(100 * values["chance"], color="black", linewidth=1, linestyle=":")
         axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
         published = 100 * paper("figure3")["bert_mnli"]
+        top = axes.get_ylim()[1] + 4
         axes.axvline(published, color=_GREEN, linewidth=2)
-        axes.annotate("the paper: up to here\nwithout noticeable loss (MNLI)",
-                      (published + 1, 88.5), color=_GREEN, fontsize=9, va="top")
+        axes.annotate("the paper: up to here without noticeable loss (MNLI)",
+                      (published + 1, top - 0.6), color=_GREEN, fontsize=9, va="top")
         axes.set(xlabel="heads removed (% of all)", ylabel="accuracy (%)", xlim=(0, 100),
-                 xticks=shares)
-        axes.legend(loc="lower left", fontsize=9, bbox_to_anchor=(0.0, 0.12))
+                 ylim=(axes.get_ylim()[0], top), xticks=shares)
+        axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
+                    frameon=False)
         figure.tight_layout()
     return figure
 

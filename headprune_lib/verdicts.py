@@ -198,7 +198,7 @@ def c8(difference: float | None, low: float | None, high: float | None, *, half:
             "the order of one-by-one effects, interval of the paired difference above 0. Differs "
             "if it is below 0.")
     area = _given(difference, low, high)
-    return _signs("C8", {"area, importance minus one-by-one": area}, 1, rule, evidence, half)
+    return _signs("C8", {"mean accuracy along the curve, importance minus one-by-one": area}, 1, rule, evidence, half)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
@@ -273,7 +273,7 @@ def _signs(claim: str, quantities: Mapping[str, Mapping[str, float] | None], sig
     else:
         word = ("differs" if any(sign * low < 0 and sign * high < 0 for low, high in ends)
                 else "inconclusive")
-    measured = "; ".join(f"{name}: {quantity['difference']:+.3g} ({low:+.3g} to {high:+.3g})"
+    measured = "; ".join(f"{name}: {quantity['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
                          for (name, quantity), (low, high) in zip(quantities.items(), ends,
                                                                   strict=True))
     return Verdict(claim, word, f"{measured[0].upper()}{measured[1:]}.", rule, tuple(evidence),
