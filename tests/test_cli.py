@@ -65,7 +65,7 @@ def test_several_notebooks(notebook):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-p", "m", "1"], "small.ipynb has no parameter 'm'"),
+        (["-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
         (["-p", "n"], "-p takes a name and a value, not n"),
         (["--output", "nowhere/x.ipynb"], "no folder"),
     ],
@@ -82,7 +82,7 @@ def test_refusals(notebook, arguments, message):
 def test_no_such_notebook(notebook):
     result = headprune("run", "there/smal")
     assert result.exit_code == 2
-    assert "no notebook 'there/smal'" in result.stderr
+    assert "unknown notebook 'smal'" in result.stderr
 
 
 def test_a_failing_notebook(notebook):

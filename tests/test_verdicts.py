@@ -150,7 +150,7 @@ def test_sentences():
         "50% of the heads can go together (95% interval 40% to 60%).")
     assert verdicts.c6(speed(b16=FAST, b64=SLOW)).measured == (
         "Batch 16: 1.20 times as fast (1.15 to 1.25); batch 64: 1.04 times as fast (1.00 to 1.08).")
-    assert verdicts.c7(0.68, 0.5, 0.8).measured == "Correlation r: +0.68 (+0.5 to +0.8)."
+    assert verdicts.c7(0.68, 0.5, 0.8).measured == "Correlation r: +0.680 (+0.500 to +0.800)."
     for claim, rule in enumerate((verdicts.c1, verdicts.c2), 1):
         nothing = rule(None)
         assert (nothing.claim, nothing.half, nothing.measured) == (
