@@ -82,6 +82,12 @@ Sweep = Iterator[tuple[Tensor, dict[tuple[str, int, int], Tensor]]]
 def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Sweep:
     device = torch.device(device) if device is not None else next(model.parameters()).device
     blocks = find_heads(model)
+    if {block.kind for block in blocks} != {"self"}:
+        raise ValueError(
+            f"{type(model).__name__} has kinds {sorted({block.kind for block in blocks})}; sweeps "
+            "reuse the activations of encoders. Use masked_logits with one_head_masks(model), or "
+            "headprune_lib.translation.sweep for translations"
+        )
     with _evaluating(model.to(device)), fast_linears(model):
         for batch in batches:
             inputs = _inputs(batch, device)

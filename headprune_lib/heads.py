@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,16 @@ _BERT = Architecture(
     size="all_head_size",
 )
 
+_BART = Architecture(
+    core="",
+    query="q_proj",
+    key="k_proj",
+    value="v_proj",
+    output="out_proj",
+    n_heads="num_heads",
+    width="head_dim",
+)
+
 ARCHITECTURES: dict[str, Architecture] = {
     "BertAttention": _BERT,
     "RobertaAttention": _BERT,
@@ -79,7 +90,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         size="all_head_size",
         per_head_argument="position_bias",
     ),
+    "BartAttention": _BART,
+    "MarianAttention": _BART,
+    "M2M100Attention": _BART,
 }
+
+
+# What models call the decoder's attention to the encoder.
+_CROSS = frozenset({"encoder_attn"})
 
 
 @dataclass(frozen=True)
@@ -87,7 +105,8 @@ class AttentionBlock:
     """The heads of one attention layer.
 
     Attributes:
-        kind: ``"self"`` for an encoder.
+        kind: ``"self"``, or in an encoder-decoder ``"enc-enc"``, ``"enc-dec"`` (the decoder's
+            attention to the encoder) or ``"dec-dec"``, as in the paper.
         layer: index among the blocks of this kind, from 0.
         n_heads: heads the layer was built with; masks and scores keep this width for good.
         width: numbers a head contributes to the output projection's input.
@@ -120,16 +139,19 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
             whose name looks like attention, and the known ones.
     """
     blocks: list[AttentionBlock] = []
+    layers: Counter[str] = Counter()
+    two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     for path, module in model.named_modules():
         architecture = ARCHITECTURES.get(type(module).__name__)
         if architecture is None:
             continue
         core = module.get_submodule(architecture.core) if architecture.core else module
         n_heads = getattr(core, "headprune_n_heads", None) or getattr(core, architecture.n_heads)
+        kind = _kind(path) if two_sided else "self"
         blocks.append(
             AttentionBlock(
-                kind="self",
-                layer=len(blocks),
+                kind=kind,
+                layer=layers[kind],
                 n_heads=n_heads,
                 width=getattr(core, architecture.width),
                 kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
@@ -138,6 +160,7 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
                 architecture=architecture,
             )
         )
+        layers[kind] += 1
     if not blocks:
         seen = {type(m).__name__ for m in model.modules() if "attention" in type(m).__name__.lower()}
         raise UnknownArchitecture(
@@ -226,6 +249,14 @@ def cut_heads(model: nn.Module, heads: list[tuple[str, int, int]]) -> HeadTensor
             )
         mask[kind][layer, head] = 0
     return mask
+
+
+def _kind(path: str) -> str:
+    """The kind of an attention module of an encoder-decoder, by the names on its path."""
+    *outer, own = path.split(".")
+    if own in _CROSS:
+        return "enc-dec"
+    return "dec-dec" if "decoder" in outer else "enc-enc"
 
 
 def _layer_path(model: nn.Module, path: str) -> str:

@@ -7,6 +7,7 @@ unchanged results gives an empty diff.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -189,7 +190,8 @@ def _clean_output(output: NotebookNode, execution_count: int | None) -> None:
 def _relative(text: str) -> str:
     """The text with paths inside the project made relative to it, and the home folder as ~."""
     root, home, scratch = str(project_root()), str(Path.home()), tempfile.gettempdir()
-    text = text.replace(root + os.sep, "").replace(root, ".")
+    text = re.sub(re.escape(root) + r"(?![\w.-])/?", lambda found: "" if found[0][-1] == "/" else ".",
+                  text)
     for folder, name in ((home, "~"), (scratch, "$TMPDIR")):
         if folder != os.sep:
             text = text.replace(folder + os.sep, name + "/")

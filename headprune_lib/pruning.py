@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
 
 from headprune_lib.heads import (
@@ -118,8 +118,7 @@ def save_pruned(model: nn.Module, folder: str | os.PathLike) -> Path:
         "kept": {block.path: list(block.kept) for block in find_heads(model)},
     }
     model.config.save_pretrained(folder)
-    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+    save_model(model, str(folder / _WEIGHTS), metadata={"format": "pt"})  # tied weights once
     # last: a folder without it was not written to the end, and load_pruned says so
     (folder / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return folder
@@ -152,11 +151,12 @@ def load_pruned(folder: str | os.PathLike, *, device: str | torch.device = "cpu"
     model = model_class(model_class.config_class.from_pretrained(folder))
     for block in find_heads(model):
         _remove(model, block, record["kept"][block.path])
+    model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
     try:
-        model.load_state_dict(weights)
+        load_model(model, folder / _WEIGHTS)
     except RuntimeError as error:
         raise ValueError(f"the weights in {folder} do not fit its headprune.json: {error}") from None
-    return model.to(next(iter(weights.values())).dtype).to(device).eval()
+    return model.to(device).eval()
 
 
 def _remove(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
@@ -208,8 +208,14 @@ def _slice_argument(name: str):
     return hook
 
 
-def _headless_forward(core: nn.Module, hidden_states: Tensor, *_args, **_kwargs):
+def _headless_forward(core: nn.Module, hidden_states: Tensor, *_args, past_key_values=None,
+                      key_value_states=None, **_kwargs):
     """A layer without heads: reshaping zero numbers into heads would be ambiguous."""
+    if past_key_values is not None and key_value_states is None:
+        # generation reads how many tokens it has seen off the first layer's cache
+        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        seen = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
+        cache.update(seen, seen, core.layer_idx)
     nothing = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
     architecture = ARCHITECTURES.get(type(core).__name__)
     # a core with an entry of its own applies the output projection too

@@ -14,6 +14,7 @@ from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
+_NO_LABEL = -100  # transformers' mark of a position without label
 VARIANTS = ("example", "token", "batch", "bertology", "fisher")
 
 
@@ -109,7 +110,7 @@ def gate_gradients(
             handle = block.part(model, "output").register_forward_pre_hook(hook)
             stack.callback(handle.remove)
         with torch.enable_grad():
-            given = without_labels(batch) if loss is None else batch
+            given = _given(model, batch) if loss is None else batch
             outputs = model(**given)
             losses = (loss or cross_entropy)(outputs, batch)
             # the sum: an example's loss has no gradient in another example's heads
@@ -124,8 +125,18 @@ def gate_gradients(
     return result
 
 
+def _given(model: nn.Module, batch: Batch) -> Batch:
+    """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
+    needed = getattr(model.config, "is_encoder_decoder", False) and not (
+        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys())
+    return batch if needed else without_labels(batch)
+
+
 def cross_entropy(outputs, batch: Batch) -> Tensor:
     """One cross-entropy an example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
+
+    For a model that predicts a token at each position, ``(batch, position, class) x (batch,
+    position) -> (batch,)``: the sum over the positions whose label is not -100.
 
     Raises:
         ValueError: no labels, or one outside ``0 .. classes - 1``.
@@ -134,13 +145,18 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
     if "labels" not in batch:
         raise ValueError("the batch has no 'labels': give them, or a loss=(outputs, batch) of yours")
     labels, n_classes = batch["labels"], logits.shape[-1]
-    if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < n_classes):
-        wrong = labels[(labels < 0) | (labels >= n_classes)][0].item()
+    outside = (labels < 0) | (labels >= n_classes)
+    if labels.ndim == 2:
+        outside &= labels != _NO_LABEL
+    if outside.any():
+        wrong = labels[outside][0].item()
         raise ValueError(
             f"label {wrong} is outside the model's {n_classes} classes (0 to {n_classes - 1})"
         )
-    return nn.functional.cross_entropy(logits.float() if logits.dtype != torch.float64 else logits,
-                                       labels, reduction="none")
+    exact = logits.float() if logits.dtype != torch.float64 else logits
+    losses = nn.functional.cross_entropy(exact.movedim(-1, 1), labels, reduction="none",
+                                         ignore_index=_NO_LABEL)
+    return losses.sum(-1) if labels.ndim == 2 else losses
 
 
 def n_tokens(batch: Batch) -> int:

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from papermill import PapermillExecutionError
 
+from headprune_lib import notebooks
 from headprune_lib.notebooks import (
     UnknownParameter,
     find_notebook,
@@ -135,6 +136,13 @@ def test_running_in_place_twice_changes_nothing(small):
     assert value.data["text/plain"] == "2"
     run_notebook(small, {"fresh": True})
     assert small.read_text() == once
+
+
+def test_paths_are_relative_and_neighbours_of_the_project_are_not_mistaken_for_it(monkeypatch):
+    monkeypatch.setattr(notebooks, "project_root", lambda: Path("/data/book"))
+    monkeypatch.setattr(Path, "home", lambda: Path("/data/bookhome"))
+    text = "/data/book/a.py in /data/book, not /data/bookhome/b or /data/book-2/c"
+    assert notebooks._relative(text) == "a.py in ., not ~/b or /data/book-2/c"
 
 
 def test_a_changed_parameter_is_recorded(small, tmp_path):
