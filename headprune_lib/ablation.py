@@ -157,18 +157,19 @@ def _replayed(
 
     with ExitStack() as stack:
         for below in range(i):
-            stack.enter_context(_forward_replaced(
+            stack.enter_context(forward_replaced(
                 model.get_submodule(blocks[below].layer_path),
                 lambda *_a, below=below, **_k: record.layers[below]))
-        stack.enter_context(_forward_replaced(blocks[i].part(model, "core"), projected_core))
+        stack.enter_context(forward_replaced(blocks[i].part(model, "core"), projected_core))
         if blocks[i].architecture.core:
-            stack.enter_context(_forward_replaced(
+            stack.enter_context(forward_replaced(
                 blocks[i].part(model, "output"), lambda *_a, **_k: record.projected))
         yield
 
 
 @contextmanager
-def _forward_replaced(module: nn.Module, forward) -> Iterator[None]:
+def forward_replaced(module: nn.Module, forward) -> Iterator[None]:
+    """Inside, calling ``module`` calls ``forward`` instead."""
     own = module.__dict__.get("forward")
     module.forward = forward
     try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+import torch
 from torch import Tensor, nn
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
@@ -46,12 +47,40 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
         yield model
 
 
-def _scaling_hook(block: AttentionBlock, row: Tensor):
-    # (head,) -> (kept heads * width,): one factor a column of the projection's input
-    columns = row[list(block.kept)].repeat_interleave(block.width)
+@contextmanager
+def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
+                rows: Sequence[int]) -> Iterator[nn.Module]:
+    """As :func:`masked_heads`, with a mask of its own for each example of a batch.
+
+    Args:
+        masks: masks as for :func:`masked_heads`.
+        rows: for each example of the batch the index of its mask. In a beam search each example
+            stands for as many rows of the batch as there are beams.
+    """
+    masks = [check_mask(model, mask) for mask in masks]
+    with ExitStack() as stack:
+        for block in find_heads(model):
+            # (example, head)
+            gates = torch.stack([mask[block.kind][block.layer] for mask in masks])[list(rows)]
+            if bool((gates == 1).all()):
+                continue
+            output = block.part(model, "output")
+            handle = output.register_forward_pre_hook(_scaling_hook(block, gates))
+            stack.callback(handle.remove)
+        yield model
+
+
+def _scaling_hook(block: AttentionBlock, gates: Tensor):
+    # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
+    columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
 
     def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        context = inputs[0]
-        return (context * columns.to(context.device, context.dtype), *inputs[1:])
+        context, factors = inputs[0], columns.to(inputs[0].device, inputs[0].dtype)
+        if factors.ndim == 2:
+            if len(context) % len(factors):
+                raise ValueError(f"a batch of {len(context)} rows, but masks for {len(factors)}: "
+                                 "give the index of a mask for each example")
+            factors = factors.repeat_interleave(len(context) // len(factors), dim=0)[:, None]
+        return (context * factors, *inputs[1:])
 
     return scale

@@ -1,138 +1,208 @@
-"""The translations of a masked model, from those of the unmasked one.
+"""The translations of a model under many masks, from those of the unmasked model.
 
-Most cuts change few words. So the old translation is a *draft*: one teacher-forced pass under the
-mask says for every position at once which word the masked model would choose there. Up to the
-first disagreement the draft stands; there the new word goes in, and the rest of the draft is tried
-again behind it. A pass over a draft costs a fraction of a step-by-step decoding of it; only the
-sentences that still disagree after some rounds are decoded, from the part that stands.
+Most cuts change few words. So the unmasked model's translation is a *draft*: one teacher-forced
+pass under a mask says for every position at once which word the masked model would choose there.
+Where all agree the translation stands. The other sentences are decoded word by word, from the first
+disagreement on, those of several masks in one batch with a gate row for each sentence.
+
+Three more things need no work: encoder states where only the decoder is cut, encoder layers below
+a cut, and in the pass over the draft decoder layers below a cut.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from headprune_lib.ablation import forward_replaced
+from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import masked_heads, masked_rows
 from headprune_lib.translation.generation import length_limit, until_end
 from headprune_lib.translation.models import END, PAD, pad
 
-ROUNDS = 4
-# A new word that the draft has a few places on means that the words between were dropped.
-_SKIP = 4
-
 Ids = list[int]
+_MASKS_A_POOL = 16
+_DECODED_TOGETHER = 64
 
 
-class EncodedSources:
-    """Sources in batches of like length with their encoder states, to be used under many masks."""
+@dataclass
+class Translations:
+    """What one mask makes of a group of sentences.
 
-    def __init__(self, model: nn.Module, sources: Sequence[Ids], batch_size: int = 128) -> None:
-        self.sources = [list(source) for source in sources]
-        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        self.groups = [order[start : start + batch_size]
-                       for start in range(0, len(order), batch_size)]
-        self.states: list[tuple[Tensor, Tensor]] = []
-        self.refresh(model)
+    Attributes:
+        ids: translations, without end mark.
+        draft_loss: (sentences,) minus the log-probability, in nats, of each *draft* and its end
+            under the mask.
+    """
 
-    @torch.inference_mode()
-    def refresh(self, model: nn.Module) -> None:
-        """Run the encoder again, under the masks that are in place now."""
-        device, encoder = next(model.parameters()).device, model.get_encoder()
-        self.states = []
-        for members in self.groups:
-            ids = pad([self.sources[i] for i in members]).to(device)
-            seen = (ids != PAD).long()
-            self.states.append((encoder(input_ids=ids, attention_mask=seen).last_hidden_state, seen))
+    ids: list[Ids]
+    draft_loss: np.ndarray
 
 
 @torch.inference_mode()
-def retranslate(model: nn.Module, encoded: EncodedSources, drafts: Sequence[Ids], *,
-                rounds: int = ROUNDS) -> list[Ids]:
-    """Greedy translations, under the masks in place now, equal to those of ``generate``.
+def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
+                       masks: Sequence[HeadTensors]) -> list[Translations]:
+    """Greedy translations of a group of sentences under each mask, as ``generate`` makes them.
 
     Args:
-        encoded: the sources, with encoder states as the masks want them.
-        drafts: guesses, ids without end mark: the unmasked model's translations.
-        rounds: passes over a draft before a sentence is decoded word by word.
+        model: a Marian model in evaluation mode; no masks in place.
+        sources: ids with end mark, best of like length: they share batches.
+        drafts: the unmasked model's translations (any others do too, but slower).
+        masks: kind -> ``(layer, head)`` each.
     """
-    outputs: list[Ids] = [[] for _ in drafts]
-    for members, (states, seen) in zip(encoded.groups, encoded.states, strict=True):
-        limits = [length_limit(len(encoded.sources[i])) for i in members]
-        found = _batch(model, states, seen, [list(drafts[i]) for i in members], limits, rounds)
-        for i, row in zip(members, found, strict=True):
-            outputs[i] = row
-    return outputs
+    group = _Group(model, sources, drafts)
+    found: list[Translations] = []
+    for start in range(0, len(masks), _MASKS_A_POOL):
+        part = masks[start : start + _MASKS_A_POOL]
+        pool: list[_Pending] = []
+        for number, mask in enumerate(part):
+            done, pending = _verified(model, group, mask, number)
+            found.append(done)
+            pool += pending
+        _decode(model, part, pool, group.limits)
+        for row in pool:
+            found[start + row.mask].ids[row.sentence] = row.draft
+    return found
 
 
-def _batch(model: nn.Module, states: Tensor, seen: Tensor, drafts: list[Ids], limits: list[int],
-           rounds: int) -> list[Ids]:
-    stands = [0] * len(drafts)  # how many pieces of each draft are certain
-    active = list(range(len(drafts)))
-    for _ in range(rounds):
-        if not active:
-            break
-        choices = _choices(model, states[active], seen[active], [drafts[i] for i in active])
-        still = []
-        for i, chosen in zip(active, choices, strict=True):
-            drafts[i], stands[i], done = _revise(drafts[i], chosen, limits[i])
-            if not done:
-                still.append(i)
-        active = still
-    _decode(model, states, seen, drafts, stands, limits, active)
-    return drafts
+class _Group:
+    """Sentences with what the unmasked model computed of them, layer by layer."""
+
+    def __init__(self, model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids]) -> None:
+        device = next(model.parameters()).device
+        ids = pad(sources).to(device)
+        self.drafts = [list(draft) for draft in drafts]
+        self.limits = [length_limit(len(source)) for source in sources]
+        self.source = {"input_ids": ids, "attention_mask": (ids != PAD).long()}
+        self.inputs = pad([[PAD, *draft] for draft in self.drafts]).to(device)
+        self.targets = pad([[*draft, END] for draft in self.drafts]).to(device)
+        encoder, decoder = model.get_encoder(), model.get_decoder()
+        with _recorded(encoder.layers) as self.encoder_layers:
+            self.states = encoder(**self.source).last_hidden_state
+        with _recorded(decoder.layers) as self.decoder_layers:
+            _teacher_forced(model, self, self.states)
 
 
-def _choices(model: nn.Module, states: Tensor, seen: Tensor, drafts: list[Ids]) -> list[Ids]:
-    """The piece the model prefers at each position of each draft, and after its last."""
-    inputs = pad([[PAD, *draft] for draft in drafts]).to(states.device)
-    logits = model(encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=seen,
-                   decoder_input_ids=inputs, use_cache=False).logits
-    best = logits.argmax(-1).tolist()
-    return [row[: len(draft) + 1] for row, draft in zip(best, drafts, strict=True)]
+@dataclass
+class _Pending:
+    """A sentence to be decoded: ``stands`` pieces of its draft are certain."""
+
+    mask: int
+    sentence: int
+    draft: Ids
+    stands: int
+    state: Tensor
+    seen: Tensor
 
 
-def _revise(draft: Ids, chosen: Ids, limit: int) -> tuple[Ids, int, bool]:
-    """The draft with the first disagreement mended: new draft, pieces that stand, finished or not."""
+def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
+              number: int) -> tuple[Translations, list[_Pending]]:
+    """Which drafts stand under a mask, and what is left to decode of the others."""
+    lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
+    states, from_layer = group.states, min(lowest["enc-dec"], lowest["dec-dec"])
+    with masked_heads(model, mask):
+        if lowest["enc-enc"] < len(mask["enc-enc"]):
+            with _replayed(model.get_encoder().layers, group.encoder_layers, lowest["enc-enc"]):
+                states = model.get_encoder()(**group.source).last_hidden_state
+            from_layer = 0
+        with _replayed(model.get_decoder().layers, group.decoder_layers, from_layer):
+            logits = _teacher_forced(model, group, states)
+    choices = logits.argmax(-1).tolist()
+    losses = nn.functional.cross_entropy(logits.movedim(-1, 1), group.targets, reduction="none",
+                                         ignore_index=PAD).sum(-1)
+    translations, pending = [], []
+    for i, (draft, chosen, limit) in enumerate(
+            zip(group.drafts, choices, group.limits, strict=True)):
+        mended, stands, done = mend(draft, chosen[: len(draft) + 1], limit)
+        translations.append(mended)
+        if not done:
+            pending.append(_Pending(number, i, mended, stands, states[i],
+                                    group.source["attention_mask"][i]))
+    return Translations(translations, losses.double().numpy(force=True)), pending
+
+
+def mend(draft: Ids, chosen: Ids, limit: int) -> tuple[Ids, int, bool]:
+    """What is certain after a pass over a draft.
+
+    Args:
+        draft: the pieces that were fed, without end mark.
+        chosen: the piece the model prefers after each prefix of the draft, one more than pieces.
+        limit: most pieces of a translation.
+
+    Returns:
+        the translation or its beginning, how many pieces of it stand, and whether it is complete.
+
+    >>> mend([5, 6, 7], [5, 6, 7, END], 9), mend([5, 6, 7], [5, 8, 7, END], 9)
+    (([5, 6, 7], 3, True), ([5, 8], 2, False))
+    """
     for place, (old, new) in enumerate(zip([*draft, END], chosen, strict=True)):
-        if place >= limit:
-            return draft[:limit], limit, True
-        if new in (END, PAD):  # generation stops at either
+        if place >= limit or new in (END, PAD):  # generation stops at either
             return draft[:place], place, True
         if old != new:
-            rest = draft[place + 1 :]
-            near = draft[place + 1 : place + 1 + _SKIP]
-            if new in near:
-                rest = draft[place + 2 + near.index(new) :]
-            return [*draft[:place], new, *rest][:limit], place + 1, False
+            return [*draft[:place], new], place + 1, place + 1 >= limit
     raise AssertionError("the last choice is the end mark or a disagreement")
 
 
-def _decode(model: nn.Module, states: Tensor, seen: Tensor, drafts: list[Ids], stands: list[int],
-            limits: list[int], active: list[int], batch_size: int = 64) -> None:
-    """Word by word, from the part that stands, for the sentences where drafts did not help."""
-    active = sorted(active, key=lambda i: stands[i])
-    for start in range(0, len(active), batch_size):
-        members = active[start : start + batch_size]
-        common = min(stands[i] for i in members)
-        prefix = torch.tensor([[PAD, *drafts[i][:common]] for i in members], device=states.device)
-        made = model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states[members]),
-            attention_mask=seen[members], decoder_input_ids=prefix, num_beams=1, do_sample=False,
-            max_new_tokens=max(limits[i] for i in members) - common + 1,
-        )
-        for i, row in zip(members, made[:, 1:].tolist(), strict=True):
-            drafts[i] = until_end(row)[: limits[i]]
+def _decode(model: nn.Module, masks: Sequence[HeadTensors], pool: list[_Pending],
+            limits: list[int]) -> None:
+    """Finish the sentences of a pool, in place, in batches of like prefix."""
+    pool.sort(key=lambda row: row.stands)
+    for start in range(0, len(pool), _DECODED_TOGETHER):
+        rows = pool[start : start + _DECODED_TOGETHER]
+        common = rows[0].stands
+        states = torch.stack([row.state for row in rows])
+        prefix = torch.tensor([[PAD, *row.draft[:common]] for row in rows], device=states.device)
+        with masked_rows(model, masks, [row.mask for row in rows]):
+            made = model.generate(
+                encoder_outputs=BaseModelOutput(last_hidden_state=states),
+                attention_mask=torch.stack([row.seen for row in rows]), decoder_input_ids=prefix,
+                num_beams=1, do_sample=False,
+                max_new_tokens=max(limits[row.sentence] for row in rows) - common,
+            )
+        for row, ids in zip(rows, made[:, 1:].tolist(), strict=True):
+            row.draft = until_end(ids)[: limits[row.sentence]]
 
 
-@contextlib.contextmanager
-def fresh_states(model: nn.Module, encoded: EncodedSources):
-    """Encoder states under the masks in place, put back to what they were on exit."""
-    before = encoded.states
-    encoded.refresh(model)
-    try:
+def _teacher_forced(model: nn.Module, group: _Group, states: Tensor) -> Tensor:
+    """Logits (sentences, positions, pieces) after every prefix of the drafts."""
+    return model(encoder_outputs=BaseModelOutput(last_hidden_state=states),
+                 attention_mask=group.source["attention_mask"], decoder_input_ids=group.inputs,
+                 use_cache=False).logits
+
+
+def _lowest_cut(values: Tensor) -> int:
+    """The lowest layer with an entry other than 1; the number of layers if there is none."""
+    touched = (values != 1).any(dim=1).nonzero()
+    return int(touched[0]) if len(touched) else len(values)
+
+
+@contextmanager
+def _recorded(layers: Sequence[nn.Module]) -> Iterator[list]:
+    """Inside, what each layer returns goes to the list."""
+    record: list = [None] * len(layers)
+
+    def keep(i: int):
+        def hook(_module, _inputs, output) -> None:
+            record[i] = output
+
+        return hook
+
+    with ExitStack() as stack:
+        for i, layer in enumerate(layers):
+            stack.callback(layer.register_forward_hook(keep(i)).remove)
+        yield record
+
+
+@contextmanager
+def _replayed(layers: Sequence[nn.Module], record: list, below: int) -> Iterator[None]:
+    """Inside, the layers below ``below`` return what they returned before."""
+    with ExitStack() as stack:
+        for i in range(below):
+            stack.enter_context(forward_replaced(layers[i], lambda *_a, i=i, **_k: record[i]))
         yield
-    finally:
-        encoded.states = before

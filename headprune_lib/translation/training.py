@@ -35,6 +35,24 @@ def training_folder(task: str, seed: int) -> Path:
     return cache_root() / "training" / f"{task}-seed{seed}"
 
 
+def read_curve(folder: Path) -> list[dict]:
+    """The learning curve: epoch, updates, validation BLEU and training loss; empty before epoch 1."""
+    path = folder / "curve.json"
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def best_epoch(curve: list[dict]) -> int:
+    """The epoch with the highest validation BLEU, the first of equals."""
+    return max(curve, key=lambda record: record["bleu"])["epoch"]
+
+
+def finished(curve: list[dict], recipe: Recipe) -> bool:
+    """Whether a training with this learning curve has come to its end."""
+    epoch = len(curve)
+    return epoch >= recipe.max_epochs or (
+        epoch >= recipe.min_epochs and epoch - best_epoch(curve) >= recipe.patience)
+
+
 def train(profile: Profile, task: str, seed: int, *, retrain: bool = False) -> Path:
     """Train a translation task until the validation BLEU stops rising; returns the folder.
 
@@ -49,6 +67,8 @@ def train(profile: Profile, task: str, seed: int, *, retrain: bool = False) -> P
     recipe, folder = profile.translation[task], training_folder(task, seed)
     if retrain and folder.exists():
         shutil.rmtree(folder)
+    if (curve := read_curve(folder)) and finished(curve, recipe):
+        return folder
     folder.mkdir(parents=True, exist_ok=True)
     splits = TRANSLATION_TASKS[task].load()
     stored = folder / "vocabulary.spm"
@@ -134,12 +154,9 @@ class _KeepEpochs(TrainerCallback):
         # tied embeddings once; positions and the bias of zeros are made anew
         save_finetuned(model, self.folder / f"epoch-{epoch:02d}.safetensors",
                        model.state_dict().keys() - trained, self.described)
-        path = self.folder / "curve.json"
-        curve = json.loads(path.read_text()) if path.is_file() else []
-        curve = [record for record in curve if record["epoch"] < epoch]
+        curve = [record for record in read_curve(self.folder) if record["epoch"] < epoch]
         curve.append({"epoch": epoch, "updates": state.global_step, "bleu": metrics["eval_bleu"],
                       "training_loss": losses[-1] if losses else None})
-        replace_files({path: (json.dumps(curve, indent=1) + "\n").encode()})
-        best = max(curve, key=lambda record: record["bleu"])["epoch"]
-        if epoch >= self.recipe.min_epochs and epoch - best >= self.recipe.patience:
+        replace_files({self.folder / "curve.json": (json.dumps(curve, indent=1) + "\n").encode()})
+        if finished(curve, self.recipe):
             control.should_training_stop = True

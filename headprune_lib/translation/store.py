@@ -1,0 +1,87 @@
+"""Trained translation models: the committed ones, else those of the cache, else trained now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+import torch
+import transformers
+
+from headprune_lib.data import file_sha256
+from headprune_lib.models import read_finetuned
+from headprune_lib.paths import models_root
+from headprune_lib.profiles import Profile
+from headprune_lib.translation.models import new_model, read_vocabulary
+from headprune_lib.translation.recipe import Recipe, full_recipe
+from headprune_lib.translation.training import best_epoch, read_curve, train, training_folder
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A trained model with its vocabulary, and the hash of its weights."""
+
+    task: str
+    model: transformers.MarianMTModel
+    vocabulary: sentencepiece.SentencePieceProcessor
+    weights_sha256: str
+
+
+def load_translator(profile: Profile, task: str, seed: int | None = None, *,
+                    kernel: str = "sdpa", epoch: int | None = None) -> Translator:
+    """The trained model of a task, in evaluation mode.
+
+    Args:
+        seed: the profile's first if not given.
+        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
+        epoch: the weights after this epoch of the training, from the cache; the best if not given.
+
+    Raises:
+        ValueError: no such epoch, or weights that do not fit the vocabulary.
+    """
+    seed = profile.seed if seed is None else seed
+    recipe = profile.translation[task]
+    weights, vocabulary = _files(profile, task, seed, epoch)
+    tensors = read_finetuned(weights, full_recipe(task, recipe, seed))
+    if tensors is None:
+        raise ValueError(f"{weights} cannot be used and was set aside; put the committed file back, "
+                         f"or train again with `headprune train {task} --retrain`")
+    pieces = read_vocabulary(vocabulary.read_bytes())
+    model = with_weights(recipe, tensors, kernel)
+    if pieces.get_piece_size() != model.config.vocab_size:
+        raise ValueError(f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
+                         f"{weights} are for {model.config.vocab_size}: not of one training")
+    return Translator(task, model.to(profile.device), pieces, file_sha256(weights))
+
+
+def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
+                 kernel: str) -> transformers.MarianMTModel:
+    """A model of the recipe's shape that holds the tensors; positions are made anew.
+
+    Raises:
+        ValueError: a tensor that is missing, unknown or of another shape.
+    """
+    model = new_model(recipe.shape, 0, kernel)
+    trained = {name: weight.shape for name, weight in model.named_parameters()
+               if weight.requires_grad}
+    given = {name: tensor.shape for name, tensor in tensors.items()}
+    if trained != given:
+        wrong = sorted(trained.items() ^ given.items())[:4]
+        raise ValueError(f"the weights do not fit a model of {recipe.shape}: {wrong}")
+    model.load_state_dict(tensors, strict=False)
+    return model.eval()
+
+
+def _files(profile: Profile, task: str, seed: int, epoch: int | None) -> tuple[Path, Path]:
+    name = f"{task}-seed{seed}"
+    committed = models_root() / f"{name}.safetensors"
+    if epoch is None and committed.is_file():
+        return committed, committed.with_suffix(".spm")
+    folder = training_folder(task, seed) if epoch is not None else train(profile, task, seed)
+    number = best_epoch(read_curve(folder)) if epoch is None else epoch
+    weights = folder / f"epoch-{number:02d}.safetensors"
+    if not weights.is_file():
+        there = sorted(path.stem for path in folder.glob("epoch-*.safetensors"))
+        raise ValueError(f"no weights of epoch {number} in {folder}; there are {there}")
+    return weights, folder / "vocabulary.spm"
