@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -23,12 +23,14 @@ from transformers.modeling_outputs import BaseModelOutput
 from headprune_lib.ablation import forward_replaced
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import masked_heads, masked_rows
-from headprune_lib.translation.generation import length_limit, until_end
+from headprune_lib.translation.generation import length_limit
 from headprune_lib.translation.models import END, PAD, pad
 
 Ids = list[int]
 _MASKS_A_POOL = 16
-_DECODED_TOGETHER = 64
+_DECODED_TOGETHER = 128
+# Sentences that have ended leave a batch once no more than this share of it goes on.
+_DROP_BELOW = 0.75
 
 
 @dataclass
@@ -99,6 +101,19 @@ class _Pending:
     stands: int
     state: Tensor
     seen: Tensor
+    certain: Ids = field(default_factory=list)
+    ended: bool = False
+
+    def grow(self, piece: int, limit: int) -> bool:
+        """Take the next piece, or the one that is certain; False once the sentence has ended."""
+        place = len(self.draft)
+        if place < self.stands:
+            piece = self.certain[place]
+        self.ended = self.ended or piece in (END, PAD)  # generation stops at either
+        if not self.ended:
+            self.draft.append(piece)
+            self.ended = len(self.draft) >= limit
+        return not self.ended
 
 
 def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
@@ -154,19 +169,36 @@ def _decode(model: nn.Module, masks: Sequence[HeadTensors], pool: list[_Pending]
     """Finish the sentences of a pool, in place, in batches of like prefix."""
     pool.sort(key=lambda row: row.stands)
     for start in range(0, len(pool), _DECODED_TOGETHER):
-        rows = pool[start : start + _DECODED_TOGETHER]
-        common = rows[0].stands
-        states = torch.stack([row.state for row in rows])
-        prefix = torch.tensor([[PAD, *row.draft[:common]] for row in rows], device=states.device)
+        _decode_batch(model, masks, pool[start : start + _DECODED_TOGETHER], limits)
+
+
+def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pending],
+                  limits: list[int]) -> None:
+    """Greedy decoding word by word; unlike ``generate`` it drops sentences that have ended."""
+    common = rows[0].stands
+    device = rows[0].state.device
+    fed = torch.tensor([[PAD, *row.draft[:common]] for row in rows], device=device)
+    for row in rows:
+        row.certain, row.draft = row.draft, row.draft[:common]
+    cache = None
+    while rows:
+        states = BaseModelOutput(last_hidden_state=torch.stack([row.state for row in rows]))
+        seen = torch.stack([row.seen for row in rows])
         with masked_rows(model, masks, [row.mask for row in rows]):
-            made = model.generate(
-                encoder_outputs=BaseModelOutput(last_hidden_state=states),
-                attention_mask=torch.stack([row.seen for row in rows]), decoder_input_ids=prefix,
-                num_beams=1, do_sample=False,
-                max_new_tokens=max(limits[row.sentence] for row in rows) - common,
-            )
-        for row, ids in zip(rows, made[:, 1:].tolist(), strict=True):
-            row.draft = until_end(ids)[: limits[row.sentence]]
+            while True:
+                made = model(encoder_outputs=states, attention_mask=seen, decoder_input_ids=fed,
+                             past_key_values=cache, use_cache=True)
+                cache = made.past_key_values
+                pieces = made.logits[:, -1].argmax(-1).tolist()
+                going = [i for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
+                         if row.grow(piece, limits[row.sentence])]
+                fed = torch.tensor([[row.draft[-1] if row.draft else PAD] for row in rows],
+                                   device=device)
+                if len(going) <= _DROP_BELOW * len(rows):
+                    break
+        rows, fed = [rows[i] for i in going], fed[going]
+        if rows:
+            cache.batch_select_indices(torch.tensor(going, device=device))
 
 
 def _teacher_forced(model: nn.Module, group: _Group, states: Tensor) -> Tensor:
