@@ -155,6 +155,32 @@ def train(
         _refuse(str(error))
 
 
+@app.command()
+def translate(
+    task: Annotated[str, typer.Argument(help="enfr or deen.")],
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
+    ] = None,
+    beams: Annotated[int, typer.Option(help="1 is greedy.")] = 5,
+    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
+        "default"
+    ),
+) -> None:
+    """Translate sentences with a trained model, a line each.
+
+    Example: headprune translate enfr "In the beginning God created the heavens and the earth."
+    """
+    from headprune_lib.profiles import load_profile
+    from headprune_lib.translation.store import load_translator
+
+    given = sentences or sys.stdin.read().splitlines()
+    try:
+        for line in load_translator(load_profile(profile), task).translate(given, beams=beams):
+            typer.echo(line)
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))
+
+
 @app.command("findings")
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import transformers
 
 from headprune_lib.data import file_sha256
 from headprune_lib.models import read_finetuned
+from headprune_lib.naming import unknown
 from headprune_lib.paths import models_root
 from headprune_lib.profiles import Profile
-from headprune_lib.translation.models import new_model, read_vocabulary
+from headprune_lib.translation.generation import detokenise, generate
+from headprune_lib.translation.models import encode, new_model, read_vocabulary
 from headprune_lib.translation.recipe import Recipe, full_recipe
 from headprune_lib.translation.training import best_epoch, read_curve, train, training_folder
 
@@ -27,6 +30,26 @@ class Translator:
     vocabulary: sentencepiece.SentencePieceProcessor
     weights_sha256: str
 
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text with the end mark.
+
+        Raises:
+            ValueError: an empty text, or one longer than the model has positions for.
+        """
+        rows = encode(self.vocabulary, texts)
+        longest = self.model.config.max_position_embeddings
+        for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+            if not text.strip():
+                raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
+            if len(row) > longest:
+                raise ValueError(f"line {number} has {len(row)} pieces, the model has positions for "
+                                 f"{longest}: split it ({text[:40]!r}...)")
+        return rows
+
+    def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
+        """Translations of texts, in their order."""
+        return detokenise(self.vocabulary, generate(self.model, self.encode(texts), beams=beams))
+
 
 def load_translator(profile: Profile, task: str, seed: int | None = None, *,
                     kernel: str = "sdpa", epoch: int | None = None) -> Translator:
@@ -38,8 +61,10 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
         epoch: the weights after this epoch of the training, from the cache; the best if not given.
 
     Raises:
-        ValueError: no such epoch, or weights that do not fit the vocabulary.
+        ValueError: an unknown task or epoch, or weights that do not fit the vocabulary.
     """
+    if task not in profile.translation:
+        raise ValueError(unknown("translation task", task, profile.translation))
     seed = profile.seed if seed is None else seed
     recipe = profile.translation[task]
     weights, vocabulary = _files(profile, task, seed, epoch)

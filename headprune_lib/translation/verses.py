@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,11 +111,29 @@ def _bible_task(name: str, title: str, languages: tuple[str, str], source: str,
                            {BIBLE.path: BIBLE.sha256})
 
 
+def _made_up(swap: bool = False) -> dict[str, Pairs]:
+    """Sentences of made-up words, each word with its one translation; for tests of code paths."""
+    generator = random.Random(0)
+    words = [first + second for first in "bdgklmnprt" for second in ("a", "e", "o", "u")]
+    rows = []
+    for chapter in range(1, 61):
+        for verse in range(1, 7):
+            chosen = generator.choices(words, k=generator.randint(3, 9))
+            target = [word[::-1] for word in chosen]
+            source = [word.upper() if swap else word for word in chosen]
+            rows.append(((1, chapter, verse), " ".join(source), " ".join(target)))
+    return split_by_chapter(Pairs(*zip(*rows, strict=True)),
+                            {"test": 0.15, "valid": 0.15, "score": 0.15})
+
+
 TRANSLATION_TASKS: dict[str, TranslationTask] = {
     task.name: task
     for task in (
         _bible_task("enfr", "World English Bible to Louis Segond", ("en", "fr"), "4", "l"),
         _bible_task("enfr-kjv", "King James Version to Louis Segond", ("en", "fr"), "k", "l"),
         _bible_task("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3"),
+        TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
+        TranslationTask("toy-far", "made-up words in capitals", ("aa", "bb"),
+                        lambda: _made_up(swap=True), {"toy": "seeded"}),
     )
 }
