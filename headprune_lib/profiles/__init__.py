@@ -61,6 +61,12 @@ class Profile:
     random_orders: int
     delta: float
     finetuning: Finetuning
+    translation_task: str
+    translation_far: str
+    training_task: str
+    n_verses: int | None
+    resamples: int
+    translation_orders: int
     translation: dict[str, Recipe]
     speed: Speed
     device: str = "cpu"

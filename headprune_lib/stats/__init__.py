@@ -4,7 +4,12 @@ Changes are cut minus uncut. Every function raises ValueError for empty input, N
 do not fit together; every draw comes from the ``seed`` it is given.
 """
 
-from headprune_lib.stats.bootstrap import bootstrap_curves, bootstrap_indices, paired_bootstrap
+from headprune_lib.stats.bootstrap import (
+    bootstrap_curves,
+    bootstrap_indices,
+    bootstrap_scores,
+    paired_bootstrap,
+)
 from headprune_lib.stats.checks import Estimate
 from headprune_lib.stats.correlations import (
     correlation,
@@ -27,6 +32,7 @@ __all__ = [
     "area_under_curve",
     "bootstrap_curves",
     "bootstrap_indices",
+    "bootstrap_scores",
     "confusion",
     "correlation",
     "correlation_ceiling",

@@ -28,27 +28,39 @@ def count_chunks(n: int, resamples: int, seed: int | np.random.Generator,
         yield slice(start, start + rows), counts.astype(dtype)
 
 
+def bootstrap_scores(statistic: Callable[[Array], Array], systems: ArrayLike, resamples: int,
+                     seed: int) -> Array:
+    """Scores of every system on resampled test sets, (resamples, systems); all see the same draws.
+
+    ``systems`` (systems, examples, k) holds each example's share of the sums that ``statistic``
+    maps from (..., k) to (...): the cells of :func:`confusion` for :func:`matthews` and
+    :func:`f1`, n-gram counts for BLEU.
+    """
+    systems = numbers("systems", systems, axes=3)
+    m, n, k = systems.shape
+    # float32 adds whole numbers exactly up to 2^24, at twice the speed.
+    whole = bool((systems % 1 == 0).all()) and n * np.abs(systems).max() < 2**24
+    dtype = np.float32 if whole else np.float64
+    per_example = systems.transpose(1, 0, 2).reshape(n, m * k).astype(dtype)
+    scores = np.empty((resamples, m))
+    for rows, counts in count_chunks(n, resamples, seed, dtype):
+        sums = (counts @ per_example).astype(np.float64)
+        scores[rows] = statistic(sums.reshape(-1, m, k))
+    return scores
+
+
 def paired_bootstrap(statistic: Callable[[Array], Array], uncut: ArrayLike, cuts: ArrayLike,
                      resamples: int, seed: int, confidence: float = 0.95) -> Estimate:
     """Change of a statistic of summed counts, its percentile interval and p, each (cuts,).
 
-    ``uncut`` (examples, k) and ``cuts`` (cuts, examples, k) hold each example's share of the sums
-    that ``statistic`` maps from (..., k) to (...): the cells of :func:`confusion` for
-    :func:`matthews` and :func:`f1`, n-gram counts for BLEU. All cuts see the same draws.
+    ``uncut`` (examples, k) and ``cuts`` (cuts, examples, k) as in :func:`bootstrap_scores`.
     p inverts the percentile interval: twice the smaller tail at 0, one resample added to it.
     """
     uncut, cuts = numbers("uncut", uncut, axes=2), numbers("cuts", cuts, axes=3)
     same("(examples, counts) of uncut and cuts", uncut.shape, cuts.shape[1:])
     models = np.concatenate([uncut[None], cuts])  # (1 + cuts, examples, k)
-    m, n, k = models.shape
-    # float32 adds whole numbers exactly up to 2^24, at twice the speed.
-    whole = bool((models % 1 == 0).all()) and n * np.abs(models).max() < 2**24
-    dtype = np.float32 if whole else np.float64
-    per_example = models.transpose(1, 0, 2).reshape(n, m * k).astype(dtype)
-    change = np.empty((resamples, m - 1))
-    for rows, counts in count_chunks(n, resamples, seed, dtype):
-        score = statistic((counts @ per_example).astype(np.float64).reshape(-1, m, k))
-        change[rows] = score[:, 1:] - score[:, :1]
+    drawn = bootstrap_scores(statistic, models, resamples, seed)
+    change = drawn[:, 1:] - drawn[:, :1]
     score = statistic(models.sum(axis=1))
     low, high = np.quantile(change, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     tail = 1 + np.minimum((change <= 0).sum(axis=0), (change >= 0).sum(axis=0))

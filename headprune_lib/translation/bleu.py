@@ -41,6 +41,20 @@ def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDA
     return np.array([_counts(*pair) for pair in zip(hypotheses, references, strict=True)], np.int16)
 
 
+def pack(counts: NDArray) -> NDArray[np.int16]:
+    """(..., 10) counts to the five that differ between translations: matches and own length."""
+    return np.concatenate([counts[..., :ORDERS], counts[..., [-2]]], axis=-1).astype(np.int16)
+
+
+def unpack(packed: NDArray, reference_lengths: NDArray) -> NDArray[np.int16]:
+    """The inverse of :func:`pack`: (..., n, 5) and the (n,) lengths of references to (..., n, 10)."""
+    length = packed[..., [-1]]
+    totals = np.maximum(length - np.arange(ORDERS), 0)
+    references = np.broadcast_to(reference_lengths[:, None], length.shape)
+    return np.concatenate([packed[..., :ORDERS], totals, length, references],
+                          axis=-1).astype(np.int16)
+
+
 def corpus_bleu(sums: ArrayLike) -> NDArray[np.float64]:
     """BLEU, 0 to 100, of counts summed over sentences: (..., 10) to (...).
 

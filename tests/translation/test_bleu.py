@@ -9,7 +9,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from headprune_lib import stats
-from headprune_lib.translation.bleu import corpus_bleu, sentence_counts, signature
+from headprune_lib.translation.bleu import corpus_bleu, pack, sentence_counts, signature, unpack
 
 WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", "."]), max_size=12)
 SENTENCES = st.lists(st.tuples(WORDS.map(" ".join), WORDS.map(" ".join)), min_size=1, max_size=6)
@@ -21,6 +21,15 @@ def test_corpus_bleu_is_sacrebleus(pairs):
     hypotheses, references = map(list, zip(*pairs, strict=True))
     ours = corpus_bleu(sentence_counts(hypotheses, references).sum(0))
     assert ours == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SENTENCES)
+def test_five_counts_hold_all_ten(pairs):
+    counts = sentence_counts(*map(list, zip(*pairs, strict=True)))
+    np.testing.assert_array_equal(unpack(pack(counts), counts[:, -1]), counts)
+    both = np.stack([counts, counts])
+    np.testing.assert_array_equal(unpack(pack(both), counts[:, -1]), both)
 
 
 def test_many_sums_at_once():
