@@ -13,16 +13,23 @@ from headprune_lib import results
 from headprune_lib.data import TASKS
 from headprune_lib.experiments import across_datasets, all_but_one, iterative, one_head, speed
 from headprune_lib.experiments.artifact import Artifact
+from headprune_lib.experiments.translation import ARTIFACTS as TRANSLATION_ARTIFACTS
 from headprune_lib.models import BASES
 from headprune_lib.naming import unknown
 from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile, load_profile
 from headprune_lib.training import recipe
+from headprune_lib.translation.recipe import full_recipe
+from headprune_lib.translation.verses import TRANSLATION_TASKS
 
 ARTIFACTS: dict[str, Artifact] = {
     artifact.name: artifact
-    for module in (one_head, all_but_one, across_datasets, iterative, speed)
-    for artifact in module.ARTIFACTS
+    for artifacts in (
+        *(module.ARTIFACTS
+          for module in (one_head, all_but_one, across_datasets, iterative, speed)),
+        TRANSLATION_ARTIFACTS,
+    )
+    for artifact in artifacts
 }
 
 
@@ -40,8 +47,9 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
     if artifact not in ARTIFACTS:
         raise ValueError(unknown("artifact", artifact, ARTIFACTS))
     entry = ARTIFACTS[artifact]
+    task = next(iter(entry.translates(profile)), profile.task)
     return results.obtain(
-        artifact, profile.name, profile.task, signature(entry, profile), entry.statistics,
+        artifact, profile.name, task, signature(entry, profile), entry.statistics,
         lambda journal: entry.measure(profile, journal, get), entry.summarise,
         fresh=fresh, root=_root(profile),
     )
@@ -49,6 +57,8 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
 
 def signature(entry: Artifact, profile: Profile) -> dict:
     """What a stored result must agree with: parameters, data, base weights, training recipes."""
+    if entry.translates(profile):
+        return _translation_signature(entry, profile)
     texts = {name: TASKS[name].checksums for name in entry.tasks(profile)}
     seeds = profile.seeds if entry.all_seeds else [profile.seed]
     return results.make_signature(
@@ -57,6 +67,16 @@ def signature(entry: Artifact, profile: Profile) -> dict:
         {path: sha for checksums in texts.values() for path, sha in checksums.items()},
         BASES[profile.model].checksums,
         {f"seed {seed}": recipe(profile, seed) for seed in seeds},
+    )
+
+
+def _translation_signature(entry: Artifact, profile: Profile) -> dict:
+    main, *others = entry.translates(profile)
+    texts = [TRANSLATION_TASKS[task].checksums for task in (main, *others)]
+    return results.make_signature(
+        entry.version, {"task": main, "others": others, **entry.parameters(profile)},
+        {path: sha for checksums in texts for path, sha in checksums.items()}, {},
+        {f"seed {profile.seed}": full_recipe(main, profile.translation[main], profile.seed)},
     )
 
 

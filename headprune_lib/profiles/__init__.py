@@ -65,7 +65,6 @@ class Profile:
     translation_far: str
     training_task: str
     n_verses: int | None
-    resamples: int
     translation_orders: int
     translation: dict[str, Recipe]
     speed: Speed
@@ -115,6 +114,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     return Profile(name=name, **values)
 
 
-def main_task(profile: str) -> str:
-    """The task whose result files carry no task in their name."""
-    return load_profile(profile).main_task
+def main_tasks(profile: str) -> set[str]:
+    """The tasks whose result files carry no task in their name."""
+    settings = load_profile(profile)
+    return {settings.main_task, settings.translation_task, settings.training_task}

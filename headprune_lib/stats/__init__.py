@@ -15,6 +15,7 @@ from headprune_lib.stats.correlations import (
     correlation,
     correlation_ceiling,
     split_half_reliability,
+    split_half_reliability_of,
 )
 from headprune_lib.stats.paired import (
     equivalence,
@@ -48,4 +49,5 @@ __all__ = [
     "ratio_interval",
     "smallest_detectable",
     "split_half_reliability",
+    "split_half_reliability_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import scipy.stats
@@ -60,6 +61,28 @@ def split_half_reliability(per_example_effects: ArrayLike, splits: int = 100,
     sums = first @ effects.T  # (splits, heads)
     r = np.nan_to_num(_row_correlations(sums / half, (effects.sum(1) - sums) / (examples - half)))
     return float(2 * r.mean() / (1 + r.mean()))
+
+
+def split_half_reliability_of(statistic: Callable[[Array], Array], uncut: ArrayLike,
+                              cuts: ArrayLike, splits: int = 100, seed: int = 0) -> float:
+    """As :func:`split_half_reliability`, for effects that are no means of examples.
+
+    ``uncut`` (examples, k) and ``cuts`` (heads, examples, k) as in :func:`bootstrap_scores`; the
+    effect of a head on a half is the statistic of that half's sums, cut minus uncut.
+    """
+    uncut, cuts = numbers("uncut", uncut, axes=2), numbers("cuts", cuts, axes=3)
+    same("(examples, counts) of uncut and cuts", uncut.shape, cuts.shape[1:])
+    systems = np.concatenate([uncut[None], cuts])
+    rng, n = np.random.default_rng(seed), systems.shape[1]
+    first = rng.permuted(np.tile(np.arange(n) < n // 2, (splits, 1)), axis=1).astype(float)
+    flat = systems.transpose(1, 0, 2).reshape(n, -1)
+
+    def effects(members: Array) -> Array:  # (splits, heads)
+        scores = statistic((members @ flat).reshape(splits, *systems.shape[::2]))
+        return scores[:, 1:] - scores[:, :1]
+
+    r = float(np.nan_to_num(_row_correlations(effects(first), effects(1 - first))).mean())
+    return 2 * r / (1 + r)
 
 
 def correlation_ceiling(rel_x: float, rel_y: float) -> float:

@@ -1,0 +1,15 @@
+"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4 and 6d."""
+
+from headprune_lib.experiments.translation import (
+    across_datasets,
+    all_but_one,
+    iterative,
+    one_head,
+)
+
+ARTIFACTS = (
+    *one_head.ARTIFACTS,
+    *all_but_one.ARTIFACTS,
+    *across_datasets.ARTIFACTS,
+    *iterative.ARTIFACTS,
+)

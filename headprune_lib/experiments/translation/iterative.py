@@ -1,0 +1,186 @@
+"""Figures 3a, 4 and 6d (sections 4.2 and 5, appendix B): heads removed together.
+
+Figure 3a removes heads of all kinds in one order, Figure 4 those of one kind alone; Figure 6d is
+Figure 3a's importance curve for the second language pair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from headprune_lib import stats
+from headprune_lib.ablation import one_head_masks
+from headprune_lib.experiments.artifact import Artifact, Get
+from headprune_lib.experiments.iterative import TOLERANCES, random_order
+from headprune_lib.experiments.outcomes import MILLINAT
+from headprune_lib.experiments.translation.outcomes import (
+    KINDS,
+    TranslationSetting,
+    all_counts,
+    heads_array,
+    importance,
+    sweep,
+)
+from headprune_lib.heads import HeadTensors
+from headprune_lib.journal import Arrays, Journal
+from headprune_lib.profiles import Profile
+from headprune_lib.pruning import Head, order_mask, prune_order, prune_schedule
+from headprune_lib.results import Measurement
+from headprune_lib.scoring import normalize_l2
+from headprune_lib.translation.bleu import corpus_bleu
+from headprune_lib.verdicts import C4_REMOVED
+
+_RESAMPLES, _SEED = 5_000, 0
+
+Orders = dict[str, list[Head]]
+
+
+def _measure_figure3a(profile: Profile, journal: Journal, get: Get) -> Measurement:
+    setting = TranslationSetting.of(profile, profile.translation_task)
+    plain = importance(setting, journal, normalize=None)
+    masks = one_head_masks(setting.model)
+    valid = sweep(setting, setting.pairs("valid"), list(masks.values()), journal,
+                  "one head cut (valid)")
+    valid["heads"] = heads_array(list(masks))
+    orders = {
+        "importance": prune_order(normalize_l2(plain)),
+        "importance unnormalised": prune_order(plain),
+        "oracle": prune_order(oracle_scores(get("table1", profile).raw)),
+        "oracle leak-free": prune_order(oracle_scores(valid)),
+    }
+    orders |= _random(orders["importance"], profile.translation_orders)
+    return _along(setting, orders, plain, journal)
+
+
+def _measure_figure4(profile: Profile, journal: Journal, _get: Get) -> Measurement:
+    setting = TranslationSetting.of(profile, profile.translation_task)
+    plain = importance(setting, journal, normalize=None)
+    orders: Orders = {}
+    for kind in KINDS:
+        own = [head for head in prune_order(normalize_l2(plain)) if head[0] == kind]
+        orders[f"{kind} importance"] = own
+        orders |= _random(own, profile.translation_orders, f"{kind} ")
+    return _along(setting, orders, plain, journal)
+
+
+def _measure_figure6d(profile: Profile, journal: Journal, _get: Get) -> Measurement:
+    setting = TranslationSetting.of(profile, profile.training_task)
+    plain = importance(setting, journal, normalize=None)
+    orders = {"importance": prune_order(normalize_l2(plain))}
+    orders |= _random(orders["importance"], profile.translation_orders)
+    return _along(setting, orders, plain, journal)
+
+
+def _random(heads: list[Head], draws: int, prefix: str = "") -> Orders:
+    return {f"{prefix}random/{draw}": random_order(heads, draw) for draw in range(draws)}
+
+
+def oracle_scores(raw: Arrays) -> HeadTensors:
+    """What cutting a head alone costs: BLEU lost, ties broken by loss (section 4.2)."""
+    uncut, cuts = all_counts(raw)
+    lost = corpus_bleu(uncut.sum(0)) - corpus_bleu(cuts.sum(1))
+    # far below what a changed n-gram does to BLEU
+    tie = 1e-9 * np.tanh(raw["draft_loss_change"].mean(-1) / MILLINAT)
+    scores = {}
+    for number, kind in enumerate(KINDS):
+        rows = raw["heads"][:, 0] == number
+        layers, heads = raw["heads"][rows, 1], raw["heads"][rows, 2]
+        grid = torch.full((int(layers.max()) + 1, int(heads.max()) + 1), torch.nan,
+                          dtype=torch.float64)
+        grid[layers.astype(int), heads.astype(int)] = torch.from_numpy((lost + tie)[rows])
+        scores[kind] = grid
+    return scores
+
+
+def _along(setting: TranslationSetting, orders: Orders, scores: HeadTensors,
+           journal: Journal) -> Measurement:
+    """Outcomes along every order; its first step is the unmasked model."""
+    steps, masks, named = setting.profile.steps, [], []
+    for name, order in orders.items():
+        schedule = prune_schedule(len(order), steps)
+        for step in range(1, steps + 1):
+            masks.append(order_mask(setting.model, order, schedule[step]))
+            named.append((name, step))
+    pairs = setting.pairs("test")
+    raw = sweep(setting, pairs, masks, journal, "pruning curves")
+    raw |= {"orders": np.array([name for name, _ in named]), "shares": np.arange(steps + 1) / steps,
+            **{f"scores {kind}": values.numpy() for kind, values in scores.items()}}
+    return setting.measurement(raw, len(pairs))
+
+
+def _curves(raw: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """BLEU (runs, steps + 1) of each order, and resampled mean curves (resamples, steps + 1)."""
+    uncut, cuts = all_counts(raw)
+    systems = np.concatenate([uncut[None], cuts])
+    bleu = corpus_bleu(systems.sum(1))
+    drawn = stats.bootstrap_scores(corpus_bleu, systems, _RESAMPLES, _SEED)
+    members: dict[str, list[np.ndarray]] = {}
+    for order in dict.fromkeys(map(str, raw["orders"])):
+        rows = [0, *(1 + np.flatnonzero(raw["orders"] == order))]
+        members.setdefault(order.split("/")[0], []).append(np.array(rows))
+    found = {name: np.stack([bleu[rows] for rows in runs]) for name, runs in members.items()}
+    resampled = {name: np.mean([drawn[:, rows] for rows in runs], axis=0)
+                 for name, runs in members.items()}
+    return found, resampled
+
+
+def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
+    shares, (found, drawn) = raw["shares"], _curves(raw)
+    values = {
+        "shares": shares, "chance": 0.0,
+        "curves": {name: {"mean": runs.mean(0), "runs": runs,
+                          "interval": np.quantile(drawn[name], [0.025, 0.975], axis=0).T}
+                   for name, runs in found.items()},
+        "prunable": {name: _prunable(shares, found[name].mean(0), drawn[name]) for name in found},
+        "scores": {kind: raw[f"scores {kind}"] for kind in KINDS},
+    }
+    if "importance" in found:
+        values["area_differences"] = {
+            other: _difference(found, drawn, "importance", other,
+                               lambda curve: stats.area_under_curve(shares, curve))
+            for other in found if other != "importance"}
+    return values
+
+
+def _summarise_figure4(raw: Arrays, runs: list[dict]) -> dict:
+    found, drawn = _curves(raw)
+    at = int(np.flatnonzero(np.isclose(raw["shares"], C4_REMOVED))[0])
+    return {
+        **_summarise(raw, runs),
+        "left_at": C4_REMOVED,
+        "differences": {
+            f"enc-dec minus {other}": _difference(
+                found, drawn, "enc-dec importance", f"{other} importance",
+                lambda curve: curve[..., at])
+            for other in ("enc-enc", "dec-dec")},
+    }
+
+
+def _prunable(shares: np.ndarray, mean: np.ndarray, drawn: np.ndarray) -> dict:
+    return {f"{tolerance:.0%}": {
+        "share": float(stats.prunable_share(shares, mean, 0.0, tolerance)),
+        "interval": np.quantile(stats.prunable_share(shares, drawn, 0.0, tolerance),
+                                [0.025, 0.975])} for tolerance in TOLERANCES}
+
+
+def _difference(found: dict, drawn: dict, one: str, other: str, statistic) -> dict:
+    """A statistic of one mean curve minus that of another, paired."""
+    low, high = np.quantile(statistic(drawn[one]) - statistic(drawn[other]), [0.025, 0.975])
+    return {"difference": statistic(found[one].mean(0)) - statistic(found[other].mean(0)),
+            "low": low, "high": high}
+
+
+def _parameters(profile: Profile) -> dict:
+    return {"n_verses": profile.n_verses, "steps": profile.steps,
+            "random_orders": profile.translation_orders}
+
+
+ARTIFACTS = (
+    Artifact("figure3a", 1, 1, _parameters, _measure_figure3a, _summarise,
+             translates=lambda profile: (profile.translation_task,)),
+    Artifact("figure4", 1, 1, _parameters, _measure_figure4, _summarise_figure4,
+             translates=lambda profile: (profile.translation_task,)),
+    Artifact("figure6d", 1, 1, _parameters, _measure_figure6d, _summarise,
+             translates=lambda profile: (profile.training_task,)),
+)
