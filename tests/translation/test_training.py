@@ -25,14 +25,14 @@ def smoke(tmp_path_factory):
 def test_a_second_call_trains_nothing(smoke, monkeypatch):
     monkeypatch.setattr("headprune_lib.translation.training.new_model", None)
     folder = train(smoke, "toy", 1)
-    assert [record["epoch"] for record in read_curve(folder)] == [1, 2]
+    assert [record["epoch"] for record in read_curve(folder)] == list(range(1, 10))
     assert sorted(path.name for path in folder.glob("epoch-*")) == [
-        "epoch-01.safetensors", "epoch-02.safetensors"]
+        f"epoch-{i:02d}.safetensors" for i in range(1, 10)]
 
 
 def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
     def weights(folder):
-        return (folder / "epoch-02.safetensors").read_bytes()
+        return (folder / "epoch-09.safetensors").read_bytes()
 
     whole = train(smoke, "toy", 1)
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
@@ -48,8 +48,10 @@ def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
 
 def test_the_stored_model_translates(smoke):
     translator = load_translator(smoke, "toy")
-    text = ["ba de gu", "mo la"]
+    text = ["ba de ba de ba de", "ko ga ko ga ko"]
     assert translator.translate(text) == [translator.translate([line])[0] for line in text]
+    assert len(set(translator.translate(text))) == 2 and read_curve(
+        train(smoke, "toy", 1))[-1]["bleu"] > 20
     assert translator.model.get_encoder().embed_tokens.weight is translator.model.lm_head.weight
     assert all(torch.equal(weight, weight.half().float())
                for weight in translator.model.parameters() if weight.requires_grad)
@@ -65,8 +67,8 @@ def test_lines_that_cannot_be_translated(smoke, text, message):
 def test_wrong_tasks_epochs_and_files(smoke, tmp_path):
     with pytest.raises(ValueError, match="unknown translation task 'tyo': did you mean toy"):
         load_translator(smoke, "tyo")
-    with pytest.raises(ValueError, match="no weights of epoch 7"):
-        load_translator(smoke, "toy", epoch=7)
+    with pytest.raises(ValueError, match="no weights of epoch 17"):
+        load_translator(smoke, "toy", epoch=17)
     wide = dataclasses.replace(smoke.translation["toy"].shape, width=16)
     other = dataclasses.replace(smoke, translation={
         "toy": dataclasses.replace(smoke.translation["toy"], shape=wide)})

@@ -1,0 +1,142 @@
+"""The translation artifacts on the smoke profile against plain computations."""
+
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+
+from headprune_lib import cut_heads, experiments, find_heads, masked_heads, stats
+from headprune_lib.experiments.translation.all_but_one import best_of_layers
+from headprune_lib.experiments.translation.iterative import oracle_scores
+from headprune_lib.experiments.translation.outcomes import (
+    KINDS,
+    TranslationSetting,
+    all_counts,
+    importance,
+)
+from headprune_lib.journal import Journal
+from headprune_lib.profiles import load_profile
+from headprune_lib.pruning import order_mask, prune_order
+from headprune_lib.translation.bleu import corpus_bleu
+from headprune_lib.translation.models import encode, teacher_forced
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("smoke")
+        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
+        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
+        yield load_profile("smoke")
+
+
+@pytest.fixture(scope="module")
+def setting(smoke):
+    return TranslationSetting.of(smoke, smoke.translation_task)
+
+
+def plain_bleu(setting, pairs, mask):
+    """sacrebleu's corpus BLEU of translations made under a mask, in the pairs' order."""
+    with masked_heads(setting.model, mask):
+        made = setting.translator.translate(pairs.sources)
+    return sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
+
+
+def test_table1_is_what_masked_translation_gives(smoke, setting):
+    result = experiments.get("table1", smoke)
+    pairs, values = setting.pairs("test"), result.values
+    assert result.n_examples == len(pairs) == 60
+    assert values["baseline"]["bleu"] > 20
+    assert len(values["heads"]) == sum(block.n_heads for block in find_heads(setting.model))
+    for record in values["heads"][::5]:
+        mask = cut_heads(setting.model, [(record["kind"], record["layer"], record["head"])])
+        change = plain_bleu(setting, pairs, mask) - values["baseline"]["bleu"]
+        assert record["delta"] == pytest.approx(change, abs=1e-3)
+        assert record["interval"][0] <= record["delta"] <= record["interval"][1]
+    families = [[r for r in values["heads"] if r["kind"] == kind] for kind in KINDS]
+    for family in families:
+        np.testing.assert_allclose([r["p_holm"] for r in family],
+                                   stats.holm([r["p"] for r in family]), rtol=1e-4)
+    assert values["counts"]["all"]["heads"] == sum(
+        values["counts"][kind]["heads"] for kind in KINDS)
+
+
+def test_the_leak_free_choice_is_made_on_valid(smoke, setting):
+    test, free = experiments.get("table2", smoke), experiments.get("table5", smoke)
+    layers = [(r["kind"], r["layer"]) for r in free.values["layers"]]
+    assert sorted(layers) == sorted((block.kind, block.layer) for block in find_heads(setting.model))
+    for ours, best in zip(free.values["layers"], test.values["layers"], strict=True):
+        assert best["delta"] >= ours["delta"] - 1e-9  # chosen where it is reported
+    valid = {name.removeprefix("valid_"): values for name, values in free.raw.items()
+             if name.startswith("valid_")}
+    bleu = corpus_bleu(all_counts(valid)[1].sum(1))
+    for row in best_of_layers(valid):
+        same = (valid["heads"][:, :2] == valid["heads"][row, :2]).all(1)
+        assert bleu[row] == bleu[same].max()
+
+
+def test_figure3a_steps_are_masks_of_the_order(smoke, setting, tmp_path):
+    result = experiments.get("figure3a", smoke)
+    scores = importance(setting, Journal(tmp_path))
+    order, values = prune_order(scores), result.values
+    curve = values["curves"]["importance"]["mean"]
+    for step, n_cut in ((2, 5), (5, 12)):  # ceil(24 i / 10)
+        expected = plain_bleu(setting, setting.pairs("test"),
+                              order_mask(setting.model, order, n_cut))
+        assert curve[step] == pytest.approx(expected, abs=1e-3)
+    assert curve[-1] == pytest.approx(values["curves"]["random"]["mean"][-1])
+    assert len(values["curves"]["random"]["runs"]) == smoke.translation_orders
+
+
+def test_importance_is_the_mean_over_verses_of_the_derivative(setting, tmp_path):
+    pairs, scores = setting.pairs("score").first(3), importance(setting, Journal(tmp_path), normalize=None)
+    assert {kind: tuple(values.shape) for kind, values in scores.items()} == dict.fromkeys(
+        KINDS, (2, 4))
+    # one head by finite differences, on all verses kept for scoring
+    pairs, step = setting.pairs("score"), 1e-4
+    model = setting.model.double()
+    block = next(b for b in find_heads(model) if (b.kind, b.layer) == ("enc-dec", 1))
+    weight = block.part(model, "output").weight.data
+    columns = slice(2 * block.width, 3 * block.width)
+    batch = teacher_forced(encode(setting.translator.vocabulary, pairs.sources),
+                           encode(setting.translator.vocabulary, pairs.targets))
+    labels, losses = batch.pop("labels"), []
+    for factor in (1 + step, (1 - step) / (1 + step)):
+        weight[:, columns] *= factor
+        with torch.no_grad():
+            logits = model(**batch).logits
+        losses.append(torch.nn.functional.cross_entropy(
+            logits.movedim(-1, 1), labels, reduction="none").sum(-1))
+    weight[:, columns] /= 1 - step
+    model.float()
+    expected = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
+    assert scores["enc-dec"][1, 2] == pytest.approx(expected.item(), rel=2e-3)
+
+
+def test_figure4_removes_one_kind_at_a_time(smoke):
+    values = experiments.get("figure4", smoke).values
+    assert set(values["curves"]) == {f"{kind} {how}" for kind in KINDS
+                                     for how in ("importance", "random")}
+    at = list(values["shares"]).index(0.6)
+    left = {kind: values["curves"][f"{kind} importance"]["mean"][at] for kind in KINDS}
+    found = values["differences"]["enc-dec minus dec-dec"]
+    assert found["difference"] == pytest.approx(left["enc-dec"] - left["dec-dec"], abs=1e-3)
+    assert found["low"] <= found["difference"] <= found["high"]
+
+
+def test_figure2a_and_6d(smoke):
+    values = experiments.get("figure2a", smoke).values
+    table1 = experiments.get("table1", smoke).values
+    own = [r["delta"] for r in table1["heads"] if r["kind"] == "enc-enc"]
+    assert [r["bleu home"] for r in values["heads"]] == pytest.approx(own, abs=1e-3)
+    assert set(values["correlations"]) == {"bleu", "loss"}
+    assert "importance" in experiments.get("figure6d", smoke).values["curves"]
+
+
+def test_oracle_breaks_ties_by_loss():
+    zeros = np.zeros((3, 1, 5), np.int16)
+    raw = {"heads": np.array([[kind, 0, 0] for kind in range(3)]), "counts_uncut": np.ones((1, 5)),
+           "counts_change": zeros, "reference_lengths": np.array([2]),
+           "draft_loss_change": np.array([[30], [10], [20]])}
+    scores = oracle_scores(raw)
+    assert scores["enc-dec"] < scores["dec-dec"] < scores["enc-enc"]
