@@ -10,11 +10,12 @@ from headprune_lib.pruning import (
     prune_schedule,
     save_pruned,
 )
-from headprune_lib.scoring import head_importance
+from headprune_lib.scoring import example_importance, head_importance
 
 __all__ = [
     "all_but_one",
     "cut_heads",
+    "example_importance",
     "find_heads",
     "full_mask",
     "head_importance",

@@ -81,6 +81,29 @@ def head_importance(
     return normalize_l2(scores) if normalize == "l2" else scores
 
 
+def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
+                       device: str | torch.device | None = None) -> HeadTensors:
+    r""":math:`|\partial L(x) / \partial \xi_h|` of every example: kind -> ``(example, layer, head)``.
+
+    Its mean over examples is :func:`head_importance` without normalisation; NaN where a head was
+    removed. For intervals of what is computed from importance.
+    """
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    blocks = find_heads(model)
+    rows: list[list[Tensor]] = [[] for _ in blocks]
+    with _ready_for_gates(model.to(device)), fast_linears(model):
+        for batch in batches:
+            batch = {name: value.to(device) for name, value in batch.items()}
+            for row, gradient in zip(rows, gate_gradients(model, batch, blocks, loss), strict=True):
+                row.append(gradient.sum(1).abs().cpu())
+    n_examples = sum(map(len, rows[0]))
+    scores = {kind: torch.full((n_examples, *shape), torch.nan, dtype=torch.float64)
+              for kind, shape in head_grid(model).items()}
+    for block, row in zip(blocks, rows, strict=True):
+        scores[block.kind][:, block.layer, list(block.kept)] = torch.cat(row).double()
+    return scores
+
+
 def normalize_l2(scores: HeadTensors) -> HeadTensors:
     """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
     normal = {}

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from headprune_lib import (
     all_but_one,
+    example_importance,
     find_heads,
     full_mask,
     head_importance,
@@ -108,6 +109,15 @@ def test_sweeps_equal_plain_masking(name, kernel):
             torch.testing.assert_close(cut[head], plain, rtol=1e-4, atol=1e-5)
             with masked_heads(model, mask):
                 torch.testing.assert_close(plain, logits(model, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_importance_is_the_mean_of_the_examples(name, kernel):
+    model, inputs = build(name, kernel), batch_for(name)
+    parts = [{k: v[i:i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
+    scores, each = head_importance(model, parts, normalize=None), example_importance(model, parts)
+    for kind, values in scores.items():
+        assert each[kind].shape == (5, *values.shape)
+        torch.testing.assert_close(each[kind].mean(0), values)
 
 
 @pytest.mark.parametrize("empty_layer", [None, 1])

@@ -13,6 +13,16 @@ from statsmodels.stats.multitest import multipletests
 from headprune_lib import stats
 
 RNG = np.random.default_rng(20190525)
+def test_gini_is_the_mean_absolute_difference():
+    rows = np.random.default_rng(0).exponential(size=(3, 17))
+    pairs = np.abs(rows[:, :, None] - rows[:, None]).mean((1, 2)) / (2 * rows.mean(1))
+    np.testing.assert_allclose(stats.gini(rows), pairs)
+    np.testing.assert_allclose(stats.gini([[2, 2, 2], [0, 0, 5], [0, 0, 0]]), [0, 2 / 3, 0],
+                               atol=1e-15)
+    with pytest.raises(ValueError, match="none below 0"):
+        stats.gini([1.0, -1.0])
+
+
 SHARES = np.linspace(0, 1, 11)
 
 

@@ -26,7 +26,14 @@ from headprune_lib.stats.paired import (
     ratio_interval,
     smallest_detectable,
 )
-from headprune_lib.stats.scores import area_under_curve, confusion, f1, matthews, prunable_share
+from headprune_lib.stats.scores import (
+    area_under_curve,
+    confusion,
+    f1,
+    gini,
+    matthews,
+    prunable_share,
+)
 
 __all__ = [
     "Estimate",
@@ -39,6 +46,7 @@ __all__ = [
     "correlation_ceiling",
     "equivalence",
     "f1",
+    "gini",
     "holm",
     "matthews",
     "mcnemar_exact",

@@ -32,6 +32,19 @@ def f1(cells: Array) -> Array:
     return np.divide(2 * tp, total, out=np.zeros_like(total), where=total > 0)
 
 
+def gini(values: ArrayLike) -> Array:
+    """Gini coefficient of each row of ``values`` (..., n), none below 0: 0 if all are equal.
+
+    ``sum_ij |x_i - x_j| / (2 n sum x)``, by the sorted values; a row of zeros gets 0.
+    """
+    values = np.sort(numbers("values", values, axes=1), axis=-1)
+    if values.min() < 0:
+        raise ValueError(f"values reach down to {values.min()}; expected none below 0")
+    n, total = values.shape[-1], values.sum(-1)
+    weighted = (values * (2 * np.arange(1, n + 1) - n - 1)).sum(-1)
+    return np.divide(weighted, n * total, out=np.zeros_like(total), where=total > 0)
+
+
 def _curve(shares: ArrayLike, scores: ArrayLike) -> tuple[Array, Array]:
     shares, scores = numbers("shares", shares, axes=1), numbers("scores", scores, axes=1)
     same("lengths of shares and scores", len(shares), scores.shape[-1])

@@ -1,8 +1,9 @@
-"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4 and 6d."""
+"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4, 5 and 6d."""
 
 from headprune_lib.experiments.translation import (
     across_datasets,
     all_but_one,
+    dynamics,
     iterative,
     one_head,
 )
@@ -12,4 +13,5 @@ ARTIFACTS = (
     *all_but_one.ARTIFACTS,
     *across_datasets.ARTIFACTS,
     *iterative.ARTIFACTS,
+    *dynamics.ARTIFACTS,
 )

@@ -19,7 +19,7 @@ from headprune_lib.journal import Arrays, Journal
 from headprune_lib.kernels import fast_linears
 from headprune_lib.profiles import Profile
 from headprune_lib.results import Measurement
-from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.scoring import example_importance, normalize_l2
 from headprune_lib.translation.bleu import pack, sentence_counts, unpack
 from headprune_lib.translation.generation import detokenise, generate
 from headprune_lib.translation.models import teacher_forced
@@ -40,13 +40,19 @@ class TranslationSetting:
     task: str
     seed: int
     translator: Translator
+    epoch: int | None = None
 
     @classmethod
     def of(cls, profile: Profile, task: str, seed: int | None = None, *, kernel: str = "sdpa",
            epoch: int | None = None) -> TranslationSetting:
         seed = profile.seed if seed is None else seed
         return cls(profile, task, seed,
-                   load_translator(profile, task, seed, kernel=kernel, epoch=epoch))
+                   load_translator(profile, task, seed, kernel=kernel, epoch=epoch), epoch)
+
+    def eager(self) -> TranslationSetting:
+        """The same weights under the attention kernel with the fastest backward pass."""
+        return TranslationSetting.of(self.profile, self.task, self.seed, kernel="eager",
+                                     epoch=self.epoch)
 
     @property
     def model(self) -> nn.Module:
@@ -124,20 +130,22 @@ def importance(setting: TranslationSetting, journal: Journal, *,
                normalize: str | None = "l2") -> HeadTensors:
     """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
     def measure() -> Arrays:
-        scored = TranslationSetting.of(setting.profile, setting.task, setting.seed, kernel="eager")
-        pairs, translator = setting.pairs("score"), scored.translator
-        sources = translator.encode(pairs.sources)
-        targets = translator.encode(pairs.targets)
-        order = sorted(range(len(pairs)), key=lambda i: len(targets[i]))
-        batches = (teacher_forced([sources[i] for i in part], [targets[i] for i in part])
-                   for part in (order[start : start + _SCORED_TOGETHER]
-                                for start in range(0, len(order), _SCORED_TOGETHER)))
-        scores = head_importance(translator.model, batches, normalize=None)
-        return {kind: values.numpy() for kind, values in scores.items()}
+        each = example_importance(setting.eager().model, forced_batches(setting, "score"))
+        return {kind: values.mean(0).numpy() for kind, values in each.items()}
 
     unit, = resumed(journal, [f"{setting.key} I_h"], [measure], f"importance, {setting.task}")
     scores = {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
     return normalize_l2(scores) if normalize == "l2" else scores
+
+
+def forced_batches(setting: TranslationSetting, split: str) -> list[dict[str, torch.Tensor]]:
+    """Teacher-forced batches of a split, shortest references first."""
+    pairs, translator = setting.pairs(split), setting.translator
+    sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
+    order = sorted(range(len(pairs)), key=lambda i: len(targets[i]))
+    return [teacher_forced([sources[i] for i in part], [targets[i] for i in part])
+            for part in (order[start : start + _SCORED_TOGETHER]
+                         for start in range(0, len(order), _SCORED_TOGETHER))]
 
 
 def heads_array(heads: Sequence[tuple[str, int, int]]) -> np.ndarray:

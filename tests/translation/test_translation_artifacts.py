@@ -7,6 +7,7 @@ import torch
 
 from headprune_lib import cut_heads, experiments, find_heads, masked_heads, stats
 from headprune_lib.experiments.translation.all_but_one import best_of_layers
+from headprune_lib.experiments.translation.dynamics import matched_epochs
 from headprune_lib.experiments.translation.iterative import oracle_scores
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
@@ -131,6 +132,24 @@ def test_figure2a_and_6d(smoke):
     assert [r["bleu home"] for r in values["heads"]] == pytest.approx(own, abs=1e-3)
     assert set(values["correlations"]) == {"bleu", "loss"}
     assert "importance" in experiments.get("figure6d", smoke).values["curves"]
+
+
+def test_figure5_follows_the_training(smoke):
+    result = experiments.get("figure5", smoke)
+    points = result.values["checkpoints"]
+    assert [point["epoch"] for point in points] == sorted({point["epoch"] for point in points})
+    assert points[-1]["bleu"][0] > points[0]["bleu"][0] and points[-1]["loss"][0] < points[0]["loss"][0]
+    last = TranslationSetting.of(smoke, smoke.training_task, epoch=points[-1]["epoch"])
+    assert points[-1]["bleu"][0] == pytest.approx(
+        plain_bleu(last, last.pairs("test"), cut_heads(last.model, [])), abs=1e-3)
+    for name in ("kept", "gini"):
+        found = result.values["differences"][name]
+        assert found["low"] <= found["difference"] <= found["high"]
+
+
+def test_checkpoints_are_matched_by_share_of_the_best_bleu():
+    curve = [{"epoch": i, "bleu": bleu} for i, bleu in enumerate((1, 3, 11, 16, 17, 20, 19), 1)]
+    assert matched_epochs(curve) == [1, 2, 3, 4, 5, 6]
 
 
 def test_oracle_breaks_ties_by_loss():
