@@ -132,6 +132,10 @@ def train(
     ),
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
+    publish: Annotated[
+        bool,
+        typer.Option("--publish", help="Copy a translation model's best epoch to data/models."),
+    ] = False,
 ) -> None:
     """Train the profile's model on its task, for each seed, and store the weights.
 
@@ -144,15 +148,21 @@ def train(
     try:
         settings = load_profile(profile, device=device)
         if task is not None and task != settings.task:
-            from headprune_lib.translation.training import train as train_translation
-
-            folder = train_translation(settings, task, seed or settings.seed, retrain=retrain)
-            typer.echo(f"{task}: in {folder}")
+            _train_translator(settings, task, seed, retrain, publish)
             return
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
     except (ValueError, FileNotFoundError) as error:
         _refuse(str(error))
+
+
+def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:
+    from headprune_lib.translation import store, training
+
+    seed = settings.seed if seed is None else seed
+    folder = training.train(settings, task, seed, retrain=retrain)
+    for path in store.publish(task, seed) if publish else [folder]:
+        typer.echo(_short(path))
 
 
 @app.command()

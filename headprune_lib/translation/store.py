@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 import transformers
 
 from headprune_lib.data import file_sha256
+from headprune_lib.journal import replace_files
 from headprune_lib.models import read_finetuned
 from headprune_lib.naming import unknown
 from headprune_lib.paths import models_root
@@ -23,12 +25,13 @@ from headprune_lib.translation.training import best_epoch, read_curve, train, tr
 
 @dataclass(frozen=True)
 class Translator:
-    """A trained model with its vocabulary, and the hash of its weights."""
+    """A trained model with its vocabulary, the hash of its weights and its learning curve."""
 
     task: str
     model: transformers.MarianMTModel
     vocabulary: sentencepiece.SentencePieceProcessor
     weights_sha256: str
+    curve: list[dict]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text with the end mark.
@@ -67,7 +70,7 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
         raise ValueError(unknown("translation task", task, profile.translation))
     seed = profile.seed if seed is None else seed
     recipe = profile.translation[task]
-    weights, vocabulary = _files(profile, task, seed, epoch)
+    weights, vocabulary, curve = _files(profile, task, seed, epoch)
     tensors = read_finetuned(weights, full_recipe(task, recipe, seed))
     if tensors is None:
         raise ValueError(f"{weights} cannot be used and was set aside; put the committed file back, "
@@ -77,7 +80,7 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
     if pieces.get_piece_size() != model.config.vocab_size:
         raise ValueError(f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
                          f"{weights} are for {model.config.vocab_size}: not of one training")
-    return Translator(task, model.to(profile.device), pieces, file_sha256(weights))
+    return Translator(task, model.to(profile.device), pieces, file_sha256(weights), curve)
 
 
 def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
@@ -98,15 +101,27 @@ def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
     return model.eval()
 
 
-def _files(profile: Profile, task: str, seed: int, epoch: int | None) -> tuple[Path, Path]:
-    name = f"{task}-seed{seed}"
-    committed = models_root() / f"{name}.safetensors"
+def publish(task: str, seed: int) -> list[Path]:
+    """Copy the best epoch of a finished training to where committed weights are kept."""
+    folder, target = training_folder(task, seed), models_root() / f"{task}-seed{seed}.safetensors"
+    best = folder / f"epoch-{best_epoch(read_curve(folder)):02d}.safetensors"
+    files = {target: best, target.with_suffix(".spm"): folder / "vocabulary.spm",
+             target.with_suffix(".curve.json"): folder / "curve.json"}
+    replace_files({path: source.read_bytes() for path, source in files.items()})
+    return list(files)
+
+
+def _files(profile: Profile, task: str, seed: int,
+           epoch: int | None) -> tuple[Path, Path, list[dict]]:
+    committed = models_root() / f"{task}-seed{seed}.safetensors"
     if epoch is None and committed.is_file():
-        return committed, committed.with_suffix(".spm")
+        curve = json.loads(committed.with_suffix(".curve.json").read_text())
+        return committed, committed.with_suffix(".spm"), curve
     folder = training_folder(task, seed) if epoch is not None else train(profile, task, seed)
-    number = best_epoch(read_curve(folder)) if epoch is None else epoch
+    curve = read_curve(folder)
+    number = best_epoch(curve) if epoch is None else epoch
     weights = folder / f"epoch-{number:02d}.safetensors"
     if not weights.is_file():
         there = sorted(path.stem for path in folder.glob("epoch-*.safetensors"))
         raise ValueError(f"no weights of epoch {number} in {folder}; there are {there}")
-    return weights, folder / "vocabulary.spm"
+    return weights, folder / "vocabulary.spm", curve

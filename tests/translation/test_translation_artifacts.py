@@ -15,11 +15,14 @@ from headprune_lib.experiments.translation.outcomes import (
     all_counts,
     importance,
 )
+from headprune_lib.experiments.translation.quality import shared_ngrams
 from headprune_lib.journal import Journal
 from headprune_lib.profiles import load_profile
 from headprune_lib.pruning import order_mask, prune_order
 from headprune_lib.translation.bleu import corpus_bleu
 from headprune_lib.translation.models import encode, teacher_forced
+from headprune_lib.translation.store import publish
+from headprune_lib.translation.verses import Pairs
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +153,27 @@ def test_figure5_follows_the_training(smoke):
 def test_checkpoints_are_matched_by_share_of_the_best_bleu():
     curve = [{"epoch": i, "bleu": bleu} for i, bleu in enumerate((1, 3, 11, 16, 17, 20, 19), 1)]
     assert matched_epochs(curve) == [1, 2, 3, 4, 5, 6]
+
+
+def test_quality_with_and_without_shared_ngrams(smoke, setting):
+    values = experiments.get("quality", smoke).values["toy"]
+    pairs = setting.pairs("test")
+    assert values["beam 1"]["bleu"] == pytest.approx(
+        plain_bleu(setting, pairs, cut_heads(setting.model, [])), abs=1e-3)
+    assert values["beam 5"]["chrf"] > 20 and len(values["samples"]) == 10
+    assert [record["epoch"] for record in values["curve"]] == list(range(1, 10))
+    train = Pairs(((1, 1, 1),), ("a b c d e f",), ("one two",))
+    test = Pairs(((2, 1, 1),) * 3, ("x B, c D e", "b c d", "c d x"), ("y", "y", "y"))
+    assert shared_ngrams(train, test, 3).tolist() == [True, True, False]
+    assert shared_ngrams(train, test, 4).tolist() == [True, False, False]
+
+
+def test_publishing_keeps_the_best_epoch(smoke, setting, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
+    names = sorted(path.name for path in publish("toy", smoke.seed))
+    assert names == ["toy-seed1.curve.json", "toy-seed1.safetensors", "toy-seed1.spm"]
+    monkeypatch.setattr("headprune_lib.translation.store.train", None)
+    assert TranslationSetting.of(smoke, "toy").key == setting.key
 
 
 def test_oracle_breaks_ties_by_loss():

@@ -1,4 +1,4 @@
-"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4, 5 and 6d."""
+"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4, 5 and 6d; and the models' quality."""
 
 from headprune_lib.experiments.translation import (
     across_datasets,
@@ -6,9 +6,11 @@ from headprune_lib.experiments.translation import (
     dynamics,
     iterative,
     one_head,
+    quality,
 )
 
 ARTIFACTS = (
+    *quality.ARTIFACTS,
     *one_head.ARTIFACTS,
     *all_but_one.ARTIFACTS,
     *across_datasets.ARTIFACTS,
