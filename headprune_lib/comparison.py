@@ -1,21 +1,20 @@
-"""Ours beside the paper's: published values, the verdict of each claim, and tables for pages."""
+"""Ours beside the paper's: published values, and tables for pages."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
-from headprune_lib import results, verdicts
+from headprune_lib import verdicts
 from headprune_lib.claims import CLAIMS
 from headprune_lib.paths import reference_root
 from headprune_lib.results import Result
-from headprune_lib.verdicts import C3_MINIMUM, Verdict
+from headprune_lib.verdicts import Verdict
 
 
 @cache
@@ -26,66 +25,6 @@ def _published() -> dict:
 def paper(artifact: str) -> dict:
     """The published values of a table or figure, layers and heads counted from 1."""
     return _published()[artifact]
-
-
-def verdict(result: Result) -> Verdict:
-    """The claim that an artifact decides, judged by the rules fixed beforehand.
-
-    Raises:
-        KeyError: no claim rests on this artifact alone.
-    """
-    return _JUDGES[result.artifact](result.values)
-
-
-def verdict_c8(figure3b: Result) -> Verdict:
-    """C8: importance against the one-by-one order of the paper (the oracle on the test set)."""
-    return _c8(figure3b.values)
-
-
-def all_verdicts(profile: str = "default") -> list[Verdict]:
-    """C1 to C8 from the stored results of a profile; ``not run`` where one is not there."""
-    def judged(artifact: str, judge: Callable[[dict | None], Verdict] | None = None) -> Verdict:
-        try:
-            values = results.load(artifact, profile).values
-        except FileNotFoundError:
-            values = None
-        return (judge or _JUDGES[artifact])(values)
-
-    return [judged("figure1b"), judged("table6"), judged("figure3b"), verdicts.c4(None, None),
-            verdicts.c5(None, None), judged("table4"), judged("figure2b"), judged("figure3b", _c8)]
-
-
-def _c3(values: dict | None) -> Verdict:
-    found = values and values["prunable"]["importance"]["2%"]
-    numbers = (found["share"], *found["interval"]) if found else (None, None, None)
-    return verdicts.c3(*numbers, C3_MINIMUM["encoder"])
-
-
-def _c6(values: dict | None) -> Verdict:
-    return verdicts.c6(values and {
-        row["batch_size"]: {"ratio": row["ratio"], "low": row["interval"][0],
-                            "high": row["interval"][1]} for row in values["finetuned"]["speed"]})
-
-
-def _c7(values: dict | None) -> Verdict:
-    if values is None:
-        return verdicts.c7(None, None, None)
-    effects = {domain: found["accuracy"]["pearson"]
-               for domain, found in values["correlations"].items()}
-    return verdicts.combine([  # the mean over domains would hide one that disagrees
-        verdicts.c7(found["r"], *found["interval"], evidence=(f"figure2b {domain}",))
-        for domain, found in effects.items()])
-
-
-def _c8(values: dict | None) -> Verdict:
-    found = values and values["area_differences"]["oracle"]
-    return verdicts.c8(found["difference"], *found["interval"]) if found else (
-        verdicts.c8(None, None, None))
-
-
-_JUDGES: dict[str, Callable[[dict | None], Verdict]] = {
-    "figure1b": verdicts.c1, "table6": verdicts.c2, "figure3b": _c3, "table4": _c6, "figure2b": _c7,
-}
 
 
 def verdict_table(judged: list[Verdict]) -> pd.DataFrame:

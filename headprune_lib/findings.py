@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headprune_lib import comparison, plots, results
+from headprune_lib import comparison, judging, plots, results
 from headprune_lib.journal import replace_files
 from headprune_lib.paths import project_root
 
@@ -14,7 +14,7 @@ FIGURE = "book/static/figure3b.png"
 
 def findings() -> str:
     """The Markdown between the README's two marks."""
-    table = comparison.verdict_table(comparison.all_verdicts())
+    table = comparison.verdict_table(judging.all_verdicts())
     result = results.load("figure3b", "default")
     share = result.values["prunable"]["importance"]["2%"]["share"]
     random = result.values["prunable"]["random"]["2%"]["share"]

@@ -197,8 +197,10 @@ def c8(difference: float | None, low: float | None, high: float | None, *, half:
     rule = ("Replicates if the area under the pruning curve is larger in importance order than in "
             "the order of one-by-one effects, interval of the paired difference above 0. Differs "
             "if it is below 0.")
-    area = _given(difference, low, high)
-    return _signs("C8", {"mean accuracy along the curve, importance minus one-by-one": area}, 1, rule, evidence, half)
+    score = "accuracy" if half == "encoder" else "BLEU"
+    area = {f"mean {score} along the curve, importance minus one-by-one":
+            _given(difference, low, high)}
+    return _signs("C8", area, 1, rule, evidence, half)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:

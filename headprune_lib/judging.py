@@ -1,0 +1,113 @@
+"""Which result decides which claim, and the verdict that the rules give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headprune_lib import results, verdicts
+from headprune_lib.claims import CLAIMS
+from headprune_lib.results import Result
+from headprune_lib.verdicts import C3_MINIMUM, Verdict
+
+Values = Mapping[str, Any] | None
+"""The values of a result; None where there is none, which makes the verdict ``not run``."""
+
+
+def verdicts_of(result: Result) -> list[Verdict]:
+    """Every claim that an artifact decides, in order of claims; none where none rests on it."""
+    return [judge(result.values) for claim in CLAIMS
+            for artifact, judge in _EVIDENCE[claim.id] if artifact == result.artifact]
+
+
+def all_verdicts(profile: str = "default") -> list[Verdict]:
+    """C1 to C8 from the stored results of a profile, both halves of the paper together."""
+    def stored(artifact: str) -> Values:
+        try:
+            return results.load(artifact, profile).values
+        except FileNotFoundError:
+            return None
+
+    judged = []
+    for claim in CLAIMS:
+        rows = [judge(stored(artifact)) for artifact, judge in _EVIDENCE[claim.id]]
+        run = [row for row in rows if row.word != "not run"]
+        judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
+    return judged
+
+
+def _c1_translation(values: Values) -> Verdict:
+    """On the encoder's own heads, the grid that the paper shows."""
+    return verdicts.c1(values and {**values, "counts": values["counts"]["enc-enc"]},
+                       half="translation", evidence=("table1",))
+
+
+def _c2_translation(values: Values) -> Verdict:
+    return verdicts.c2(values, half="translation", evidence=("table5",))
+
+
+def _c3(half: str, artifact: str) -> Callable[[Values], Verdict]:
+    def judge(values: Values) -> Verdict:
+        found = values and values["prunable"]["importance"]["2%"]
+        numbers = (found["share"], *found["interval"]) if found else (None, None, None)
+        return verdicts.c3(*numbers, C3_MINIMUM[half], half=half, evidence=(artifact,))
+
+    return judge
+
+
+def _c4(values: Values) -> Verdict:
+    found = values["differences"] if values else {}
+    return verdicts.c4(found.get("enc-dec minus enc-enc"), found.get("enc-dec minus dec-dec"))
+
+
+def _c5(values: Values) -> Verdict:
+    found = values["differences"] if values else {}
+    return verdicts.c5(found.get("kept"), found.get("gini"))
+
+
+def _c6(values: Values) -> Verdict:
+    return verdicts.c6(values and {
+        row["batch_size"]: {"ratio": row["ratio"], "low": row["interval"][0],
+                            "high": row["interval"][1]} for row in values["finetuned"]["speed"]})
+
+
+def _c7(values: Values) -> Verdict:
+    if values is None:
+        return verdicts.c7(None, None, None)
+    effects = {domain: found["accuracy"]["pearson"]
+               for domain, found in values["correlations"].items()}
+    return verdicts.combine([  # the mean over domains would hide one that disagrees
+        verdicts.c7(found["r"], *found["interval"], evidence=(f"figure2b {domain}",))
+        for domain, found in effects.items()])
+
+
+def _c7_translation(values: Values) -> Verdict:
+    found = values and values["correlations"]["bleu"]["pearson"]
+    numbers = (found["r"], *found["interval"]) if found else (None, None, None)
+    return verdicts.c7(*numbers, half="translation", evidence=("figure2a",))
+
+
+def _c8(values: Values) -> Verdict:
+    """Against the one-by-one order of the paper, the oracle on the test set."""
+    found = values and values["area_differences"]["oracle"]
+    return verdicts.c8(found["difference"], *found["interval"]) if found else (
+        verdicts.c8(None, None, None))
+
+
+def _c8_translation(values: Values) -> Verdict:
+    found = values and values["area_differences"]["oracle"]
+    numbers = (found["difference"], found["low"], found["high"]) if found else (None, None, None)
+    return verdicts.c8(*numbers, half="translation", evidence=("figure3a",))
+
+
+# Claim -> the artifacts that decide it, each with its rule; the encoder half first.
+_EVIDENCE: dict[str, tuple[tuple[str, Callable[[Values], Verdict]], ...]] = {
+    "C1": (("figure1b", verdicts.c1), ("table1", _c1_translation)),
+    "C2": (("table6", verdicts.c2), ("table5", _c2_translation)),
+    "C3": (("figure3b", _c3("encoder", "figure3b")), ("figure3a", _c3("translation", "figure3a"))),
+    "C4": (("figure4", _c4),),
+    "C5": (("figure5", _c5),),
+    "C6": (("table4", _c6),),
+    "C7": (("figure2b", _c7), ("figure2a", _c7_translation)),
+    "C8": (("figure3b", _c8), ("figure3a", _c8_translation)),
+}

@@ -1,0 +1,43 @@
+"""Each claim is judged from the artifacts that decide it, both halves together."""
+
+import pytest
+
+from headprune_lib import experiments, judging, results
+from headprune_lib.profiles import load_profile
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("smoke")
+        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
+        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
+        yield load_profile("smoke")
+
+
+def test_without_results_nothing_was_run(smoke):
+    judged = judging.all_verdicts("smoke")
+    assert [v.claim for v in judged] == [f"C{i}" for i in range(1, 9)]
+    assert {v.word for v in judged} == {"not run"}
+
+
+@pytest.mark.parametrize(("artifact", "claims", "half"), [
+    ("figure1b", ["C1"], "encoder"), ("table1", ["C1"], "translation"),
+    ("table6", ["C2"], "encoder"), ("table5", ["C2"], "translation"),
+    ("figure3b", ["C3", "C8"], "encoder"), ("figure3a", ["C3", "C8"], "translation"),
+    ("figure4", ["C4"], "translation"), ("figure5", ["C5"], "translation"),
+    ("table4", ["C6"], "encoder"), ("figure2b", ["C7"], "encoder"), ("table3", [], ""),
+])
+def test_artifacts_decide_their_claims(smoke, artifact, claims, half):
+    judged = judging.verdicts_of(experiments.get(artifact, smoke))
+    assert [v.claim for v in judged] == claims
+    assert all(v.half == half and v.word != "not run" for v in judged)
+
+
+def test_both_halves_count(smoke):
+    for artifact in ("figure1b", "table1"):
+        experiments.get(artifact, smoke)
+    first = judging.all_verdicts("smoke")[0]
+    assert first.half == "encoder and translation"
+    alone = [judging.verdicts_of(results.load(a, "smoke"))[0] for a in ("figure1b", "table1")]
+    assert all(f"({v.evidence[0]}): {v.word}" in first.measured for v in alone)
