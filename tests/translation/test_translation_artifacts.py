@@ -5,7 +5,7 @@ import pytest
 import sacrebleu
 import torch
 
-from headprune_lib import cut_heads, experiments, find_heads, masked_heads, stats
+from headprune_lib import cut_heads, experiments, find_heads, masked_heads, plots, stats
 from headprune_lib.experiments.translation.all_but_one import best_of_layers
 from headprune_lib.experiments.translation.dynamics import matched_epochs
 from headprune_lib.experiments.translation.iterative import oracle_scores
@@ -174,6 +174,18 @@ def test_publishing_keeps_the_best_epoch(smoke, setting, tmp_path, monkeypatch):
     assert names == ["toy-seed1.curve.json", "toy-seed1.safetensors", "toy-seed1.spm"]
     monkeypatch.setattr("headprune_lib.translation.store.train", None)
     assert TranslationSetting.of(smoke, "toy").key == setting.key
+
+
+def test_every_figure_is_drawn_with_labels(smoke):
+    values = {name: experiments.get(name, smoke).values for name in (
+        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5")}
+    for figure in (plots.figure1a(values["table1"]),
+                   plots.table2(values["table2"], values["table5"]),
+                   plots.figure2a(values["figure2a"]), plots.figure3a(values["figure3a"]),
+                   plots.figure4(values["figure4"], values["figure3a"]),
+                   plots.figure5(values["figure5"])):
+        assert all(axes.get_xlabel() for axes in figure.axes if axes.has_data() and axes.lines)
+        assert plots.as_png(figure).startswith(b"\x89PNG")
 
 
 def test_oracle_breaks_ties_by_loss():

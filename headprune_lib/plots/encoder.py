@@ -1,14 +1,6 @@
-"""One function a figure: from a result's values to a matplotlib figure, the paper's value beside.
-
-Colours are seaborn's colour-blind palette; layers and heads are counted from 1, changes of
-accuracy are in percentage points.
-"""
+"""The encoder half: one function a figure, from a result's values, the paper's value beside."""
 
 from __future__ import annotations
-
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,22 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
-
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY = sns.color_palette("colorblind", 8)
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    with sns.axes_style("whitegrid"), sns.plotting_context("notebook", font_scale=1.0):
-        yield
-
-
-def as_png(figure: Figure, dpi: int = 110) -> bytes:
-    """The figure as a PNG file; the same bytes each time."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
-    plt.close(figure)
-    return file.getvalue()
+from headprune_lib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, RED, style
 
 
 def figure1b(values: dict) -> Figure:
@@ -41,11 +18,11 @@ def figure1b(values: dict) -> Figure:
     grid = deltas.reshape(layers, -1)
     published = paper("figure1")["bert_accuracy_range"]
     base = paper("table3")["base_accuracy"]
-    with _style():
+    with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1, 1.25])
-        left.axvspan(*(100 * (end - base) for end in published), color=_ORANGE, alpha=0.2, zorder=0,
+        left.axvspan(*(100 * (end - base) for end in published), color=ORANGE, alpha=0.2, zorder=0,
                      linewidth=0, label="range in the paper (BERT-base, MNLI)")
-        sns.histplot(deltas, ax=left, color=_BLUE, binwidth=0.1, alpha=0.9)
+        sns.histplot(deltas, ax=left, color=BLUE, binwidth=0.1, alpha=0.9)
         left.axvline(0, color="black", linewidth=1)
         left.set(xlabel="change of accuracy, head cut (points)", ylabel="heads")
         left.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=9, frameon=False)
@@ -61,11 +38,11 @@ def figure1b(values: dict) -> Figure:
 def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
     """Change of accuracy with each layer reduced to its best head: two choices, and the paper's."""
     published = paper("table3")["delta_accuracy_percent"]
-    with _style():
+    with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
         for values, label, colour, shift in (
-            (chosen_on_test, "chosen on the test set (the paper's way)", _BLUE, -0.12),
-            (chosen_on_train, "chosen on training sentences", _ORANGE, 0.12),
+            (chosen_on_test, "chosen on the test set (the paper's way)", BLUE, -0.12),
+            (chosen_on_train, "chosen on training sentences", ORANGE, 0.12),
         ):
             rows = values["layers"]
             x = np.array([row["layer"] + 1 for row in rows])
@@ -73,11 +50,11 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
             ends = 100 * np.array([row["interval"] for row in rows]).T
             left.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
                           capsize=3)
-        left.axhspan(-1, 0, color=_GREY, alpha=0.15, label="within 1 point")
+        left.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
         left.legend(loc="lower right", fontsize=9)
         left.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=x, title="here")
-        right.plot(range(1, len(published) + 1), published, "o", color=_GREEN)
-        right.axhspan(-1, 0, color=_GREY, alpha=0.15)
+        right.plot(range(1, len(published) + 1), published, "o", color=GREEN)
+        right.axhspan(-1, 0, color=GREY, alpha=0.15)
         right.set(xlabel="layer", xticks=range(1, len(published) + 1),
                   title="the paper, Table 3 (BERT-base, MNLI)")
         for axes in (left, right):
@@ -90,13 +67,13 @@ def figure2b(values: dict, measure: str = "loss") -> Figure:
     """Effect of each cut in domain against out of domain, a panel a domain."""
     domains, home = list(values["correlations"]), values["in_domain"]
     scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
-    with _style():
+    with style():
         figure, panels = plt.subplots(1, len(domains), figsize=(3.8 * len(domains), 4),
                                       sharex=True, squeeze=False)
         for axes, domain in zip(panels[0], domains, strict=True):
             x = [scale * head[f"{measure} {home}"] for head in values["heads"]]
             y = [scale * head[f"{measure} {domain}"] for head in values["heads"]]
-            sns.regplot(x=x, y=y, ax=axes, color=_BLUE, ci=None, scatter_kws={"s": 18},
+            sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
                         line_kws={"linewidth": 1})
             found = values["correlations"][domain][measure]
             low, high = found["pearson"]["interval"]
@@ -107,20 +84,20 @@ def figure2b(values: dict, measure: str = "loss") -> Figure:
 
 
 _ORDERS = {
-    "importance": ("importance, Eq. 2, mean of the seeds", _BLUE, "-"),
-    "importance unnormalised": ("importance, not normalised", _BLUE, ":"),
-    "importance rescored": ("importance, measured again each step", _PURPLE, "-"),
-    "oracle": ("one-by-one effect on the test set (the paper's way)", _ORANGE, "--"),
-    "oracle leak-free": ("one-by-one effect on training sentences", _RED, "--"),
-    "random": ("random, mean and band", _GREY, "-"),
-    "importance reversed": ("importance reversed", _BROWN, "-."),
+    "importance": ("importance, Eq. 2, mean of the seeds", BLUE, "-"),
+    "importance unnormalised": ("importance, not normalised", BLUE, ":"),
+    "importance rescored": ("importance, measured again each step", PURPLE, "-"),
+    "oracle": ("one-by-one effect on the test set (the paper's way)", ORANGE, "--"),
+    "oracle leak-free": ("one-by-one effect on training sentences", RED, "--"),
+    "random": ("random, mean and band", GREY, "-"),
+    "importance reversed": ("importance reversed", BROWN, "-."),
 }
 
 
 def figure3b(values: dict) -> Figure:
     """Accuracy against the share of heads removed, a line an order; chance and the paper's share."""
     shares = 100 * np.array(values["shares"])
-    with _style():
+    with style():
         figure, axes = plt.subplots(figsize=(9.5, 6.2))
         for name, (label, colour, line) in _ORDERS.items():
             curve = values["curves"][name]
@@ -135,9 +112,9 @@ def figure3b(values: dict) -> Figure:
         axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
         published = 100 * paper("figure3")["bert_mnli"]
         top = axes.get_ylim()[1] + 4
-        axes.axvline(published, color=_GREEN, linewidth=2)
+        axes.axvline(published, color=GREEN, linewidth=2)
         axes.annotate("the paper: up to here without noticeable loss (MNLI)",
-                      (published + 1, top - 0.6), color=_GREEN, fontsize=9, va="top")
+                      (published + 1, top - 0.6), color=GREEN, fontsize=9, va="top")
         axes.set(xlabel="heads removed (% of all)", ylabel="accuracy (%)", xlim=(0, 100),
                  ylim=(axes.get_ylim()[0], top), xticks=shares)
         axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
@@ -150,18 +127,18 @@ def table4(values: dict) -> Figure:
     """How many times as fast the pruned model is at each batch size; interval and the paper's."""
     published = paper("table4")
     ratios = np.array(published["pruned50"]["mean"]) / np.array(published["original"]["mean"])
-    with _style():
+    with style():
         figure, axes = plt.subplots(figsize=(8, 4))
         for key, label, colour, shift in (
-            ("finetuned", "this model, real sentences", _BLUE, 0.96),
-            ("shape", "the second shape, random weights", _ORANGE, 1.04),
+            ("finetuned", "this model, real sentences", BLUE, 0.96),
+            ("shape", "the second shape, random weights", ORANGE, 1.04),
         ):
             rows = values[key]["speed"]
             x = shift * np.array([row["batch_size"] for row in rows])
             y = np.array([row["ratio"] for row in rows])
             ends = np.array([row["interval"] for row in rows]).T
             axes.errorbar(x, y, np.abs(ends - y), fmt="o-", color=colour, label=label, capsize=3)
-        axes.plot(published["batch_size"], ratios, "s--", color=_GREEN,
+        axes.plot(published["batch_size"], ratios, "s--", color=GREEN,
                   label="the paper (BERT-base, GTX 1080 Ti)")
         axes.axhline(1, color="black", linewidth=1)
         axes.set_xscale("log", base=2)

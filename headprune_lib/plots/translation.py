@@ -1,0 +1,168 @@
+"""The translation half: one function a figure, from a result's values, the paper's value beside."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headprune_lib.comparison import paper
+from headprune_lib.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, style
+
+KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
+_BLEU_CHANGE = "change of BLEU"
+
+
+def figure1a(values: dict) -> Figure:
+    """Histogram of the change of BLEU with each head cut, and a layer × head map, for each kind."""
+    published = paper("figure1")["wmt_bleu_range"]
+    base = paper("table1")["base_bleu"]
+    reach = max(0.5, max(abs(head["delta"]) for head in values["heads"]))
+    with style():
+        figure, panels = plt.subplots(2, 3, figsize=(13, 7), height_ratios=[1, 1.1])
+        for kind, top, below in zip(KINDS, *panels, strict=True):
+            grid = _grid(values["heads"], kind)
+            if kind == "enc-enc":
+                top.axvspan(*(end - base for end in published), color=ORANGE, alpha=0.2, zorder=0,
+                            linewidth=0, label="range in the paper")
+                top.legend(fontsize=9, loc="upper left")
+            sns.histplot(grid.ravel(), ax=top, color=KINDS[kind], bins=24, alpha=0.9)
+            top.axvline(0, color="black", linewidth=1)
+            top.set(title=kind, xlabel=f"{_BLEU_CHANGE}, head cut", ylabel="heads")
+            sns.heatmap(grid, ax=below, cmap="RdBu", vmin=-reach, vmax=reach,
+                        cbar=kind == "dec-dec", cbar_kws={"label": _BLEU_CHANGE},
+                        xticklabels=range(1, grid.shape[1] + 1),
+                        yticklabels=range(1, grid.shape[0] + 1))
+            below.tick_params(labelsize=8)
+            below.set(xlabel="head", ylabel="layer")
+        figure.tight_layout()
+    return figure
+
+
+def table2(chosen_on_test: dict, chosen_on_valid: dict) -> Figure:
+    """Change of BLEU with each layer reduced to its best head, a panel a kind; two choices."""
+    with style():
+        figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
+        for kind, axes in zip(KINDS, panels, strict=True):
+            for values, label, colour, shift in (
+                (chosen_on_test, "chosen on the test set (Table 2's way)", BLUE, -0.15),
+                (chosen_on_valid, "chosen on other chapters (Table 5's)", ORANGE, 0.0),
+            ):
+                rows = [row for row in values["layers"] if row["kind"] == kind]
+                x = np.array([row["layer"] + 1 for row in rows])
+                y = np.array([row["delta"] for row in rows])
+                ends = np.array([row["interval"] for row in rows]).T
+                axes.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
+                              capsize=3)
+            published = paper("table5")[kind]["delta_bleu"]
+            axes.plot(np.arange(1, len(published) + 1) + 0.15, published, "s", color=GREEN,
+                      label="the paper, Table 5")
+            axes.axhline(0, color="black", linewidth=1)
+            axes.set(title=kind, xlabel="layer", xticks=range(1, len(published) + 1))
+        panels[0].set(ylabel=_BLEU_CHANGE)
+        panels[0].legend(fontsize=9, loc="lower left")
+        figure.tight_layout()
+    return figure
+
+
+def figure2a(values: dict) -> Figure:
+    """Effect of each encoder cut on the test verses against another English: BLEU, and loss."""
+    with style():
+        figure, panels = plt.subplots(1, 2, figsize=(10, 4.4))
+        for axes, measure, unit in zip(panels, ("bleu", "loss"),
+                                       ("BLEU", "loss of the draft (nats a verse)"), strict=True):
+            x, y = ([head[f"{measure} {place}"] for head in values["heads"]]
+                    for place in ("home", "far"))
+            sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
+                        line_kws={"linewidth": 1})
+            found = values["correlations"][measure]["pearson"]
+            if found["r"] is not None:
+                low, high = found["interval"]
+                axes.set_title(f"r = {found['r']:.2f} [{low:.2f}, {high:.2f}]")
+            axes.set(xlabel=f"in domain: change of {unit}", ylabel="King James: the same")
+        figure.tight_layout()
+    return figure
+
+
+_ORDERS = {
+    "importance": ("importance, Eq. 2", BLUE, "-"),
+    "importance unnormalised": ("importance, not normalised", BLUE, ":"),
+    "oracle": ("one-by-one effect on the test set (the paper's way)", ORANGE, "--"),
+    "oracle leak-free": ("one-by-one effect on other chapters", RED, "--"),
+    "random": ("random, mean and band", GREY, "-"),
+}
+
+
+def figure3a(values: dict) -> Figure:
+    """BLEU against the share of heads removed, a line an order, and the paper's share."""
+    with style():
+        figure, axes = plt.subplots(figsize=(9.5, 6))
+        for name, (label, colour, line) in _ORDERS.items():
+            if name in values["curves"]:
+                _draw(axes, values, name, label, colour, line)
+        published = 100 * paper("figure3")["wmt"]
+        axes.axvline(published, color=GREEN, linewidth=2)
+        axes.annotate("the paper: up to here without noticeable loss", (published + 1, 1.5),
+                      color=GREEN, fontsize=9)
+        _finish(axes, values)
+        figure.tight_layout()
+    return figure
+
+
+def figure4(values: dict, joint: dict) -> Figure:
+    """BLEU as heads of one kind are removed, random orders as bands; all kinds at once beside."""
+    with style():
+        figure, axes = plt.subplots(figsize=(9.5, 6))
+        for kind, colour in KINDS.items():
+            _draw(axes, values, f"{kind} importance", f"{kind}, by importance", colour, "-")
+            _draw(axes, values, f"{kind} random", f"{kind}, random", colour, ":")
+        _draw(axes, joint, "importance", "all kinds together (share of all heads)", PURPLE, "--")
+        _finish(axes, values)
+        axes.set_xlabel("heads removed (% of the kind)")
+        figure.tight_layout()
+    return figure
+
+
+def figure5(values: dict) -> Figure:
+    """BLEU kept and loss against share removed, a line a checkpoint; Gini coefficient beside."""
+    shares, points = 100 * np.array(values["shares"]), values["checkpoints"]
+    colours = sns.color_palette("viridis", len(points))
+    with style():
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.6))
+        for point, colour in zip(points, colours, strict=True):
+            label = f"epoch {point['epoch']} (BLEU {point['bleu'][0]:.1f})"
+            left.plot(shares, 100 * np.array(point["kept"]), color=colour, label=label)
+            middle.plot(shares, point["loss"], color=colour, label=label)
+        left.set(xlabel="heads removed (%)", ylabel="BLEU kept (%)", xlim=(0, 100))
+        middle.set(xlabel="heads removed (%)", ylabel="loss of the references (nats a piece)",
+                   xlim=(0, 100))
+        middle.legend(fontsize=8)
+        x, y = ([point[name] for point in points] for name in ("updates", "gini"))
+        ends = np.array([point["gini_interval"] for point in points]).T
+        right.errorbar(x, y, np.abs(ends - np.array(y)), fmt="o-", color=BLUE, capsize=3)
+        right.set(xlabel="updates", ylabel="Gini coefficient of importance", ylim=(0, None))
+        figure.tight_layout()
+    return figure
+
+
+def _grid(heads: list[dict], kind: str) -> np.ndarray:
+    own = [head for head in heads if head["kind"] == kind]
+    return np.array([head["delta"] for head in own]).reshape(own[-1]["layer"] + 1, -1)
+
+
+def _draw(axes: Axes, values: dict, name: str, label: str, colour, line: str) -> None:
+    curve, shares = values["curves"][name], 100 * np.array(values["shares"])
+    runs = np.array(curve["runs"])
+    if len(runs) > 1:
+        label += f" (n = {len(runs)})"
+        axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.15, linewidth=0)
+    axes.plot(shares, curve["mean"], line, color=colour, label=label)
+
+
+def _finish(axes: Axes, values: dict) -> None:
+    axes.set(xlabel="heads removed (% of all)", ylabel="BLEU", xlim=(0, 100), ylim=(0, None),
+             xticks=100 * np.array(values["shares"]))
+    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
+                frameon=False)
