@@ -5,7 +5,15 @@ import pytest
 import sacrebleu
 import torch
 
-from headprune_lib import cut_heads, experiments, find_heads, masked_heads, plots, stats
+from headprune_lib import (
+    comparison,
+    cut_heads,
+    experiments,
+    find_heads,
+    masked_heads,
+    plots,
+    stats,
+)
 from headprune_lib.experiments.translation.all_but_one import best_of_layers
 from headprune_lib.experiments.translation.dynamics import matched_epochs
 from headprune_lib.experiments.translation.iterative import oracle_scores
@@ -186,6 +194,20 @@ def test_every_figure_is_drawn_with_labels(smoke):
                    plots.figure5(values["figure5"])):
         assert all(axes.get_xlabel() for axes in figure.axes if axes.has_data() and axes.lines)
         assert plots.as_png(figure).startswith(b"\x89PNG")
+
+
+def test_tables_have_a_row_for_each_thing(smoke):
+    def result(name):
+        return experiments.get(name, smoke)
+
+    assert len(comparison.quality_table(result("quality"))) == 2
+    assert comparison.heads_table(result("table1"))["heads"].tolist() == [8, 8, 8]
+    assert len(comparison.reduced_table(result("table2"), result("table5"))) == 6
+    assert set(comparison.curves_table(result("figure3a"))["order"]) == {
+        "importance", "importance unnormalised", "oracle", "oracle leak-free", "random"}
+    assert len(comparison.kinds_table(result("figure4"))) == 11
+    assert len(comparison.checkpoints_table(result("figure5"))) == len(
+        result("figure5").values["checkpoints"])
 
 
 def test_oracle_breaks_ties_by_loss():

@@ -1,70 +1,13 @@
-"""Ours beside the paper's: published values, and tables for pages."""
+"""Tables of the encoder half, the paper's values beside ours."""
 
 from __future__ import annotations
 
-import html
-import json
-from functools import cache
-from pathlib import Path
-
 import pandas as pd
-import yaml
 
 from headprune_lib import verdicts
-from headprune_lib.claims import CLAIMS
-from headprune_lib.paths import reference_root
+from headprune_lib.comparison.pages import points
+from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
-from headprune_lib.verdicts import Verdict
-
-
-@cache
-def _published() -> dict:
-    return yaml.safe_load((reference_root() / "paper_values.yml").read_text("utf-8"))
-
-
-def paper(artifact: str) -> dict:
-    """The published values of a table or figure, layers and heads counted from 1."""
-    return _published()[artifact]
-
-
-def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
-    """One row a verdict: claim, where, what the paper found, what we measured, the word."""
-    claims = {claim.id: claim for claim in CLAIMS}
-    return pd.DataFrame([
-        {
-            "claim": f"{v.claim}. {claims[v.claim].title}",
-            "paper": f"§{claims[v.claim].section}: {claims[v.claim].paper_value}",
-            "here": v.measured,
-            "verdict": v.word,
-        }
-        for v in judged
-    ])
-
-
-def as_html(table: pd.DataFrame) -> str:
-    """A table for a page; a column ``verdict`` is shown as a coloured word."""
-    shown = table.copy()
-    for column in shown.columns:
-        if column == "verdict":
-            shown[column] = [
-                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
-                for word in shown[column]]
-        else:
-            shown[column] = [html.escape(cell) if isinstance(cell, str) else cell
-                             for cell in shown[column]]
-    return shown.to_html(index=False, escape=False, border=0)
-
-
-def points(delta: float, interval: list[float] | None = None) -> str:
-    """A change of accuracy in percentage points, with its interval.
-
-    >>> points(-0.0123, [-0.02, 0.001])
-    '−1.23 [−2.00, +0.10]'
-    """
-    def signed(value: float) -> str:
-        return f"{100 * value:+.2f}".replace("-", "−")
-
-    return signed(delta) + (f" [{signed(interval[0])}, {signed(interval[1])}]" if interval else "")
 
 
 def layers_table(table3: Result, table6: Result) -> pd.DataFrame:
@@ -135,22 +78,6 @@ def speed_table(table4: Result, model: str) -> pd.DataFrame:
         }
         for row in table4.values[model]["speed"]
     ])
-
-
-def bench_table(path: Path) -> pd.DataFrame:
-    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""
-    columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
-    if not path.is_file():
-        return pd.DataFrame(columns=columns)
-    rows = []
-    for row in json.loads(path.read_text("utf-8"))["rows"]:
-        target, (low, high) = row["target"], row["quartiles"]
-        bound = float(target.split()[-1]) if target else 0.0
-        met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
-        rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
-                     f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
-                     ("yes" if met else "no") if target else "–"))
-    return pd.DataFrame(rows, columns=columns)
 
 
 def sizes_table(table4: Result) -> pd.DataFrame:

@@ -1,0 +1,24 @@
+"""The table of ``headprune bench``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+
+def bench_table(path: Path) -> pd.DataFrame:
+    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""
+    columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
+    if not path.is_file():
+        return pd.DataFrame(columns=columns)
+    rows = []
+    for row in json.loads(path.read_text("utf-8"))["rows"]:
+        target, (low, high) = row["target"], row["quartiles"]
+        bound = float(target.split()[-1]) if target else 0.0
+        met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
+        rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
+                     f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
+                     ("yes" if met else "no") if target else "–"))
+    return pd.DataFrame(rows, columns=columns)

@@ -1,0 +1,126 @@
+"""Tables of the translation half, the paper's values beside ours."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from headprune_lib import verdicts
+from headprune_lib.comparison.published import paper
+from headprune_lib.results import Result
+
+_KINDS = ("enc-enc", "enc-dec", "dec-dec")
+
+
+def bleu(delta: float, interval: list[float] | tuple[float, float] | None = None) -> str:
+    """A change of BLEU with its interval.
+
+    >>> bleu(-0.123, [-0.2, 0.01])
+    '−0.12 [−0.20, +0.01]'
+    """
+    def signed(value: float) -> str:
+        return f"{value:+.2f}".replace("-", "−")
+
+    return signed(delta) + (f" [{signed(interval[0])}, {signed(interval[1])}]" if interval else "")
+
+
+def quality_table(quality: Result) -> pd.DataFrame:
+    """One row a model and way of search: BLEU, without overlapping verses, chrF."""
+    rows = []
+    for task, values in quality.values.items():
+        for search in (name for name in values if name.startswith("beam ")):
+            found = values[search]
+            low, high = found["bleu_interval"]
+            rows.append({
+                "model": task,
+                "search": "greedy" if search == "beam 1" else search,
+                "BLEU (95% interval)": f"{found['bleu']:.1f} [{low:.1f}, {high:.1f}]",
+                "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
+                "chrF": f"{found['chrf']:.1f}",
+                "verses": values["n"],
+                "of them sharing": values["n_overlap"],
+            })
+    return pd.DataFrame(rows)
+
+
+def heads_table(table1: Result) -> pd.DataFrame:
+    """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
+    published = paper("table1")["significant"]
+    rows = []
+    for kind in _KINDS:
+        found = table1.values["counts"][kind]
+        rows.append({
+            "kind": kind,
+            "heads": found["heads"],
+            "removable": found["removable"],
+            "significant losses, gains (Holm)":
+                f"{found['significant_losses']}, {found['significant_gains']}",
+            "without correction, 1,000 resamples":
+                f"{found['raw_losses']}, {found['raw_gains']}",
+            "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
+        })
+    return pd.DataFrame(rows)
+
+
+def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
+    """Tables 2 and 5 side by side: one row a layer of each kind; changes of BLEU."""
+    free = {(row["kind"], row["layer"]): row for row in table5.values["layers"]}
+    rows = []
+    for kind in _KINDS:
+        published = paper("table5")[kind]
+        for ours in (row for row in table2.values["layers"] if row["kind"] == kind):
+            other, layer = free[kind, ours["layer"]], ours["layer"]
+            theirs = published["delta_bleu"][layer:layer + 1]
+            rows.append({
+                "kind": kind,
+                "layer": layer + 1,
+                "Table 2: head, change": f"{ours['head'] + 1}: {bleu(ours['delta'], ours['interval'])}",
+                "Table 5: head, change": f"{other['head'] + 1}: {bleu(other['delta'], other['interval'])}",
+                "p (Table 5)": f"{other['p']:.4f}",
+                "significant loss": "yes" if other["delta"] < 0 and other["p"] < verdicts.ALPHA
+                else "no",
+                "paper, Table 5": bleu(theirs[0]) if theirs else "–",
+            })
+    return pd.DataFrame(rows)
+
+
+def curves_table(curves: Result) -> pd.DataFrame:
+    """One row an order: share that goes at each tolerance, and the area against importance."""
+    values, rows = curves.values, []
+    for name, found in values["prunable"].items():
+        row = {"order": name, "runs": len(values["curves"][name]["runs"])}
+        for tolerance, share in found.items():
+            low, high = share["interval"]
+            row[f"goes at {tolerance} loss"] = f"{share['share']:.0%} [{low:.0%}, {high:.0%}]"
+        difference = values.get("area_differences", {}).get(name)
+        row["importance minus this, mean BLEU"] = bleu(
+            difference["difference"], (difference["low"], difference["high"])) if difference else ""
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def kinds_table(figure4: Result) -> pd.DataFrame:
+    """One row a share removed: BLEU left for each kind, by importance."""
+    curves, shares = figure4.values["curves"], figure4.values["shares"]
+    return pd.DataFrame([
+        {"removed": f"{share:.0%}",
+         **{kind: f"{curves[f'{kind} importance']['mean'][i]:.1f}" for kind in _KINDS}}
+        for i, share in enumerate(shares)
+    ])
+
+
+def checkpoints_table(figure5: Result) -> pd.DataFrame:
+    """One row a checkpoint: BLEU, share kept with 40% of the heads removed, Gini coefficient."""
+    values = figure5.values
+    at = min(range(len(values["shares"])), key=lambda i: abs(values["shares"][i] - values["kept_at"]))
+    return pd.DataFrame([
+        {
+            "epoch": point["epoch"],
+            "updates": point["updates"],
+            "BLEU": f"{point['bleu'][0]:.1f}",
+            f"kept with {values['kept_at']:.0%} removed": "{:.0%} [{:.0%}, {:.0%}]".format(
+                point["kept"][at], *point["kept_at_interval"]),
+            "Gini coefficient of importance": "{:.3f} [{:.3f}, {:.3f}]".format(
+                point["gini"], *point["gini_interval"]),
+        }
+        for point in values["checkpoints"]
+    ])
