@@ -50,10 +50,10 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
 @contextmanager
 def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
                 rows: Sequence[int]) -> Iterator[nn.Module]:
-    """As :func:`masked_heads`, with a mask of its own for each example of a batch.
+    """As :func:`headprune_lib.masked_heads`, with a mask of its own for each example of a batch.
 
     Args:
-        masks: masks as for :func:`masked_heads`.
+        masks: masks as for :func:`headprune_lib.masked_heads`.
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """

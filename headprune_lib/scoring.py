@@ -85,7 +85,7 @@ def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss
                        device: str | torch.device | None = None) -> HeadTensors:
     r""":math:`|\partial L(x) / \partial \xi_h|` of every example: kind -> ``(example, layer, head)``.
 
-    Its mean over examples is :func:`head_importance` without normalisation; NaN where a head was
+    Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where a head was
     removed. For intervals of what is computed from importance.
     """
     device = torch.device(device) if device is not None else next(model.parameters()).device
