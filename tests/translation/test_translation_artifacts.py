@@ -176,6 +176,17 @@ def test_quality_with_and_without_shared_ngrams(smoke, setting):
     assert shared_ngrams(train, test, 4).tolist() == [True, False, False]
 
 
+def test_greedy_and_beam_search_are_compared_on_the_same_cuts(smoke, setting):
+    values = experiments.get("search", smoke).values
+    pairs = setting.pairs("test")
+    head = values["heads"][1]
+    mask = cut_heads(setting.model, [(head["kind"], head["layer"], head["head"])])
+    with masked_heads(setting.model, mask):
+        made = setting.translator.translate(pairs.sources, beams=5)
+    expected = sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
+    assert values["bleu"]["beam 5"] + head["beam 5"] == pytest.approx(expected, abs=1e-3)
+
+
 def test_publishing_keeps_the_best_epoch(smoke, setting, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
     names = sorted(path.name for path in publish("toy", smoke.seed))

@@ -1,4 +1,4 @@
-"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4, 5 and 6d; and the models' quality."""
+"""The translation half: tables 1, 2 and 5, figures 1a, 2a, 3a, 4, 5 and 6d; and the models' quality and search."""
 
 from headprune_lib.experiments.translation import (
     across_datasets,
@@ -7,10 +7,12 @@ from headprune_lib.experiments.translation import (
     iterative,
     one_head,
     quality,
+    search,
 )
 
 ARTIFACTS = (
     *quality.ARTIFACTS,
+    *search.ARTIFACTS,
     *one_head.ARTIFACTS,
     *all_but_one.ARTIFACTS,
     *across_datasets.ARTIFACTS,
