@@ -69,6 +69,7 @@ _BART = Architecture(
 ARCHITECTURES: dict[str, Architecture] = {
     "BertAttention": _BERT,
     "RobertaAttention": _BERT,
+    "ElectraAttention": _BERT,
     "DistilBertSelfAttention": Architecture(
         core="",
         query="q_lin",

@@ -8,6 +8,8 @@ from transformers import (
     BertForSequenceClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MarianConfig,
@@ -32,6 +34,8 @@ ENCODER_DECODERS = {
 }
 BUILDERS = {
     "bert": lambda **k: BertForSequenceClassification(BertConfig(**SHAPE, **WIDE, **k)),
+    "electra": lambda **k: ElectraForSequenceClassification(
+        ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
     "roberta": lambda **k: RobertaForSequenceClassification(RobertaConfig(**SHAPE, **WIDE, **k)),
     "distilbert": lambda **k: DistilBertForSequenceClassification(
         DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)
@@ -39,7 +43,7 @@ BUILDERS = {
     "mpnet": lambda **k: MPNetForSequenceClassification(MPNetConfig(**SHAPE, **WIDE, **k)),
     **ENCODER_DECODERS,
 }
-KERNELS = {"bert": ("eager", "sdpa"), "roberta": ("eager", "sdpa"),
+KERNELS = {"bert": ("eager", "sdpa"), "electra": ("eager", "sdpa"), "roberta": ("eager", "sdpa"),
            "distilbert": ("eager", "sdpa"), "mpnet": ("eager",),
            **dict.fromkeys(ENCODER_DECODERS, ("eager", "sdpa"))}
 CASES = [(name, kernel) for name in BUILDERS for kernel in KERNELS[name]]
