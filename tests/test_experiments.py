@@ -1,5 +1,6 @@
 """Artifacts on the smoke profile against plain computations."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -19,15 +20,6 @@ from headprune_lib.experiments.outcomes import Setting
 from headprune_lib.journal import Journal
 from headprune_lib.profiles import load_profile
 from headprune_lib.pruning import order_mask
-
-
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("smoke")
-        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
-        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
-        yield load_profile("smoke")
 
 
 def plainly(setting, examples, mask):
@@ -143,3 +135,12 @@ def test_oracle_orders_by_accuracy_then_loss():
            "loss_change": np.array([[-9000, -9000], [30, 30], [20, 20]])}
     scores = oracle_scores(raw)["self"][0]
     assert scores.argsort().tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("task", ["enfr", "deen"])
+def test_a_signature_holds_the_recipe_of_every_model_it_rests_on(task):
+    profile, entry = load_profile("default"), experiments.ARTIFACTS["quality"]
+    changed = dataclasses.replace(profile.translation[task], learning_rate=1.0)
+    other = dataclasses.replace(profile, translation={**profile.translation, task: changed})
+    assert experiments.signature(entry, profile)["digest"] != (
+        experiments.signature(entry, other)["digest"])

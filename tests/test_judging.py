@@ -3,16 +3,6 @@
 import pytest
 
 from headprune_lib import experiments, judging, results
-from headprune_lib.profiles import load_profile
-
-
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("smoke")
-        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
-        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
-        yield load_profile("smoke")
 
 
 def test_without_results_nothing_was_run(smoke):

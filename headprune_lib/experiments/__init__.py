@@ -71,12 +71,14 @@ def signature(entry: Artifact, profile: Profile) -> dict:
 
 
 def _translation_signature(entry: Artifact, profile: Profile) -> dict:
-    main, *others = entry.translates(profile)
-    texts = [TRANSLATION_TASKS[task].checksums for task in (main, *others)]
+    tasks = entry.translates(profile)
+    texts = [TRANSLATION_TASKS[task].checksums for task in tasks]
+    trained = [task for task in tasks if task in profile.translation]  # others are only read
     return results.make_signature(
-        entry.version, {"task": main, "others": others, **entry.parameters(profile)},
+        entry.version, {"tasks": tasks, **entry.parameters(profile)},
         {path: sha for checksums in texts for path, sha in checksums.items()}, {},
-        {f"seed {profile.seed}": full_recipe(main, profile.translation[main], profile.seed)},
+        {f"{task} seed {profile.seed}": full_recipe(task, profile.translation[task], profile.seed)
+         for task in trained},
     )
 
 
