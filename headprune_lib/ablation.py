@@ -19,6 +19,7 @@ from headprune_lib.data import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
+from headprune_lib.replay import forward_replaced, replayed
 from headprune_lib.scoring import Batch
 
 
@@ -156,28 +157,13 @@ def _replayed(
         return (first, *core[1:]) if isinstance(core, tuple) else first
 
     with ExitStack() as stack:
-        for below in range(i):
-            stack.enter_context(forward_replaced(
-                model.get_submodule(blocks[below].layer_path),
-                lambda *_a, below=below, **_k: record.layers[below]))
+        layers = [model.get_submodule(block.layer_path) for block in blocks[:i]]
+        stack.enter_context(replayed(layers, record.layers[:i]))
         stack.enter_context(forward_replaced(blocks[i].part(model, "core"), projected_core))
         if blocks[i].architecture.core:
             stack.enter_context(forward_replaced(
                 blocks[i].part(model, "output"), lambda *_a, **_k: record.projected))
         yield
-
-
-@contextmanager
-def forward_replaced(module: nn.Module, forward) -> Iterator[None]:
-    """Inside, calling ``module`` calls ``forward`` instead."""
-    own = module.__dict__.get("forward")
-    module.forward = forward
-    try:
-        yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
 
 
 def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j: int, how: str):

@@ -11,8 +11,8 @@ a cut, and in the pass over the draft decoder layers below a cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from headprune_lib.ablation import forward_replaced
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import masked_heads, masked_rows
+from headprune_lib.replay import recorded, replayed
 from headprune_lib.translation.generation import length_limit
 from headprune_lib.translation.models import END, PAD, pad
 
@@ -85,9 +85,9 @@ class _Group:
         self.inputs = pad([[PAD, *draft] for draft in self.drafts]).to(device)
         self.targets = pad([[*draft, END] for draft in self.drafts]).to(device)
         encoder, decoder = model.get_encoder(), model.get_decoder()
-        with _recorded(encoder.layers) as self.encoder_layers:
+        with recorded(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state
-        with _recorded(decoder.layers) as self.decoder_layers:
+        with recorded(decoder.layers) as self.decoder_layers:
             _teacher_forced(model, self, self.states)
 
 
@@ -123,10 +123,10 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
     states, from_layer = group.states, min(lowest["enc-dec"], lowest["dec-dec"])
     with masked_heads(model, mask):
         if lowest["enc-enc"] < len(mask["enc-enc"]):
-            with _replayed(model.get_encoder().layers, group.encoder_layers, lowest["enc-enc"]):
+            with _replayed_below(model.get_encoder(), group.encoder_layers, lowest["enc-enc"]):
                 states = model.get_encoder()(**group.source).last_hidden_state
             from_layer = 0
-        with _replayed(model.get_decoder().layers, group.decoder_layers, from_layer):
+        with _replayed_below(model.get_decoder(), group.decoder_layers, from_layer):
             logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
     losses = nn.functional.cross_entropy(logits.movedim(-1, 1), group.targets, reduction="none",
@@ -214,27 +214,6 @@ def _lowest_cut(values: Tensor) -> int:
     return int(touched[0]) if len(touched) else len(values)
 
 
-@contextmanager
-def _recorded(layers: Sequence[nn.Module]) -> Iterator[list]:
-    """Inside, what each layer returns goes to the list."""
-    record: list = [None] * len(layers)
-
-    def keep(i: int):
-        def hook(_module, _inputs, output) -> None:
-            record[i] = output
-
-        return hook
-
-    with ExitStack() as stack:
-        for i, layer in enumerate(layers):
-            stack.callback(layer.register_forward_hook(keep(i)).remove)
-        yield record
-
-
-@contextmanager
-def _replayed(layers: Sequence[nn.Module], record: list, below: int) -> Iterator[None]:
-    """Inside, the layers below ``below`` return what they returned before."""
-    with ExitStack() as stack:
-        for i in range(below):
-            stack.enter_context(forward_replaced(layers[i], lambda *_a, i=i, **_k: record[i]))
-        yield
+def _replayed_below(stack: nn.Module, record: list, layer: int) -> AbstractContextManager:
+    """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
+    return replayed(stack.layers[:layer], record[:layer])
