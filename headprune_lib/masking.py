@@ -35,15 +35,7 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
         >>> with masked_heads(model, mask):
         ...     hidden = model(torch.tensor([[1, 2, 3]])).last_hidden_state
     """
-    mask = check_mask(model, mask)
-    with ExitStack() as stack:
-        for block in find_heads(model):
-            row = mask[block.kind][block.layer]
-            if bool((row == 1).all()):
-                continue
-            output = block.part(model, "output")
-            handle = output.register_forward_pre_hook(_scaling_hook(block, row))
-            stack.callback(handle.remove)
+    with _gated(model, check_mask(model, mask)):
         yield model
 
 
@@ -58,16 +50,24 @@ def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
             stands for as many rows of the batch as there are beams.
     """
     masks = [check_mask(model, mask) for mask in masks]
+    with _gated(model, {  # (layer, example, head)
+            kind: torch.stack([mask[kind] for mask in masks], dim=1)[:, list(rows)]
+            for kind in masks[0]}):
+        yield model
+
+
+@contextmanager
+def _gated(model: nn.Module, factors: HeadTensors) -> Iterator[None]:
+    """Hooks that multiply; kind -> ``(layer, head)`` or ``(layer, example, head)``."""
     with ExitStack() as stack:
         for block in find_heads(model):
-            # (example, head)
-            gates = torch.stack([mask[block.kind][block.layer] for mask in masks])[list(rows)]
+            gates = factors[block.kind][block.layer]
             if bool((gates == 1).all()):
                 continue
             output = block.part(model, "output")
             handle = output.register_forward_pre_hook(_scaling_hook(block, gates))
             stack.callback(handle.remove)
-        yield model
+        yield
 
 
 def _scaling_hook(block: AttentionBlock, gates: Tensor):
