@@ -7,11 +7,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.core import TyperCommand
+
+ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,14 +72,13 @@ def run(
     for name in notebooks:
         started = time.monotonic()
         try:
-            source = find_notebook(name)
-            target = output
-            if target is None and not parameters.keys() <= HOW_NOT_WHAT:
-                target = Path(f"{source.stem}-run.ipynb")
-            print(f"{source.stem} …", file=sys.stderr)
-            written = run_notebook(source, parameters, target)
-        except (FileNotFoundError, ValueError) as error:
-            _refuse(str(error))
+            with _refusing():
+                source = find_notebook(name)
+                target = output
+                if target is None and not parameters.keys() <= HOW_NOT_WHAT:
+                    target = Path(f"{source.stem}-run.ipynb")
+                print(f"{source.stem} …", file=sys.stderr)
+                written = run_notebook(source, parameters, target)
         except PapermillExecutionError as error:
             typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)
             raise typer.Exit(1) from None
@@ -86,34 +90,39 @@ def _short(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     typer.echo(f"headprune: {message}", err=True)
     raise typer.Exit(2)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Errors of input, a missing file or a wrong value, become one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        _refuse(str(error))
 
 
 @app.command()
 def reproduce(
     artifact: Annotated[str, typer.Argument(help="Its name in the paper, such as figure1b.")],
-    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
-        "default"
-    ),
+    profile: ProfileName = "default",
     task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
     n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    device: Device = "cpu",
     stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
 ) -> None:
     """Measure a table or figure again, with the weights at hand, and store it."""
     from headprune_lib import experiments
     from headprune_lib.profiles import load_profile
 
-    try:
+    with _refusing():
         settings = load_profile(
             profile, task=task, n_examples=n_examples, seed=seed, device=device
         )
         result = experiments.get(artifact, settings, fresh=not stored)
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
     seconds = result.provenance["seconds"]
     typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
 
@@ -124,13 +133,11 @@ def train(
         str | None,
         typer.Argument(help="enfr or deen: that translation model; the profile's task if left out."),
     ] = None,
-    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
-        "default"
-    ),
+    profile: ProfileName = "default",
     seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
         None
     ),
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    device: Device = "cpu",
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
     publish: Annotated[
         bool,
@@ -145,15 +152,13 @@ def train(
     from headprune_lib.profiles import load_profile
     from headprune_lib.training import finetuned
 
-    try:
+    with _refusing():
         settings = load_profile(profile, device=device)
         if task is not None and task != settings.task:
             _train_translator(settings, task, seed, retrain, publish)
             return
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
 
 
 def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:
@@ -172,9 +177,7 @@ def translate(
         list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
     ] = None,
     beams: Annotated[int, typer.Option(help="1 is greedy.")] = 5,
-    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
-        "default"
-    ),
+    profile: ProfileName = "default",
 ) -> None:
     """Translate sentences with a trained model, a line each.
 
@@ -184,11 +187,9 @@ def translate(
     from headprune_lib.translation.store import load_translator
 
     given = sentences or sys.stdin.read().splitlines()
-    try:
+    with _refusing():
         for line in load_translator(load_profile(profile), task).translate(given, beams=beams):
             typer.echo(line)
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
 
 
 @app.command("findings")
@@ -196,18 +197,14 @@ def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.findings import write_findings
 
-    try:
+    with _refusing():
         for path in write_findings():
             typer.echo(_short(path))
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
 
 
 @app.command("bench")
 def run_bench(
-    profile: Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")] = (
-        "default"
-    ),
+    profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
     rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
     output: Annotated[
@@ -224,10 +221,8 @@ def run_bench(
     from headprune_lib.results import plain, provenance
 
     started = time.monotonic()
-    try:
+    with _refusing():
         rows = bench(load_profile(profile), n_sentences=n_sentences, rounds=rounds)
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
     command = f"headprune bench --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     found = {"rows": rows, "provenance": provenance(command, None, time.monotonic() - started)}
     target = output or bench_path(profile)
