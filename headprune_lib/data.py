@@ -214,6 +214,16 @@ TASKS: dict[str, Task] = {
 }
 
 
+def by_length(rows: Sequence[Sequence], size: int) -> list[list[int]]:
+    """Indices of the rows in groups of at most ``size``, shortest rows first.
+
+    >>> by_length(["ccc", "a", "bb"], 2)
+    [[1, 2], [0]]
+    """
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
 def without_labels(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}
@@ -254,11 +264,10 @@ def make_batches(
         short = tokenizer([examples.texts[i] for i in truncated], truncation=True, max_length=max_length)
         for i, row in zip(truncated, short["input_ids"], strict=True):
             ids[i] = row
-    if order is None:
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    groups = by_length(ids, batch_size) if order is None else [
+        [*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
     batches = []
-    for start in range(0, len(order), batch_size):
-        members = order[start : start + batch_size]
+    for members in groups:
         longest = max(len(ids[i]) for i in members)
         padded = [ids[i] + [tokenizer.pad_token_id] * (longest - len(ids[i])) for i in members]
         batches.append({
@@ -268,4 +277,4 @@ def make_batches(
             ),
             "labels": torch.tensor([examples.labels[i] for i in members]),
         })
-    return Batches(batches, np.asarray(order), len(truncated))
+    return Batches(batches, np.concatenate(groups), len(truncated))

@@ -12,12 +12,11 @@ START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findin
 FIGURE = "book/static/figure3b.png"
 
 
-def findings() -> str:
-    """The Markdown between the README's two marks."""
+def findings(figure3b: dict) -> str:
+    """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
     table = comparison.verdict_table(judging.all_verdicts())
-    result = results.load("figure3b", "default")
-    share = result.values["prunable"]["importance"]["2%"]["share"]
-    random = result.values["prunable"]["random"]["2%"]["share"]
+    share, random = (figure3b["prunable"][order]["2%"]["share"]
+                     for order in ("importance", "random"))
     caption = (f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
                f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
                f"importance score {share:.0%} of them go at a loss of at most 2% of what the model has "
@@ -36,7 +35,8 @@ def write_findings() -> list[Path]:
     _, end, after = rest.partition(END)
     if not (start and end):
         raise ValueError(f"{readme} lacks the marks {START} and {END}; put them where the findings go")
-    text = f"{before}{START}\n{findings()}\n{END}{after}"
-    drawn = plots.as_png(plots.figure3b(results.load("figure3b", "default").values))
+    values = results.load("figure3b", "default").values
+    text = f"{before}{START}\n{findings(values)}\n{END}{after}"
+    drawn = plots.as_png(plots.figure3b(values))
     replace_files({readme: text.encode(), figure: drawn})
     return [readme, figure]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from headprune_lib import results, verdicts
 from headprune_lib.claims import CLAIMS
 from headprune_lib.results import Result
-from headprune_lib.verdicts import C3_MINIMUM, Verdict
+from headprune_lib.verdicts import Verdict
 
 Values = Mapping[str, Any] | None
 """The values of a result; None where there is none, which makes the verdict ``not run``."""
@@ -22,6 +23,7 @@ def verdicts_of(result: Result) -> list[Verdict]:
 
 def all_verdicts(profile: str = "default") -> list[Verdict]:
     """C1 to C8 from the stored results of a profile, both halves of the paper together."""
+    @cache
     def stored(artifact: str) -> Values:
         try:
             return results.load(artifact, profile).values
@@ -47,12 +49,8 @@ def _c2_translation(values: Values) -> Verdict:
 
 
 def _c3(half: str, artifact: str) -> Callable[[Values], Verdict]:
-    def judge(values: Values) -> Verdict:
-        found = values and values["prunable"]["importance"]["2%"]
-        numbers = (found["share"], *found["interval"]) if found else (None, None, None)
-        return verdicts.c3(*numbers, C3_MINIMUM[half], half=half, evidence=(artifact,))
-
-    return judge
+    return lambda values: verdicts.c3(values and values["prunable"]["importance"]["2%"],
+                                      half=half, evidence=(artifact,))
 
 
 def _c4(values: Values) -> Verdict:
@@ -67,37 +65,28 @@ def _c5(values: Values) -> Verdict:
 
 def _c6(values: Values) -> Verdict:
     return verdicts.c6(values and {
-        row["batch_size"]: {"ratio": row["ratio"], "low": row["interval"][0],
-                            "high": row["interval"][1]} for row in values["finetuned"]["speed"]})
+        row["batch_size"]: row for row in values["finetuned"]["speed"]})
 
 
 def _c7(values: Values) -> Verdict:
     if values is None:
-        return verdicts.c7(None, None, None)
+        return verdicts.c7(None)
     effects = {domain: found["accuracy"]["pearson"]
                for domain, found in values["correlations"].items()}
     return verdicts.combine([  # the mean over domains would hide one that disagrees
-        verdicts.c7(found["r"], *found["interval"], evidence=(f"figure2b {domain}",))
+        verdicts.c7(found, evidence=(f"figure2b {domain}",))
         for domain, found in effects.items()])
 
 
 def _c7_translation(values: Values) -> Verdict:
-    found = values and values["correlations"]["bleu"]["pearson"]
-    numbers = (found["r"], *found["interval"]) if found else (None, None, None)
-    return verdicts.c7(*numbers, half="translation", evidence=("figure2a",))
+    return verdicts.c7(values and values["correlations"]["bleu"]["pearson"],
+                       half="translation", evidence=("figure2a",))
 
 
-def _c8(values: Values) -> Verdict:
+def _c8(half: str, artifact: str) -> Callable[[Values], Verdict]:
     """Against the one-by-one order of the paper, the oracle on the test set."""
-    found = values and values["area_differences"]["oracle"]
-    return verdicts.c8(found["difference"], *found["interval"]) if found else (
-        verdicts.c8(None, None, None))
-
-
-def _c8_translation(values: Values) -> Verdict:
-    found = values and values["area_differences"]["oracle"]
-    numbers = (found["difference"], found["low"], found["high"]) if found else (None, None, None)
-    return verdicts.c8(*numbers, half="translation", evidence=("figure3a",))
+    return lambda values: verdicts.c8(values and values["area_differences"]["oracle"],
+                                      half=half, evidence=(artifact,))
 
 
 # Claim -> the artifacts that decide it, each with its rule; the encoder half first.
@@ -109,5 +98,5 @@ _EVIDENCE: dict[str, tuple[tuple[str, Callable[[Values], Verdict]], ...]] = {
     "C5": (("figure5", _c5),),
     "C6": (("table4", _c6),),
     "C7": (("figure2b", _c7), ("figure2a", _c7_translation)),
-    "C8": (("figure3b", _c8), ("figure3a", _c8_translation)),
+    "C8": (("figure3b", _c8("encoder", "figure3b")), ("figure3a", _c8("translation", "figure3a"))),
 }

@@ -14,7 +14,7 @@ from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
-_NO_LABEL = -100  # transformers' mark of a position without label
+NO_LABEL = -100  # transformers' mark of a position without label
 VARIANTS = ("example", "token", "batch", "bertology", "fisher")
 
 
@@ -59,19 +59,14 @@ def head_importance(
         raise ValueError(f"unknown variant {variant!r}; expected one of {VARIANTS}")
     if normalize not in ("l2", None):
         raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")
-    device = torch.device(device) if device is not None else next(model.parameters()).device
     blocks = find_heads(model)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     running = [torch.zeros_like(total) for total in totals]
     count = 0
-    with _ready_for_gates(model.to(device)), fast_linears(model):
-        for batch in batches:
-            batch = {name: value.to(device) for name, value in batch.items()}
-            per_token = gate_gradients(model, batch, blocks, loss)
-            n_examples = len(per_token[0])
-            count += {"example": n_examples, "token": n_tokens(batch)}.get(variant, 1)
-            for total, run, gradient in zip(totals, running, per_token, strict=True):
-                total += _reduce(gradient, variant, run)
+    for batch, per_token in _batch_gradients(model, batches, blocks, loss, device):
+        count += {"example": len(per_token[0]), "token": n_tokens(batch)}.get(variant, 1)
+        for total, run, gradient in zip(totals, running, per_token, strict=True):
+            total += _reduce(gradient, variant, run)
     if count == 0:
         raise ValueError("no batches given: head importance is a mean over at least one example")
     scores = {kind: torch.full(shape, torch.nan, dtype=torch.float64)
@@ -88,14 +83,11 @@ def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss
     Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where a head was
     removed. For intervals of what is computed from importance.
     """
-    device = torch.device(device) if device is not None else next(model.parameters()).device
     blocks = find_heads(model)
     rows: list[list[Tensor]] = [[] for _ in blocks]
-    with _ready_for_gates(model.to(device)), fast_linears(model):
-        for batch in batches:
-            batch = {name: value.to(device) for name, value in batch.items()}
-            for row, gradient in zip(rows, gate_gradients(model, batch, blocks, loss), strict=True):
-                row.append(gradient.sum(1).abs().cpu())
+    for _, per_token in _batch_gradients(model, batches, blocks, loss, device):
+        for row, gradient in zip(rows, per_token, strict=True):
+            row.append(gradient.sum(1).abs().cpu())
     n_examples = sum(map(len, rows[0]))
     scores = {kind: torch.full((n_examples, *shape), torch.nan, dtype=torch.float64)
               for kind, shape in head_grid(model).items()}
@@ -111,6 +103,16 @@ def normalize_l2(scores: HeadTensors) -> HeadTensors:
         norm = values.nan_to_num().norm(dim=1, keepdim=True)
         normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
     return normal
+
+
+def _batch_gradients(model: nn.Module, batches: Iterable[Batch], blocks: list[AttentionBlock],
+                     loss: Loss | None, device) -> Iterator[tuple[Batch, list[Tensor]]]:
+    """Each batch with its :func:`gate_gradients`, the model ready for them all the while."""
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    with _ready_for_gates(model.to(device)), fast_linears(model):
+        for batch in batches:
+            batch = {name: value.to(device) for name, value in batch.items()}
+            yield batch, gate_gradients(model, batch, blocks, loss)
 
 
 def gate_gradients(
@@ -170,7 +172,7 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
     labels, n_classes = batch["labels"], logits.shape[-1]
     outside = (labels < 0) | (labels >= n_classes)
     if labels.ndim == 2:
-        outside &= labels != _NO_LABEL
+        outside &= labels != NO_LABEL
     if outside.any():
         wrong = labels[outside][0].item()
         raise ValueError(
@@ -178,7 +180,7 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
         )
     exact = logits.float() if logits.dtype != torch.float64 else logits
     losses = nn.functional.cross_entropy(exact.movedim(-1, 1), labels, reduction="none",
-                                         ignore_index=_NO_LABEL)
+                                         ignore_index=NO_LABEL)
     return losses.sum(-1) if labels.ndim == 2 else losses
 
 

@@ -114,25 +114,26 @@ def c2(values: Mapping[str, Any] | None, *, half: str = "encoder",
     return Verdict("C2", word, measured + ".", rule, tuple(evidence), half)
 
 
-def c3(share: float | None, low: float | None, high: float | None, minimum: float, *,
-       half: str = "encoder", evidence: Sequence[str] = ("figure3b",)) -> Verdict:
-    """C3 from the prunable share of heads at C3_TOLERANCE, its interval, and C3_MINIMUM[half]."""
+def c3(prunable: Mapping[str, Any] | None, *, half: str = "encoder",
+       evidence: Sequence[str] = ("figure3b",)) -> Verdict:
+    """C3 from the share of heads that goes at C3_TOLERANCE, {"share", "interval"}."""
+    minimum = C3_MINIMUM[half]
     rule = (f"Replicates if at least {minimum:.0%} of the heads can go before the loss exceeds "
             f"{C3_TOLERANCE:.0%} of what the unpruned model has above chance: interval not below "
             f"{minimum:.0%}. Differs if the interval is below it.")
-    if share is None or low is None or high is None:
+    if prunable is None:
         return _not_run("C3", rule, evidence, half)
-    low, high = _interval((low, high))
+    low, high = _interval(prunable["interval"])
     word = ("replicates" if low >= minimum - _ROUNDING else
             "differs" if high < minimum - _ROUNDING else "inconclusive")
-    measured = (f"{share:.0%} of the heads can go together "
+    measured = (f"{prunable['share']:.0%} of the heads can go together "
                 f"(95% interval {low:.0%} to {high:.0%}).")
     return Verdict("C3", word, measured, rule, tuple(evidence), half)
 
 
-def c4(versus_enc_enc: Mapping[str, float] | None, versus_dec_dec: Mapping[str, float] | None, *,
+def c4(versus_enc_enc: Mapping[str, Any] | None, versus_dec_dec: Mapping[str, Any] | None, *,
        half: str = "translation", evidence: Sequence[str] = ("figure4",)) -> Verdict:
-    """C4 from two differences, each {"difference", "low", "high"} in BLEU.
+    """C4 from two differences, each {"difference", "interval"} in BLEU.
 
     BLEU with C4_REMOVED of the enc-dec heads removed by importance, minus BLEU with as many
     removed of the other kind; below 0 where enc-dec is the sensitive kind.
@@ -145,9 +146,9 @@ def c4(versus_enc_enc: Mapping[str, float] | None, versus_dec_dec: Mapping[str, 
                   -1, rule, evidence, half)
 
 
-def c5(kept_bleu: Mapping[str, float] | None, gini: Mapping[str, float] | None, *,
+def c5(kept_bleu: Mapping[str, Any] | None, gini: Mapping[str, Any] | None, *,
        half: str = "translation", evidence: Sequence[str] = ("figure5",)) -> Verdict:
-    """C5 from two differences, last minus first checkpoint, each {"difference", "low", "high"}.
+    """C5 from two differences, last minus first checkpoint, each {"difference", "interval"}.
 
     ``kept_bleu``: share of the checkpoint's BLEU kept with C5_REMOVED of the heads removed;
     ``gini``: Gini coefficient of raw importance.
@@ -160,9 +161,9 @@ def c5(kept_bleu: Mapping[str, float] | None, gini: Mapping[str, float] | None, 
                   1, rule, evidence, half)
 
 
-def c6(ratios: Mapping[int | str, Mapping[str, float]] | None, *, half: str = "encoder",
+def c6(ratios: Mapping[int | str, Mapping[str, Any]] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("table4",)) -> Verdict:
-    """C6 from batch size -> {"ratio", "low", "high"} of examples a second, pruned over unpruned.
+    """C6 from batch size -> {"ratio", "interval"} of examples a second, pruned over unpruned.
 
     Batch sizes may be text, as JSON keys are; a result without one of C6_BATCHES is ``not run``.
     """
@@ -172,7 +173,7 @@ def c6(ratios: Mapping[int | str, Mapping[str, float]] | None, *, half: str = "e
     by_size = {int(size): ratio for size, ratio in (ratios or {}).items()}
     if not by_size or not set(C6_BATCHES) <= set(by_size):
         return _not_run("C6", rule, evidence, half)
-    rows = [(by_size[size]["ratio"], *_interval((by_size[size]["low"], by_size[size]["high"])))
+    rows = [(by_size[size]["ratio"], *_interval(by_size[size]["interval"]))
             for size in C6_BATCHES]
     if all(ratio > C6_RATIO and low > 1 for ratio, low, _ in rows):
         word = "replicates"
@@ -183,24 +184,31 @@ def c6(ratios: Mapping[int | str, Mapping[str, float]] | None, *, half: str = "e
     return Verdict("C6", word, f"{measured[0].upper()}{measured[1:]}.", rule, tuple(evidence), half)
 
 
-def c7(r: float | None, low: float | None, high: float | None, *, half: str = "encoder",
+def c7(correlation: Mapping[str, Any] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("figure2b",)) -> Verdict:
-    """C7 from the correlation over heads of in-domain with out-of-domain effects."""
+    """C7 from the correlation over heads of in-domain with out-of-domain effects.
+
+    {"r", "interval"}; ``r`` is None where no head had any effect, which makes it ``not run``.
+    """
     rule = ("Replicates if the effects of removing each head correlate across domains, r > 0 with "
             "its interval above 0. Differs if the interval is below 0.")
-    return _signs("C7", {"correlation r": _given(r, low, high)}, 1, rule, evidence, half)
+    known = correlation is not None and correlation["r"] is not None
+    given = {"difference": correlation["r"], "interval": correlation["interval"]} if known else None
+    return _signs("C7", {"correlation r": given}, 1, rule, evidence, half)
 
 
-def c8(difference: float | None, low: float | None, high: float | None, *, half: str = "encoder",
+def c8(difference: Mapping[str, Any] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("figure3b",)) -> Verdict:
-    """C8 from area under the pruning curve, importance order minus one-by-one order, paired."""
+    """C8 from area under the pruning curve, importance minus one-by-one order, paired.
+
+    {"difference", "interval"} in the score's own unit.
+    """
     rule = ("Replicates if the area under the pruning curve is larger in importance order than in "
             "the order of one-by-one effects, interval of the paired difference above 0. Differs "
             "if it is below 0.")
     score = "accuracy" if half == "encoder" else "BLEU"
-    area = {f"mean {score} along the curve, importance minus one-by-one":
-            _given(difference, low, high)}
-    return _signs("C8", area, 1, rule, evidence, half)
+    return _signs("C8", {f"mean {score} along the curve, importance minus one-by-one": difference},
+                  1, rule, evidence, half)
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
@@ -258,18 +266,12 @@ def _names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) -> str:
     return ("layer " if len(names) == 1 else "layers ") + ", ".join(names)
 
 
-def _given(value: float | None, low: float | None, high: float | None) -> dict[str, float] | None:
-    if value is None or low is None or high is None:
-        return None
-    return {"difference": value, "low": low, "high": high}
-
-
-def _signs(claim: str, quantities: Mapping[str, Mapping[str, float] | None], sign: int, rule: str,
+def _signs(claim: str, quantities: Mapping[str, Mapping[str, Any] | None], sign: int, rule: str,
            evidence: Sequence[str], half: str) -> Verdict:
     """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
     if any(quantity is None for quantity in quantities.values()):
         return _not_run(claim, rule, evidence, half)
-    ends = [_interval((quantity["low"], quantity["high"])) for quantity in quantities.values()]
+    ends = [_interval(quantity["interval"]) for quantity in quantities.values()]
     if all(sign * low > 0 and sign * high > 0 for low, high in ends):
         word = "replicates"
     else:

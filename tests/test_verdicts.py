@@ -25,11 +25,19 @@ def bleu_layers(*pairs):
 
 
 def difference(low, high):
-    return {"difference": (low + high) / 2, "low": low, "high": high}
+    return {"difference": (low + high) / 2, "interval": [low, high]}
+
+
+def prunable(low, high):
+    return {"share": (low + high) / 2, "interval": [low, high]}
+
+
+def correlation(low, high):
+    return {"r": None if low is None else (low + high) / 2, "interval": [low, high]}
 
 
 def speed(**ratios):
-    return {size.removeprefix("b"): {"ratio": ratio, "low": low, "high": high}
+    return {size.removeprefix("b"): {"ratio": ratio, "interval": [low, high]}
             for size, (ratio, low, high) in ratios.items()}
 
 
@@ -78,18 +86,19 @@ def test_c2_translation(values, word):
     assert verdicts.c2(values, half="translation", evidence=["table5"]).word == word
 
 
-@pytest.mark.parametrize(("numbers", "word"), [
-    ((None, None, None, 0.4), "not run"),
-    ((0.5, 0.4, 0.6, 0.4), "replicates"),
-    ((0.5, 0.1 + 0.2, 0.6, 0.3), "replicates"),
-    ((0.5, 0.7 - 0.4, 0.6, 0.3), "replicates"),  # 0.29999999999999993
-    ((0.4, 0.3, 0.5, 0.4), "inconclusive"),
-    ((0.3, 0.1, 0.4, 0.4), "inconclusive"),
-    ((0.2, 0.1, 0.3, 0.4), "differs"),
-    ((0.2, 0.2, 0.3, 0.2), "replicates"),
+@pytest.mark.parametrize(("half", "ends", "word"), [
+    ("encoder", None, "not run"),
+    ("encoder", (0.4, 0.6), "replicates"),
+    ("encoder", (0.7 - 0.3, 0.6), "replicates"),  # 0.39999999999999997
+    ("encoder", (0.3, 0.5), "inconclusive"),
+    ("encoder", (0.1, 0.4), "inconclusive"),
+    ("encoder", (0.1, 0.3), "differs"),
+    ("translation", (0.2, 0.3), "replicates"),
+    ("translation", (0.3 - 0.1, 0.3), "replicates"),  # 0.19999999999999998
+    ("translation", (0.1, 0.15), "differs"),
 ])
-def test_c3(numbers, word):
-    assert verdicts.c3(*numbers).word == word
+def test_c3(half, ends, word):
+    assert verdicts.c3(ends and prunable(*ends), half=half).word == word
 
 
 @pytest.mark.parametrize(("first", "second", "c4", "c5"), [
@@ -126,14 +135,17 @@ def test_c6(ratios, word):
     assert verdicts.c6(ratios).word == word
 
 
-@pytest.mark.parametrize("rule", [verdicts.c7, verdicts.c8])
 @pytest.mark.parametrize(("ends", "word"), [
     (UP, "replicates"), (DOWN, "differs"), (AROUND, "inconclusive"), (TOUCHING, "inconclusive"),
-    ((-0.2, 0.0), "inconclusive"), ((None, None), "not run"),
+    ((-0.2, 0.0), "inconclusive"), (None, "not run"),
 ])
-def test_c7_and_c8(rule, ends, word):
-    value = None if ends[0] is None else sum(ends) / 2
-    assert rule(value, *ends).word == word
+def test_c7_and_c8(ends, word):
+    assert verdicts.c7(ends and correlation(*ends)).word == word
+    assert verdicts.c8(ends and difference(*ends)).word == word
+
+
+def test_a_correlation_of_effects_that_do_not_vary_was_not_run():
+    assert verdicts.c7(correlation(None, None)).word == "not run"
 
 
 def test_sentences():
@@ -146,11 +158,12 @@ def test_sentences():
         "One head is enough in 1 of 4 layers; not enough in layer 2; open for layers 3, 4.")
     assert verdicts.c2(bleu_layers(SAME, WORSE, SAME, WORSE), half="translation").measured == (
         "One head is enough in 2 of 4 layers; not enough in layers enc-dec 1, enc-dec 2.")
-    assert verdicts.c3(0.5, 0.4, 0.6, 0.4).measured == (
+    assert verdicts.c3(prunable(0.4, 0.6)).measured == (
         "50% of the heads can go together (95% interval 40% to 60%).")
     assert verdicts.c6(speed(b16=FAST, b64=SLOW)).measured == (
         "Batch 16: 1.20 times as fast (1.15 to 1.25); batch 64: 1.04 times as fast (1.00 to 1.08).")
-    assert verdicts.c7(0.68, 0.5, 0.8).measured == "Correlation r: +0.680 (+0.500 to +0.800)."
+    assert verdicts.c7({"r": 0.68, "interval": [0.5, 0.8]}).measured == (
+        "Correlation r: +0.680 (+0.500 to +0.800).")
     for claim, rule in enumerate((verdicts.c1, verdicts.c2), 1):
         nothing = rule(None)
         assert (nothing.claim, nothing.half, nothing.measured) == (
@@ -185,14 +198,14 @@ def test_combine(words, word):
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: combine([]), "at least one"),
-    (lambda: combine([verdicts.c7(0, -1, 1), verdicts.c8(0, -1, 1)]), "all on one claim"),
+    (lambda: combine([verdicts.c7(None), verdicts.c8(None)]), "all on one claim"),
     (lambda: verdicts.c1(counts(0, 0, 0)), "heads > 0"),
     (lambda: verdicts.c1(counts(10, 11, 0)), "between 0 and heads"),
     (lambda: verdicts.c2({"layers": []}), "one record a layer"),
-    (lambda: verdicts.c3(0.3, 0.5, 0.4, 0.4), "low first"),
-    (lambda: verdicts.c7(0.3, float("nan"), 0.4), "finite"),
-    (lambda: verdicts.c6({16: {"ratio": 1, "low": 2, "high": 1},
-                          64: {"ratio": 1, "low": 1, "high": 1}}), "low first"),
+    (lambda: verdicts.c3(prunable(0.5, 0.4)), "low first"),
+    (lambda: verdicts.c7(correlation(float("nan"), 0.4)), "finite"),
+    (lambda: verdicts.c6({16: {"ratio": 1, "interval": [2, 1]},
+                          64: {"ratio": 1, "interval": [1, 1]}}), "low first"),
 ])
 def test_errors_say_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from headprune_lib import verdicts
+from headprune_lib.comparison import pages
 from headprune_lib.comparison.pages import points
 from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
@@ -47,18 +48,8 @@ def domains_table(figure2b: Result) -> pd.DataFrame:
 
 
 def orders_table(figure3b: Result) -> pd.DataFrame:
-    """One row an order: share that goes at each tolerance, and the area against importance."""
-    values, rows = figure3b.values, []
-    for name, found in values["prunable"].items():
-        row = {"order": name, "runs": len(values["curves"][name]["runs"])}
-        for tolerance, share in found.items():
-            low, high = share["interval"]
-            row[f"goes at {tolerance} loss"] = f"{share['share']:.0%} [{low:.0%}, {high:.0%}]"
-        difference = values["area_differences"].get(name)
-        row["importance minus this, area (points)"] = (
-            points(difference["difference"], difference["interval"]) if difference else "")
-        rows.append(row)
-    return pd.DataFrame(rows)
+    """Figure 3b: one row an order of removal."""
+    return pages.orders_table(figure3b.values, "importance minus this, area (points)", points)
 
 
 def speed_table(table4: Result, model: str) -> pd.DataFrame:

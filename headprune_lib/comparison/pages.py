@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -38,13 +40,40 @@ def as_html(table: pd.DataFrame) -> str:
     return shown.to_html(index=False, escape=False, border=0)
 
 
-def points(delta: float, interval: list[float] | None = None) -> str:
+def points(delta: float, interval: Sequence[float] | None = None) -> str:
     """A change of accuracy in percentage points, with its interval.
 
     >>> points(-0.0123, [-0.02, 0.001])
     '−1.23 [−2.00, +0.10]'
     """
-    def signed(value: float) -> str:
-        return f"{100 * value:+.2f}".replace("-", "−")
+    return signed(100 * delta, interval and [100 * end for end in interval])
 
-    return signed(delta) + (f" [{signed(interval[0])}, {signed(interval[1])}]" if interval else "")
+
+def signed(change: float, interval: Sequence[float] | None = None) -> str:
+    """A change in its own unit, with its interval.
+
+    >>> signed(-0.123, [-0.2, 0.01])
+    '−0.12 [−0.20, +0.01]'
+    """
+    value, *ends = (f"{number:+.2f}".replace("-", "−") for number in (change, *(interval or ())))
+    return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]) -> pd.DataFrame:
+    """One row an order of removal: share that goes at each tolerance, and area under the curve.
+
+    Args:
+        values: those of a pruning curve's result.
+        area: header of the last column, the importance order's area minus this one's.
+        shown: :func:`points` or :func:`signed`.
+    """
+    rows = []
+    for name, found in values["prunable"].items():
+        row = {"order": name, "runs": len(values["curves"][name]["runs"])}
+        for tolerance, share in found.items():
+            low, high = share["interval"]
+            row[f"goes at {tolerance} loss"] = f"{share['share']:.0%} [{low:.0%}, {high:.0%}]"
+        difference = values.get("area_differences", {}).get(name)
+        row[area] = shown(difference["difference"], difference["interval"]) if difference else ""
+        rows.append(row)
+    return pd.DataFrame(rows)

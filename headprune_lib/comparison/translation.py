@@ -5,22 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from headprune_lib import verdicts
+from headprune_lib.comparison import pages
+from headprune_lib.comparison.pages import signed
 from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
 
 _KINDS = ("enc-enc", "enc-dec", "dec-dec")
-
-
-def bleu(delta: float, interval: list[float] | tuple[float, float] | None = None) -> str:
-    """A change of BLEU with its interval.
-
-    >>> bleu(-0.123, [-0.2, 0.01])
-    '−0.12 [−0.20, +0.01]'
-    """
-    def signed(value: float) -> str:
-        return f"{value:+.2f}".replace("-", "−")
-
-    return signed(delta) + (f" [{signed(interval[0])}, {signed(interval[1])}]" if interval else "")
 
 
 def quality_table(quality: Result) -> pd.DataFrame:
@@ -73,29 +63,19 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
             rows.append({
                 "kind": kind,
                 "layer": layer + 1,
-                "Table 2: head, change": f"{ours['head'] + 1}: {bleu(ours['delta'], ours['interval'])}",
-                "Table 5: head, change": f"{other['head'] + 1}: {bleu(other['delta'], other['interval'])}",
+                "Table 2: head, change": f"{ours['head'] + 1}: {signed(ours['delta'], ours['interval'])}",
+                "Table 5: head, change": f"{other['head'] + 1}: {signed(other['delta'], other['interval'])}",
                 "p (Table 5)": f"{other['p']:.4f}",
                 "significant loss": "yes" if other["delta"] < 0 and other["p"] < verdicts.ALPHA
                 else "no",
-                "paper, Table 5": bleu(theirs[0]) if theirs else "–",
+                "paper, Table 5": signed(theirs[0]) if theirs else "–",
             })
     return pd.DataFrame(rows)
 
 
 def curves_table(curves: Result) -> pd.DataFrame:
-    """One row an order: share that goes at each tolerance, and the area against importance."""
-    values, rows = curves.values, []
-    for name, found in values["prunable"].items():
-        row = {"order": name, "runs": len(values["curves"][name]["runs"])}
-        for tolerance, share in found.items():
-            low, high = share["interval"]
-            row[f"goes at {tolerance} loss"] = f"{share['share']:.0%} [{low:.0%}, {high:.0%}]"
-        difference = values.get("area_differences", {}).get(name)
-        row["importance minus this, mean BLEU"] = bleu(
-            difference["difference"], (difference["low"], difference["high"])) if difference else ""
-        rows.append(row)
-    return pd.DataFrame(rows)
+    """Figures 3a, 4 or 6d: one row an order of removal."""
+    return pages.orders_table(curves.values, "importance minus this, mean BLEU", signed)
 
 
 def kinds_table(figure4: Result) -> pd.DataFrame:

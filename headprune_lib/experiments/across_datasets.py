@@ -9,6 +9,7 @@ from headprune_lib.data import TASKS
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.one_head import baseline, measurement
 from headprune_lib.experiments.outcomes import MILLINAT, Setting, sweep
+from headprune_lib.experiments.records import correlation_record
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.profiles import Profile
 from headprune_lib.results import Measurement
@@ -64,13 +65,10 @@ def _effects(part: Arrays) -> dict[str, np.ndarray]:
 def _correlation(inside: np.ndarray, outside: np.ndarray) -> dict:
     """Pearson and Spearman of the heads' mean effects, with the ceiling that noise sets."""
     x, y = inside.mean(-1), outside.mean(-1)
-    pearson = stats.correlation(x, y, "pearson", _RESAMPLES, _SEED)
-    spearman = stats.correlation(x, y, "spearman", _RESAMPLES, _SEED)
     reliability = [stats.split_half_reliability(side, _SPLITS, _SEED) for side in (inside, outside)]
     return {
-        "pearson": {"r": pearson.value, "interval": [pearson.low, pearson.high], "p": pearson.p},
-        "spearman": {"r": spearman.value, "interval": [spearman.low, spearman.high],
-                     "p": spearman.p},
+        **{method: correlation_record(x, y, method, _RESAMPLES, _SEED)
+           for method in ("pearson", "spearman")},
         "reliability": reliability,
         "ceiling": stats.correlation_ceiling(*reliability),
     }

@@ -21,6 +21,11 @@ from headprune_lib.experiments.outcomes import (
     runs_of,
     sweep,
 )
+from headprune_lib.experiments.records import (
+    difference_record,
+    interval_record,
+    prunable_record,
+)
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.masking import masked_heads
@@ -30,7 +35,6 @@ from headprune_lib.results import Measurement
 from headprune_lib.scoring import head_importance, normalize_l2
 
 _RESAMPLES, _SEED = 5_000, 0
-TOLERANCES = (0.01, 0.02, 0.05)
 
 
 def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
@@ -177,7 +181,7 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
     values = {
         "shares": shares, "chance": chance,
         "curves": {name: _curve(raw, rows, drawn[name]) for name, rows in groups.items()},
-        "prunable": {name: _prunable(shares, correct[name].mean(-1).mean(0), drawn[name], chance)
+        "prunable": {name: prunable_record(shares, correct[name].mean(-1).mean(0), drawn[name], chance)
                      for name in groups},
         "area_differences": {
             other: _area_difference(shares, correct, drawn, other)
@@ -193,23 +197,11 @@ def _curve(raw: Arrays, rows: list[int], drawn: np.ndarray) -> dict:
     accuracy = raw["correct"][rows].mean(-1)
     return {
         "mean": accuracy.mean(0),
-        "interval": np.quantile(drawn, [0.025, 0.975], axis=0).T,
+        "interval": interval_record(drawn).T,
         "runs": accuracy,
         "names": [str(raw["curves"][row]).split("/")[1] for row in rows],
         "log_loss": raw["loss"][rows].mean((0, 2)) / MILLINAT,
     }
-
-
-def _prunable(shares, mean, drawn, chance) -> dict:
-    """Largest share that goes at each tolerance, with the interval over bootstrap draws."""
-    found = {}
-    for tolerance in TOLERANCES:
-        spread = stats.prunable_share(shares, drawn, chance, tolerance)
-        found[f"{tolerance:.0%}"] = {
-            "share": float(stats.prunable_share(shares, mean, chance, tolerance)),
-            "interval": np.quantile(spread, [0.025, 0.975]),
-        }
-    return found
 
 
 def _area_difference(shares, correct, drawn, other: str) -> dict:
@@ -217,12 +209,11 @@ def _area_difference(shares, correct, drawn, other: str) -> dict:
     def area(scores):
         return stats.area_under_curve(shares, scores)
 
-    difference = area(drawn["importance main"]) - area(drawn[other])
-    return {
-        "difference": area(correct["importance main"].mean(-1).mean(0))
-        - area(correct[other].mean(-1).mean(0)),
-        "interval": np.quantile(difference, [0.025, 0.975]),
-    }
+    def mean(name: str) -> np.ndarray:
+        return correct[name].mean(-1).mean(0)
+
+    return difference_record(area(mean("importance main")) - area(mean(other)),
+                             area(drawn["importance main"]) - area(drawn[other]))
 
 
 ARTIFACTS = (

@@ -8,7 +8,17 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
-from headprune_lib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, RED, style
+from headprune_lib.plots.style import (
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    estimates,
+    style,
+)
 
 
 def figure1b(values: dict) -> Figure:
@@ -47,9 +57,8 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
             rows = values["layers"]
             x = np.array([row["layer"] + 1 for row in rows])
             y = np.array([100 * row["delta"] for row in rows])
-            ends = 100 * np.array([row["interval"] for row in rows]).T
-            left.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
-                          capsize=3)
+            ends = [[100 * end for end in row["interval"]] for row in rows]
+            estimates(left, x + shift, y, ends, color=colour, label=label)
         left.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
         left.legend(loc="lower right", fontsize=9)
         left.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=x, title="here")
@@ -136,8 +145,8 @@ def table4(values: dict) -> Figure:
             rows = values[key]["speed"]
             x = shift * np.array([row["batch_size"] for row in rows])
             y = np.array([row["ratio"] for row in rows])
-            ends = np.array([row["interval"] for row in rows]).T
-            axes.errorbar(x, y, np.abs(ends - y), fmt="o-", color=colour, label=label, capsize=3)
+            estimates(axes, x, y, [row["interval"] for row in rows], "o-", color=colour,
+                      label=label)
         axes.plot(published["batch_size"], ratios, "s--", color=GREEN,
                   label="the paper (BERT-base, GTX 1080 Ti)")
         axes.axhline(1, color="black", linewidth=1)

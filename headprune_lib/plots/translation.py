@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
-from headprune_lib.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, style
+from headprune_lib.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, estimates, style
 
 KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
 _BLEU_CHANGE = "change of BLEU"
@@ -53,9 +53,8 @@ def table2(chosen_on_test: dict, chosen_on_valid: dict) -> Figure:
                 rows = [row for row in values["layers"] if row["kind"] == kind]
                 x = np.array([row["layer"] + 1 for row in rows])
                 y = np.array([row["delta"] for row in rows])
-                ends = np.array([row["interval"] for row in rows]).T
-                axes.errorbar(x + shift, y, np.abs(ends - y), fmt="o", color=colour, label=label,
-                              capsize=3)
+                estimates(axes, x + shift, y, [row["interval"] for row in rows], color=colour,
+                          label=label)
             published = paper("table5")[kind]["delta_bleu"]
             axes.plot(np.arange(1, len(published) + 1) + 0.15, published, "s", color=GREEN,
                       label="the paper, Table 5")
@@ -139,9 +138,8 @@ def figure5(values: dict) -> Figure:
         middle.set(xlabel="heads removed (%)", ylabel="loss of the references (nats a piece)",
                    xlim=(0, 100))
         middle.legend(fontsize=8)
-        x, y = ([point[name] for point in points] for name in ("updates", "gini"))
-        ends = np.array([point["gini_interval"] for point in points]).T
-        right.errorbar(x, y, np.abs(ends - np.array(y)), fmt="o-", color=BLUE, capsize=3)
+        x, y = (np.array([point[name] for point in points]) for name in ("updates", "gini"))
+        estimates(right, x, y, [point["gini_interval"] for point in points], "o-", color=BLUE)
         right.set(xlabel="updates", ylabel="Gini coefficient of importance", ylim=(0, None))
         figure.tight_layout()
     return figure

@@ -8,6 +8,7 @@ import sentencepiece
 import torch
 from torch import nn
 
+from headprune_lib.data import by_length
 from headprune_lib.translation.models import END, PAD, pad
 
 
@@ -28,10 +29,8 @@ def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: 
     Each is cut at its own limit, so that it does not depend on the sentences it shares a batch with.
     """
     device = next(model.parameters()).device
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     outputs: list[list[int]] = [[] for _ in sources]
-    for start in range(0, len(order), batch_size):
-        members = order[start : start + batch_size]
+    for members in by_length(sources, batch_size):
         ids = pad([sources[i] for i in members]).to(device)
         made = model.generate(
             input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams, do_sample=False,

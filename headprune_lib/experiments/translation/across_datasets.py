@@ -10,12 +10,12 @@ from headprune_lib import stats
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.outcomes import MILLINAT
+from headprune_lib.experiments.records import correlation_record
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
     all_counts,
-    heads_array,
-    sweep,
+    sweep_heads,
 )
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.profiles import Profile
@@ -34,12 +34,12 @@ def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
     splits = [setting.pairs(split, profile.translation_far) for split in _FAR_SPLITS]
     far = Pairs(*(sum((getattr(split, field) for split in splits), ())
                   for field in ("places", "sources", "targets")))
-    raw = sweep(setting, far, list(masks.values()), journal, f"one head cut, {profile.translation_far}")
+    raw = sweep_heads(setting, far, masks, journal, f"one head cut, {profile.translation_far}")
     home = get("table1", profile).raw
     rows = home["heads"][:, 0] == KINDS.index("enc-enc")
     kept = {name: values[rows] if name.endswith("_change") else values
             for name, values in home.items() if name != "heads"}
-    raw = {"heads": heads_array(list(masks)), **{f"far_{name}": v for name, v in raw.items()},
+    raw = {"heads": raw.pop("heads"), **{f"far_{name}": values for name, values in raw.items()},
            **{f"home_{name}": values for name, values in kept.items()}}
     return setting.measurement(raw, len(far), f"{profile.translation_far}/{'+'.join(_FAR_SPLITS)}")
 
@@ -61,19 +61,13 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
         both = [reliability[place][measure] for place in ("home", "far")]
         correlations[measure] = {
             "reliability": both, "ceiling": stats.correlation_ceiling(*both),
-            **{method: _correlation(*sides, method) for method in ("pearson", "spearman")}}
+            **{method: correlation_record(*sides, method, _RESAMPLES, _SEED)
+               for method in ("pearson", "spearman")}}
     heads = [{"layer": int(layer), "head": int(head),
               **{f"{measure} {place}": effects[place][measure][i]
                  for place in effects for measure in ("bleu", "loss")}}
              for i, (_, layer, head) in enumerate(raw["heads"])]
     return {"baselines": baselines, "heads": heads, "correlations": correlations}
-
-
-def _correlation(x, y, method: str) -> dict:
-    if min(x.std(), y.std()) == 0:
-        return {"r": None, "interval": [None, None], "p": None}
-    found = stats.correlation(x, y, method, _RESAMPLES, _SEED)
-    return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
 
 
 ARTIFACTS = (

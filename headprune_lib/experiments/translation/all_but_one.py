@@ -14,8 +14,7 @@ from headprune_lib.experiments.translation.effects import baseline, effect_recor
 from headprune_lib.experiments.translation.outcomes import (
     TranslationSetting,
     all_counts,
-    heads_array,
-    sweep,
+    sweep_heads,
 )
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.profiles import Profile
@@ -26,10 +25,8 @@ _ROWS = ("heads", "counts_change", "draft_loss_change")
 
 
 def _swept(setting: TranslationSetting, split: str, journal: Journal) -> Arrays:
-    masks = all_but_one_masks(setting.model)
-    raw = sweep(setting, setting.pairs(split), list(masks.values()), journal,
-                f"all but one ({split})")
-    return {**raw, "heads": heads_array(list(masks))}
+    return sweep_heads(setting, setting.pairs(split), all_but_one_masks(setting.model), journal,
+                       f"all but one ({split})")
 
 
 def _measure_table2(profile: Profile, journal: Journal, _get: Get) -> Measurement:

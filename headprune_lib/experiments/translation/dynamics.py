@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
 
 from headprune_lib import stats
+from headprune_lib.data import without_labels
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.outcomes import resumed
+from headprune_lib.experiments.records import difference_record, interval_record
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
     all_counts,
     forced_batches,
+    importance,
     sweep,
+    verse_importance,
 )
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
@@ -27,7 +32,7 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.profiles import Profile
 from headprune_lib.pruning import order_mask, prune_order, prune_schedule
 from headprune_lib.results import Measurement
-from headprune_lib.scoring import cross_entropy, example_importance, normalize_l2
+from headprune_lib.scoring import NO_LABEL, Batch, cross_entropy
 from headprune_lib.translation.bleu import corpus_bleu
 from headprune_lib.translation.training import read_curve, train
 from headprune_lib.verdicts import C5_REMOVED
@@ -60,35 +65,28 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
 
 
 def _checkpoint(setting: TranslationSetting, epoch: int, journal: Journal) -> Arrays:
-    each, = resumed(journal, [f"{setting.key} I_h"], [lambda: _importance(setting)],
-                    f"importance, epoch {epoch}")
-    scores = {kind: torch.from_numpy(each[kind].astype(float).mean(0)) for kind in KINDS}
-    order = prune_order(normalize_l2(scores))
+    order = prune_order(importance(setting, journal))
     schedule = prune_schedule(len(order), setting.profile.steps)
     masks = [order_mask(setting.model, order, n_cut) for n_cut in schedule[1:]]
     raw = sweep(setting, setting.pairs("test"), masks, journal, f"pruned, epoch {epoch}")
+    batches = forced_batches(setting, "test")
     losses = resumed(
         journal, [f"{setting.key} loss {step}" for step in range(len(masks) + 1)],
-        [lambda mask=mask: reference_loss(setting, mask)
+        [lambda mask=mask: {"loss": reference_loss(setting.model, batches, mask)}
          for mask in (full_mask(setting.model), *masks)], f"loss, epoch {epoch}")
-    return {**raw, "reference_loss": np.stack([unit["loss"] for unit in losses]),
-            **{f"each {kind}": each[kind] for kind in KINDS}}
+    pieces = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in batches]
+    # small enough for a file, and exact to three digits: they are averaged over a thousand verses
+    each = {f"each {kind}": values.astype(np.float16)
+            for kind, values in verse_importance(setting, journal).items()}
+    return {**raw, **each, "reference_loss": np.stack([unit["loss"] for unit in losses]),
+            "reference_pieces": np.concatenate(pieces)}
 
 
-def _importance(setting: TranslationSetting) -> Arrays:
-    each = example_importance(setting.eager().model, forced_batches(setting, "score"))
-    return {kind: values.numpy().astype(np.float16) for kind, values in each.items()}
-
-
-def reference_loss(setting: TranslationSetting, mask: HeadTensors) -> Arrays:
-    """Nats of every test reference under a mask (n,), and its number of pieces; shortest first."""
-    losses, pieces = [], []
-    with torch.inference_mode(), masked_heads(setting.model, mask), fast_linears(setting.model):
-        for batch in forced_batches(setting, "test"):
-            outputs = setting.model(**{k: v for k, v in batch.items() if k != "labels"})
-            losses.append(cross_entropy(outputs, batch).numpy())
-            pieces.append((batch["labels"] != -100).sum(1).numpy())
-    return {"loss": np.stack([np.concatenate(losses), np.concatenate(pieces)]).astype(np.float32)}
+def reference_loss(model: nn.Module, batches: list[Batch], mask: HeadTensors) -> np.ndarray:
+    """Nats of every reference under a mask (n,), in the batches' order."""
+    with torch.inference_mode(), masked_heads(model, mask), fast_linears(model):
+        losses = [cross_entropy(model(**without_labels(batch)), batch) for batch in batches]
+    return torch.cat(losses).numpy().astype(np.float32)
 
 
 def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
@@ -107,33 +105,28 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
         each = np.concatenate([part[f"each {kind}"].reshape(len(part[f"each {kind}"]), -1)
                                for kind in KINDS], axis=1).astype(float)
         gini[epoch] = _resampled_gini(each)
-        losses, pieces = part["reference_loss"][:, 0], part["reference_loss"][0, 1]
         checkpoints.append({
             "epoch": epoch, "updates": int(updates), "bleu": bleu,
             "kept": bleu / bleu[0] if bleu[0] else np.zeros_like(bleu),
-            "kept_at_interval": np.quantile(kept[epoch], [0.025, 0.975]),
-            "loss": losses.sum(1) / pieces.sum(),
+            "kept_at_interval": interval_record(kept[epoch]),
+            "loss": part["reference_loss"].sum(1) / part["reference_pieces"].sum(),
             "gini": float(stats.gini(each.mean(0))),
-            "gini_interval": np.quantile(gini[epoch], [0.025, 0.975]),
+            "gini_interval": interval_record(gini[epoch]),
         })
     first, last = checkpoints[0], checkpoints[-1]
     return {
         "shares": shares, "kept_at": C5_REMOVED, "checkpoints": checkpoints,
         "differences": {
-            "kept": _difference(last["kept"][at] - first["kept"][at],
-                                kept[epochs[-1]] - kept[epochs[0]]),
-            "gini": _difference(last["gini"] - first["gini"], gini[epochs[-1]] - gini[epochs[0]])},
+            "kept": difference_record(last["kept"][at] - first["kept"][at],
+                                      kept[epochs[-1]] - kept[epochs[0]]),
+            "gini": difference_record(last["gini"] - first["gini"],
+                                      gini[epochs[-1]] - gini[epochs[0]])},
     }
 
 
 def _resampled_gini(each: np.ndarray) -> np.ndarray:
     """Gini coefficients (resamples,) of mean importance, verses drawn again; all epochs alike."""
     return stats.bootstrap_scores(stats.gini, each[None], _RESAMPLES, _SEED)[:, 0]
-
-
-def _difference(value: float, drawn: np.ndarray) -> dict:
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return {"difference": value, "low": low, "high": high}
 
 
 ARTIFACTS = (

@@ -12,15 +12,20 @@ import torch
 from headprune_lib import stats
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.experiments.artifact import Artifact, Get
-from headprune_lib.experiments.iterative import TOLERANCES, random_order
+from headprune_lib.experiments.iterative import random_order
 from headprune_lib.experiments.outcomes import MILLINAT
+from headprune_lib.experiments.records import (
+    difference_record,
+    interval_record,
+    prunable_record,
+)
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
     all_counts,
-    heads_array,
     importance,
     sweep,
+    sweep_heads,
 )
 from headprune_lib.heads import HeadTensors
 from headprune_lib.journal import Arrays, Journal
@@ -39,10 +44,8 @@ Orders = dict[str, list[Head]]
 def _measure_figure3a(profile: Profile, journal: Journal, get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
     plain = importance(setting, journal, normalize=None)
-    masks = one_head_masks(setting.model)
-    valid = sweep(setting, setting.pairs("valid"), list(masks.values()), journal,
-                  "one head cut (valid)")
-    valid["heads"] = heads_array(list(masks))
+    valid = sweep_heads(setting, setting.pairs("valid"), one_head_masks(setting.model), journal,
+                        "one head cut (valid)")
     orders = {
         "importance": prune_order(normalize_l2(plain)),
         "importance unnormalised": prune_order(plain),
@@ -130,9 +133,10 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
     values = {
         "shares": shares, "chance": 0.0,
         "curves": {name: {"mean": runs.mean(0), "runs": runs,
-                          "interval": np.quantile(drawn[name], [0.025, 0.975], axis=0).T}
+                          "interval": interval_record(drawn[name]).T}
                    for name, runs in found.items()},
-        "prunable": {name: _prunable(shares, found[name].mean(0), drawn[name]) for name in found},
+        "prunable": {name: prunable_record(shares, runs.mean(0), drawn[name], 0.0)
+                     for name, runs in found.items()},
         "scores": {kind: raw[f"scores {kind}"] for kind in KINDS},
     }
     if "importance" in found:
@@ -157,18 +161,10 @@ def _summarise_figure4(raw: Arrays, runs: list[dict]) -> dict:
     }
 
 
-def _prunable(shares: np.ndarray, mean: np.ndarray, drawn: np.ndarray) -> dict:
-    return {f"{tolerance:.0%}": {
-        "share": float(stats.prunable_share(shares, mean, 0.0, tolerance)),
-        "interval": np.quantile(stats.prunable_share(shares, drawn, 0.0, tolerance),
-                                [0.025, 0.975])} for tolerance in TOLERANCES}
-
-
 def _difference(found: dict, drawn: dict, one: str, other: str, statistic) -> dict:
     """A statistic of one mean curve minus that of another, paired."""
-    low, high = np.quantile(statistic(drawn[one]) - statistic(drawn[other]), [0.025, 0.975])
-    return {"difference": statistic(found[one].mean(0)) - statistic(found[other].mean(0)),
-            "low": low, "high": high}
+    return difference_record(statistic(found[one].mean(0)) - statistic(found[other].mean(0)),
+                             statistic(drawn[one]) - statistic(drawn[other]))
 
 
 def _parameters(profile: Profile) -> dict:

@@ -14,8 +14,7 @@ from headprune_lib.experiments.translation.effects import (
 )
 from headprune_lib.experiments.translation.outcomes import (
     TranslationSetting,
-    heads_array,
-    sweep,
+    sweep_heads,
 )
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.profiles import Profile
@@ -26,8 +25,8 @@ from headprune_lib.verdicts import DELTA_BLEU
 def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
     masks, pairs = one_head_masks(setting.model), setting.pairs("test")
-    raw = sweep(setting, pairs, list(masks.values()), journal, "one head cut")
-    return setting.measurement({**raw, "heads": heads_array(list(masks))}, len(pairs))
+    return setting.measurement(sweep_heads(setting, pairs, masks, journal, "one head cut"),
+                               len(pairs))
 
 
 def _summarise(raw: Arrays, _runs: list[dict]) -> dict:

@@ -6,18 +6,20 @@ masked models as the *change* from the unmasked one: few change, so that the fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
+from headprune_lib.data import by_length
 from headprune_lib.experiments.outcomes import MILLINAT, resumed
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.kernels import fast_linears
 from headprune_lib.profiles import Profile
+from headprune_lib.pruning import Head
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import example_importance, normalize_l2
 from headprune_lib.translation.bleu import pack, sentence_counts, unpack
@@ -88,8 +90,7 @@ def sweep(setting: TranslationSetting, pairs: Pairs, masks: Sequence[HeadTensors
         pairs' own order.
     """
     sources = setting.translator.encode(pairs.sources)
-    order = sorted(range(len(pairs)), key=lambda i: len(sources[i]))
-    groups = [order[start : start + _GROUP] for start in range(0, len(order), _GROUP)]
+    groups = by_length(sources, _GROUP)
 
     def measure(members: list[int]) -> Arrays:
         model, own = setting.model, [sources[i] for i in members]
@@ -107,7 +108,7 @@ def sweep(setting: TranslationSetting, pairs: Pairs, masks: Sequence[HeadTensors
         journal, [f"{setting.key} {name} {i}" for i in range(len(groups))],
         [lambda members=members: measure(members) for members in groups],
         f"{name}, {len(masks)} masks on {len(pairs)} verses")
-    back = np.argsort(order)
+    back = np.argsort(np.concatenate(groups))
     counts = np.concatenate([unit["counts"] for unit in units], axis=1)[:, back]
     loss = np.rint(MILLINAT * np.concatenate([unit["draft_loss"] for unit in units], -1))[:, back]
     lengths = np.concatenate([unit["reference_lengths"] for unit in units])[back]
@@ -129,25 +130,35 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
 def importance(setting: TranslationSetting, journal: Journal, *,
                normalize: str | None = "l2") -> HeadTensors:
     """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
+    each = verse_importance(setting, journal)
+    scores = {kind: torch.from_numpy(each[kind].mean(0)) for kind in KINDS}
+    return normalize_l2(scores) if normalize == "l2" else scores
+
+
+def verse_importance(setting: TranslationSetting, journal: Journal) -> Arrays:
+    """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
     def measure() -> Arrays:
         each = example_importance(setting.eager().model, forced_batches(setting, "score"))
-        return {kind: values.mean(0).numpy() for kind, values in each.items()}
+        return {kind: values.numpy() for kind, values in each.items()}
 
-    unit, = resumed(journal, [f"{setting.key} I_h"], [measure], f"importance, {setting.task}")
-    scores = {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
-    return normalize_l2(scores) if normalize == "l2" else scores
+    return resumed(journal, [f"{setting.key} I_h"], [measure], f"importance, {setting.task}")[0]
 
 
 def forced_batches(setting: TranslationSetting, split: str) -> list[dict[str, torch.Tensor]]:
     """Teacher-forced batches of a split, shortest references first."""
     pairs, translator = setting.pairs(split), setting.translator
     sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
-    order = sorted(range(len(pairs)), key=lambda i: len(targets[i]))
     return [teacher_forced([sources[i] for i in part], [targets[i] for i in part])
-            for part in (order[start : start + _SCORED_TOGETHER]
-                         for start in range(0, len(order), _SCORED_TOGETHER))]
+            for part in by_length(targets, _SCORED_TOGETHER)]
 
 
-def heads_array(heads: Sequence[tuple[str, int, int]]) -> np.ndarray:
+def sweep_heads(setting: TranslationSetting, pairs: Pairs, masks: Mapping[Head, HeadTensors],
+                journal: Journal, name: str) -> Arrays:
+    """As :func:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
+    raw = sweep(setting, pairs, list(masks.values()), journal, name)
+    return {**raw, "heads": heads_array(masks)}
+
+
+def heads_array(heads: Iterable[Head]) -> np.ndarray:
     """(kind, layer, head) as small integers, the kind as its place in ``KINDS``."""
     return np.array([(KINDS.index(kind), layer, head) for kind, layer, head in heads], np.int16)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headprune_lib import stats
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.outcomes import resumed
+from headprune_lib.experiments.records import correlation_record
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
@@ -46,7 +46,7 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
                      for _, mask, beams in asked], "greedy and beam search")
     counts = np.stack([unit["counts"] for unit in units])
     lengths = sentence_counts(pairs.targets, pairs.targets)[:, -1]
-    raw = {"heads": heads_array(list(masks)), "reference_lengths": lengths,
+    raw = {"heads": heads_array(masks), "reference_lengths": lengths,
            "counts": counts.reshape(1 + len(masks), len(BEAMS), *counts.shape[1:])}
     return setting.measurement(raw, len(pairs))
 
@@ -60,9 +60,7 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
                    **{f"beam {beams}": change[row, i] for i, beams in enumerate(BEAMS)}}
                   for row, (kind, layer, head) in enumerate(raw["heads"])],
     }
-    if len(change) >= 3 and np.ptp(change, axis=0).min() > 0:
-        found = stats.correlation(*change.T, "spearman", _RESAMPLES, _SEED)
-        values["spearman"] = {"r": found.value, "interval": [found.low, found.high], "p": found.p}
+    values["spearman"] = correlation_record(*change.T, "spearman", _RESAMPLES, _SEED)
     return values
 
 
