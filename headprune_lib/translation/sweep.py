@@ -5,8 +5,9 @@ pass under a mask says for every position at once which word the masked model wo
 Where all agree the translation stands. The other sentences are decoded word by word, from the first
 disagreement on, those of several masks in one batch with a gate row for each sentence.
 
-Three more things need no work: encoder states where only the decoder is cut, encoder layers below
-a cut, and in the pass over the draft decoder layers below a cut.
+More needs no work: where only the decoder is cut, encoder states and the keys and values that the
+decoder makes of them; encoder layers below a cut, and in the pass over the draft decoder layers
+below a cut.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from headprune_lib.heads import HeadTensors
@@ -27,8 +29,8 @@ from headprune_lib.translation.generation import length_limit
 from headprune_lib.translation.models import END, PAD, pad
 
 Ids = list[int]
-_MASKS_A_POOL = 16
-_DECODED_TOGETHER = 128
+_MASKS_A_POOL = 32
+_DECODED_TOGETHER = 256
 # Sentences that have ended leave a batch once no more than this share of it goes on.
 _DROP_BELOW = 0.75
 
@@ -87,13 +89,17 @@ class _Group:
         encoder, decoder = model.get_encoder(), model.get_decoder()
         with recorded(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state
-        with recorded(decoder.layers) as self.decoder_layers:
+        with (recorded(decoder.layers) as self.decoder_layers,
+              recorded(_source_projections(model)) as self.source_views):
             _teacher_forced(model, self, self.states)
 
 
 @dataclass
 class _Pending:
-    """A sentence to be decoded: ``stands`` pieces of its draft are certain."""
+    """A sentence to be decoded: ``stands`` pieces of its draft are certain.
+
+    ``views`` holds the keys and values of its source, (layers * 2, source, width).
+    """
 
     mask: int
     sentence: int
@@ -101,6 +107,7 @@ class _Pending:
     stands: int
     state: Tensor
     seen: Tensor
+    views: Sequence[Tensor]
     certain: Ids = field(default_factory=list)
     ended: bool = False
 
@@ -120,17 +127,20 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
               number: int) -> tuple[Translations, list[_Pending]]:
     """Which drafts stand under a mask, and what is left to decode of the others."""
     lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
-    states, from_layer = group.states, min(lowest["enc-dec"], lowest["dec-dec"])
+    states, views = group.states, group.source_views
     with masked_heads(model, mask):
         if lowest["enc-enc"] < len(mask["enc-enc"]):
             with _replayed_below(model.get_encoder(), group.encoder_layers, lowest["enc-enc"]):
                 states = model.get_encoder()(**group.source).last_hidden_state
-            from_layer = 0
-        with _replayed_below(model.get_decoder(), group.decoder_layers, from_layer):
-            logits = _teacher_forced(model, group, states)
+            with recorded(_source_projections(model)) as views:
+                logits = _teacher_forced(model, group, states)
+        else:
+            from_layer = min(lowest["enc-dec"], lowest["dec-dec"])
+            with (_replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
+                  replayed(_source_projections(model), views)):
+                logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
-    losses = nn.functional.cross_entropy(logits.movedim(-1, 1), group.targets, reduction="none",
-                                         ignore_index=PAD).sum(-1)
+    losses = _losses(logits, group.targets)
     translations, pending = [], []
     for i, (draft, chosen, limit) in enumerate(
             zip(group.drafts, choices, group.limits, strict=True)):
@@ -138,8 +148,15 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
         translations.append(mended)
         if not done:
             pending.append(_Pending(number, i, mended, stands, states[i],
-                                    group.source["attention_mask"][i]))
+                                    group.source["attention_mask"][i],
+                                    [view[i] for view in views]))
     return Translations(translations, losses.double().numpy(force=True)), pending
+
+
+def _losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """Nats of each row of pieces up to its end mark: (B, T, pieces) x (B, T) -> (B,)."""
+    chosen = logits.gather(-1, targets[..., None])[..., 0]
+    return ((logits.logsumexp(-1) - chosen) * (targets != PAD)).sum(-1)
 
 
 def mend(draft: Ids, chosen: Ids, limit: int) -> tuple[Ids, int, bool]:
@@ -180,7 +197,7 @@ def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pe
     fed = torch.tensor([[PAD, *row.draft[:common]] for row in rows], device=device)
     for row in rows:
         row.certain, row.draft = row.draft, row.draft[:common]
-    cache = None
+    cache = _cache(model, rows, room=max(limits[row.sentence] for row in rows) + 1)
     while rows:
         states = BaseModelOutput(last_hidden_state=torch.stack([row.state for row in rows]))
         seen = torch.stack([row.seen for row in rows])
@@ -188,7 +205,6 @@ def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pe
             while True:
                 made = model(encoder_outputs=states, attention_mask=seen, decoder_input_ids=fed,
                              past_key_values=cache, use_cache=True)
-                cache = made.past_key_values
                 pieces = made.logits[:, -1].argmax(-1).tolist()
                 going = [i for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
                          if row.grow(piece, limits[row.sentence])]
@@ -199,6 +215,53 @@ def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pe
         rows, fed = [rows[i] for i in going], fed[going]
         if rows:
             cache.batch_select_indices(torch.tensor(going, device=device))
+
+
+def _cache(model: nn.Module, rows: list[_Pending], room: int) -> EncoderDecoderCache:
+    """A cache that holds the keys and values of the sources, and has room for so many pieces."""
+    n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
+    views = [torch.stack(one).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
+             for one in zip(*(row.views for row in rows), strict=True)]
+    own = DynamicCache()
+    own.layers = [_RoomyLayer(room) for _ in range(n_layers)]
+    return EncoderDecoderCache(own, DynamicCache(list(zip(views[::2], views[1::2], strict=True))))
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values in place: appending a piece does not copy all the pieces before it."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def lazy_initialization(self, keys: Tensor, values: Tensor) -> None:
+        super().lazy_initialization(keys, values)
+        rows, heads, _, width = keys.shape
+        self.stores = [keys.new_empty(rows, heads, self.room, width) for _ in range(2)]
+
+    def update(self, keys: Tensor, values: Tensor, *_args, **_kwargs) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        start = self.get_seq_length()
+        end = start + keys.shape[-2]
+        for store, new in zip(self.stores, (keys, values), strict=True):
+            store[:, :, start:end] = new
+        return self._show(end)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        length = self.get_seq_length()
+        self.stores = [store[indices] for store in self.stores]
+        self._show(length)
+
+    def _show(self, length: int) -> tuple[Tensor, Tensor]:
+        self.keys, self.values = (store[:, :, :length] for store in self.stores)
+        return self.keys, self.values
+
+
+def _source_projections(model: nn.Module) -> list[nn.Module]:
+    """The modules that make the decoder's keys and values of the encoder's states, by layer."""
+    return [projection for layer in model.get_decoder().layers
+            for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)]
 
 
 def _teacher_forced(model: nn.Module, group: _Group, states: Tensor) -> Tensor:

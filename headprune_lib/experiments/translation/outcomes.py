@@ -30,7 +30,7 @@ from headprune_lib.translation.sweep import translations_under
 from headprune_lib.translation.verses import TRANSLATION_TASKS, Pairs
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
-_GROUP = 64  # sentences that share a batch
+_GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
 
 
