@@ -204,15 +204,16 @@ def update_findings() -> None:
 
 @app.command("bench")
 def run_bench(
+    half: Annotated[str, typer.Argument(help="encoder or translation.")] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
     rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
     output: Annotated[
         Path | None,
-        typer.Option(help="The figures, as JSON; bench.json beside the results if left out."),
+        typer.Option(help="The figures, as JSON; bench.<half>.json beside the results if left out."),
     ] = None,
 ) -> None:
-    """Time scoring, sweeping and pruned models against their references, in one run."""
+    """Time a half's computations against their references, in one run."""
     from headprune_lib.bench import bench
     from headprune_lib.comparison import bench_table
     from headprune_lib.journal import replace_files
@@ -222,10 +223,10 @@ def run_bench(
 
     started = time.monotonic()
     with _refusing():
-        rows = bench(load_profile(profile), n_sentences=n_sentences, rounds=rounds)
-    command = f"headprune bench --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
+        rows = bench(half, load_profile(profile), n_sentences=n_sentences, rounds=rounds)
+    command = f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     found = {"rows": rows, "provenance": provenance(command, None, time.monotonic() - started)}
-    target = output or bench_path(profile)
+    target = output or bench_path(profile, half)
     content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"
     replace_files({target: content.encode()})
     typer.echo(bench_table(target).to_string(index=False))

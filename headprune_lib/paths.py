@@ -22,9 +22,9 @@ def results_root() -> Path:
     return _folder("HEADPRUNE_RESULTS", project_root() / "data" / "results")
 
 
-def bench_path(profile: str) -> Path:
+def bench_path(profile: str, half: str = "encoder") -> Path:
     """The figures of ``headprune bench``, beside the profile's results."""
-    return results_root() / profile / "bench.json"
+    return results_root() / profile / f"bench.{half}.json"
 
 
 def models_root() -> Path:

@@ -13,12 +13,16 @@ def bench_table(path: Path) -> pd.DataFrame:
     columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
     if not path.is_file():
         return pd.DataFrame(columns=columns)
-    rows = []
-    for row in json.loads(path.read_text("utf-8"))["rows"]:
+    rows, stored = [], json.loads(path.read_text("utf-8"))["rows"]
+    for row in stored:
         target, (low, high) = row["target"], row["quartiles"]
         bound = float(target.split()[-1]) if target else 0.0
         met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
         rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
                      f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
                      ("yes" if met else "no") if target else "–"))
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
+    if any(row.get("n") for row in stored):
+        table["each a second"] = [f"{row['n'] / row['seconds']:.0f}, "
+                                  f"{row['n'] / row['reference_seconds']:.0f}" for row in stored]
+    return table

@@ -64,7 +64,8 @@ class Profile:
     translation_task: str
     translation_far: str
     training_task: str
-    n_verses: int | None
+    n_verses: int
+    n_headline: int | None
     translation_orders: int
     translation: dict[str, Recipe]
     speed: Speed

@@ -1,7 +1,7 @@
 """Tables 2 and 5 (section 3.3, appendix A): each layer of each kind reduced to its best head.
 
-Table 2 chooses the best head of a layer on the test set that it reports (the paper's way, with
-which no p-value is valid); Table 5 chooses on the validation chapters.
+Table 2 chooses the best head of a layer on the test verses that it reports (the paper's way, with
+which no p-value is valid); Table 5 chooses on the validation chapters and reports on all test verses.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from headprune_lib.translation.bleu import corpus_bleu
 _ROWS = ("heads", "counts_change", "draft_loss_change")
 
 
-def _swept(setting: TranslationSetting, split: str, journal: Journal) -> Arrays:
-    return sweep_heads(setting, setting.pairs(split), all_but_one_masks(setting.model), journal,
-                       f"all but one ({split})")
-
-
 def _measure_table2(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
-    raw = _swept(setting, "test", journal)
-    return setting.measurement(raw, len(raw["reference_lengths"]))
+    masks, pairs = all_but_one_masks(setting.model), setting.pairs("test")
+    return setting.measurement(sweep_heads(setting, pairs, masks, journal, "all but one"),
+                               len(pairs))
 
 
-def _measure_table5(profile: Profile, journal: Journal, get: Get) -> Measurement:
+def _measure_table5(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
-    test, valid = get("table2", profile).raw, _swept(setting, "valid", journal)
-    best = best_of_layers(valid)
-    raw = {**test, **{name: test[name][best] for name in _ROWS},
-           **{f"valid_{name}": values for name, values in valid.items()}}
-    return setting.measurement(raw, len(test["reference_lengths"]))
+    masks = all_but_one_masks(setting.model)
+    valid = sweep_heads(setting, setting.pairs("valid"), masks, journal, "all but one (valid)")
+    heads = list(masks)
+    best = {heads[row]: masks[heads[row]] for row in best_of_layers(valid)}
+    raw = sweep_heads(setting, setting.headline, best, journal, "the best of each layer")
+    raw |= {f"valid_{name}": values for name, values in valid.items()}
+    return setting.measurement(raw, len(setting.headline))
 
 
 def best_of_layers(raw: Arrays) -> np.ndarray:
@@ -65,7 +63,9 @@ def _summarise_table5(raw: Arrays, _runs: list[dict]) -> dict:
 
 
 ARTIFACTS = tuple(
-    Artifact(name, 1, 1, lambda profile: {"n_verses": profile.n_verses}, measure, summarise,
+    Artifact(name, 1, 1,
+             lambda profile: {"n_verses": profile.n_verses, "n_headline": profile.n_headline},
+             measure, summarise,
              translates=lambda profile: (profile.translation_task,))
     for name, measure, summarise in (("table2", _measure_table2, _summarise_table2),
                                      ("table5", _measure_table5, _summarise_table5))

@@ -69,7 +69,7 @@ def _checkpoint(setting: TranslationSetting, epoch: int, journal: Journal) -> Ar
     schedule = prune_schedule(len(order), setting.profile.steps)
     masks = [order_mask(setting.model, order, n_cut) for n_cut in schedule[1:]]
     raw = sweep(setting, setting.pairs("test"), masks, journal, f"pruned, epoch {epoch}")
-    batches = forced_batches(setting, "test")
+    batches = forced_batches(setting, setting.pairs("test"))
     losses = resumed(
         journal, [f"{setting.key} loss {step}" for step in range(len(masks) + 1)],
         [lambda mask=mask: {"loss": reference_loss(setting.model, batches, mask)}

@@ -34,6 +34,7 @@ from headprune_lib.pruning import Head, order_mask, prune_order, prune_schedule
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.translation.bleu import corpus_bleu
+from headprune_lib.translation.verses import Pairs
 from headprune_lib.verdicts import C4_REMOVED
 
 _RESAMPLES, _SEED = 5_000, 0
@@ -53,7 +54,7 @@ def _measure_figure3a(profile: Profile, journal: Journal, get: Get) -> Measureme
         "oracle leak-free": prune_order(oracle_scores(valid)),
     }
     orders |= _random(orders["importance"], profile.translation_orders)
-    return _along(setting, orders, plain, journal)
+    return _along(setting, setting.headline, orders, plain, journal)
 
 
 def _measure_figure4(profile: Profile, journal: Journal, _get: Get) -> Measurement:
@@ -64,7 +65,7 @@ def _measure_figure4(profile: Profile, journal: Journal, _get: Get) -> Measureme
         own = [head for head in prune_order(normalize_l2(plain)) if head[0] == kind]
         orders[f"{kind} importance"] = own
         orders |= _random(own, profile.translation_orders, f"{kind} ")
-    return _along(setting, orders, plain, journal)
+    return _along(setting, setting.pairs("test"), orders, plain, journal)
 
 
 def _measure_figure6d(profile: Profile, journal: Journal, _get: Get) -> Measurement:
@@ -72,7 +73,7 @@ def _measure_figure6d(profile: Profile, journal: Journal, _get: Get) -> Measurem
     plain = importance(setting, journal, normalize=None)
     orders = {"importance": prune_order(normalize_l2(plain))}
     orders |= _random(orders["importance"], profile.translation_orders)
-    return _along(setting, orders, plain, journal)
+    return _along(setting, setting.pairs("test"), orders, plain, journal)
 
 
 def _random(heads: list[Head], draws: int, prefix: str = "") -> Orders:
@@ -96,18 +97,22 @@ def oracle_scores(raw: Arrays) -> HeadTensors:
     return scores
 
 
-def _along(setting: TranslationSetting, orders: Orders, scores: HeadTensors,
+def _along(setting: TranslationSetting, pairs: Pairs, orders: Orders, scores: HeadTensors,
            journal: Journal) -> Measurement:
-    """Outcomes along every order; its first step is the unmasked model."""
-    steps, masks, named = setting.profile.steps, [], []
-    for name, order in orders.items():
+    """Outcomes along every order; its first step is the unmasked model.
+
+    Orders of the same heads end with the same mask, which is measured once.
+    """
+    steps, cuts, rows = setting.profile.steps, {}, []
+    for order in orders.values():
         schedule = prune_schedule(len(order), steps)
         for step in range(1, steps + 1):
-            masks.append(order_mask(setting.model, order, schedule[step]))
-            named.append((name, step))
-    pairs = setting.pairs("test")
-    raw = sweep(setting, pairs, masks, journal, "pruning curves")
-    raw |= {"orders": np.array([name for name, _ in named]), "shares": np.arange(steps + 1) / steps,
+            cut = frozenset(order[: schedule[step]])
+            cuts.setdefault(cut, order_mask(setting.model, order, schedule[step]))
+            rows.append(list(cuts).index(cut))
+    raw = sweep(setting, pairs, list(cuts.values()), journal, "pruning curves")
+    raw |= {name: values[rows] for name, values in raw.items() if name.endswith("_change")}
+    raw |= {"orders": np.repeat(list(orders), steps), "shares": np.arange(steps + 1) / steps,
             **{f"scores {kind}": values.numpy() for kind, values in scores.items()}}
     return setting.measurement(raw, len(pairs))
 
@@ -168,7 +173,7 @@ def _difference(found: dict, drawn: dict, one: str, other: str, statistic) -> di
 
 
 def _parameters(profile: Profile) -> dict:
-    return {"n_verses": profile.n_verses, "steps": profile.steps,
+    return {"n_verses": profile.n_verses, "n_headline": profile.n_headline, "steps": profile.steps,
             "random_orders": profile.translation_orders}
 
 

@@ -30,7 +30,7 @@ from headprune_lib.translation.sweep import translations_under
 from headprune_lib.translation.verses import TRANSLATION_TASKS, Pairs
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
-_GROUP = 32  # sentences that share a batch
+GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
 
 
@@ -66,9 +66,19 @@ class TranslationSetting:
         return self.translator.weights_sha256[:12]
 
     def pairs(self, split: str, task: str | None = None) -> Pairs:
-        """A split of the task, or of another with the same chapters on each side."""
-        limit = self.profile.n_verses if split == "test" else None
-        return TRANSLATION_TASKS[task or self.task].load()[split].first(limit)
+        """What all heads are swept on: the first verses of a split, which are a random sample.
+
+        Of another task with the same chapters on each side where one is named.
+        """
+        return self.split(split, task).first(self.profile.n_verses)
+
+    @property
+    def headline(self) -> Pairs:
+        """The test verses of the few rows that the paper's claims rest on."""
+        return self.split("test").first(self.profile.n_headline)
+
+    def split(self, name: str, task: str | None = None) -> Pairs:
+        return TRANSLATION_TASKS[task or self.task].load()[name]
 
     def measurement(self, raw: Arrays, n_examples: int, dataset: str | None = None) -> Measurement:
         weights = self.translator.weights_sha256
@@ -90,7 +100,7 @@ def sweep(setting: TranslationSetting, pairs: Pairs, masks: Sequence[HeadTensors
         pairs' own order.
     """
     sources = setting.translator.encode(pairs.sources)
-    groups = by_length(sources, _GROUP)
+    groups = by_length(sources, GROUP)
 
     def measure(members: list[int]) -> Arrays:
         model, own = setting.model, [sources[i] for i in members]
@@ -138,15 +148,15 @@ def importance(setting: TranslationSetting, journal: Journal, *,
 def verse_importance(setting: TranslationSetting, journal: Journal) -> Arrays:
     """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
     def measure() -> Arrays:
-        each = example_importance(setting.eager().model, forced_batches(setting, "score"))
+        each = example_importance(setting.eager().model, forced_batches(setting, setting.split("score")))
         return {kind: values.numpy() for kind, values in each.items()}
 
     return resumed(journal, [f"{setting.key} I_h"], [measure], f"importance, {setting.task}")[0]
 
 
-def forced_batches(setting: TranslationSetting, split: str) -> list[dict[str, torch.Tensor]]:
-    """Teacher-forced batches of a split, shortest references first."""
-    pairs, translator = setting.pairs(split), setting.translator
+def forced_batches(setting: TranslationSetting, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
+    """Teacher-forced batches of verses, shortest references first."""
+    translator = setting.translator
     sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
     return [teacher_forced([sources[i] for i in part], [targets[i] for i in part])
             for part in by_length(targets, _SCORED_TOGETHER)]

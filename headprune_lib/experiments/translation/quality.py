@@ -20,7 +20,7 @@ from headprune_lib.kernels import fast_linears
 from headprune_lib.profiles import Profile
 from headprune_lib.results import Measurement
 from headprune_lib.translation.bleu import corpus_bleu, sentence_counts, signature
-from headprune_lib.translation.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.translation.verses import Pairs
 
 BEAMS = (1, 5)
 _OVERLAP, _SAMPLES = 10, 10
@@ -35,11 +35,11 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     raw: Arrays = {"tasks": np.array(_tasks(profile))}
     settings = [TranslationSetting.of(profile, task) for task in _tasks(profile)]
     for setting in settings:
-        pairs = setting.pairs("test")
+        pairs = setting.headline
         units = resumed(journal, [f"{setting.key} beam {beams}" for beams in BEAMS],
                         [lambda s=setting, b=beams: _translations(s, b) for beams in BEAMS],
                         f"translate, {setting.task}")
-        train = TRANSLATION_TASKS[setting.task].load()["train"]
+        train = setting.split("train")
         raw |= {
             f"{setting.task}/sources": np.array(pairs.sources),
             f"{setting.task}/references": np.array(pairs.targets),
@@ -57,7 +57,7 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
 
 def _translations(setting: TranslationSetting, beams: int) -> Arrays:
     with fast_linears(setting.model):
-        made = setting.translator.translate(setting.pairs("test").sources, beams=beams)
+        made = setting.translator.translate(setting.headline.sources, beams=beams)
     return {"text": np.array(made)}
 
 
@@ -103,6 +103,6 @@ def _summary(raw: Arrays, task: str) -> dict:
 
 
 ARTIFACTS = (
-    Artifact("quality", 1, 1, lambda profile: {"n_verses": profile.n_verses}, _measure, _summarise,
+    Artifact("quality", 1, 1, lambda profile: {"n_headline": profile.n_headline}, _measure, _summarise,
              translates=_tasks),
 )

@@ -32,7 +32,7 @@ _RESAMPLES, _SEED = 10_000, 0
 def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
     masks = dict(list(one_head_masks(setting.model).items())[::_EVERY])
-    pairs = setting.pairs("test").first(_VERSES)
+    pairs = setting.split("test").first(_VERSES)
 
     def counted(mask: HeadTensors, beams: int) -> Arrays:
         with masked_heads(setting.model, mask), fast_linears(setting.model):

@@ -1,23 +1,14 @@
-"""How fast scoring, sweeping and pruned models are: ratios of medians in one run, with floors.
-
-Two things are timed in turn, round by round, so that a slower moment of the machine hits both; the
-figure is the ratio of their times within a round. A floor is what the floating-point operations
-alone would allow.
-"""
+"""The encoder half: scoring, sweeping and pruned models against their references."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from tqdm import tqdm
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.bench.compare import Row, compare
 from headprune_lib.data import Examples, make_batches, without_labels
 from headprune_lib.experiments.outcomes import Setting
 from headprune_lib.experiments.speed import attention_parameters, pass_seconds
@@ -30,28 +21,13 @@ from headprune_lib.pruning import order_mask, prune_heads, prune_order
 from headprune_lib.scoring import head_importance
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison. ``ratio`` is the median over rounds of seconds / reference seconds."""
-
-    what: str
-    reference: str
-    seconds: float
-    reference_seconds: float
-    ratio: float
-    quartiles: tuple[float, float]
-    floor: float | None
-    target: str
-
-
-def bench(profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
-    """Every comparison, as dicts of :class:`Row`'s fields."""
-    rows = [
+def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
+    """Exact I_h, sweeps over all heads, and pruned models."""
+    return [
         *_scoring(profile, n_sentences, rounds),
         *_sweeps(profile, max(16, n_sentences // 4), max(1, rounds // 2)),
         *_pruned(profile, n_sentences, rounds),
     ]
-    return [dataclasses.asdict(row) for row in rows]
 
 
 def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
@@ -83,11 +59,11 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
     # need no gradient. A training step adds the weights' gradients: three forward passes.
     backward = (12 * layers - 3) / (12 * layers)
     return [
-        _compare("exact I_h", score, "forward pass, same attention kernel", forward, rounds,
+        compare("exact I_h", score, "forward pass, same attention kernel", forward, rounds,
                  1 + backward, "at most 2.0"),
-        _compare("exact I_h", score, "forward pass, same attention and linear kernels",
+        compare("exact I_h", score, "forward pass, same attention and linear kernels",
                  fast_forward, rounds, 1 + backward, ""),
-        _compare("exact I_h", score, "training step", step, rounds, (1 + backward) / 3,
+        compare("exact I_h", score, "training step", step, rounds, (1 + backward) / 3,
                  "at most 0.7"),
     ]
 
@@ -119,9 +95,9 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     # own feed-forward (8 of 12) and the layers above, for a cut in each layer; one uncut pass
     floor = (layers * 8 / 12 + layers * (layers - 1) / 2 + layers / len(masks)) / layers**2
     return [
-        _compare("one-head sweep, activations reused", reused, "plain masked sweep", plain, rounds,
+        compare("one-head sweep, activations reused", reused, "plain masked sweep", plain, rounds,
                  floor, "at most 0.6"),
-        _compare("plain masked pass a head, padded to 128, file order", naive,
+        compare("plain masked pass a head, padded to 128, file order", naive,
                  "one-head sweep, activations reused", reused, rounds, None, "at least 6"),
     ]
 
@@ -153,29 +129,8 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
         batches = dataclasses.replace(setting, profile=dataclasses.replace(profile, batch_size=size)
                                       ).batches(setting.test.first(n)).batches
         inputs = [without_labels(batch) for batch in batches]
-        rows.append(_compare(
+        rows.append(compare(
             f"unpruned, batch {size}", lambda i=inputs: pass_seconds(setting.model, i, "cpu"),
             "half the heads removed", lambda i=inputs: pass_seconds(pruned, i, "cpu"), rounds,
             linear / (linear - attention / 2), "at least 1.15"))
     return rows
-
-
-def _compare(what: str, function: Callable[[], object], reference: str,
-             other: Callable[[], object], rounds: int, floor: float | None, target: str) -> Row:
-    first, second = [], []
-    for counted in tqdm([False] + rounds * [True], desc=f"{what} / {reference}", unit="round"):
-        pair = _seconds(function), _seconds(other)
-        if counted:  # the first round warms up
-            first.append(pair[0])
-            second.append(pair[1])
-    ratios = np.array(first) / np.array(second)
-    low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-    return Row(what, reference, float(np.median(first)), float(np.median(second)), float(median),
-               (float(low), float(high)), floor, target)
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-

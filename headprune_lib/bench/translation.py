@@ -1,0 +1,119 @@
+"""The translation half: a sweep over single heads against one ``generate`` a head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from headprune_lib.ablation import one_head_masks
+from headprune_lib.bench.compare import Row, compare
+from headprune_lib.data import by_length
+from headprune_lib.experiments.translation.outcomes import GROUP, TranslationSetting
+from headprune_lib.heads import HeadTensors
+from headprune_lib.kernels import fast_linears
+from headprune_lib.masking import masked_heads
+from headprune_lib.profiles import Profile
+from headprune_lib.pruning import Head
+from headprune_lib.translation.generation import generate
+from headprune_lib.translation.sweep import translations_under
+
+_EVERY = 12  # one head in twelve: some of each kind and layer, and minutes in place of an hour
+_PLAIN_BATCH = 32
+
+Ids = list[int]
+
+
+def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
+    """The sweep against plain masked translation, in file order and in order of length.
+
+    Raises:
+        AssertionError: the two make other translations of more than one sentence in a thousand,
+            which is what equal scores of two words can explain.
+    """
+    setting = TranslationSetting.of(profile, profile.translation_task)
+    model = setting.model
+    sources = setting.translator.encode(setting.split("test").first(n_sentences).sources)
+    masks = dict(list(one_head_masks(model).items())[::_EVERY])
+    made: dict[str, list[list[Ids]]] = {}
+
+    def swept() -> None:
+        made["sweep"] = sweep_translations(model, sources, list(masks.values()))
+
+    def plain() -> None:
+        made["plain"] = [_masked(model, mask, sources) for mask in masks.values()]
+
+    def sorted_plain() -> None:
+        with fast_linears(model):
+            for mask in masks.values():
+                with masked_heads(model, mask):
+                    generate(model, sources)
+
+    rounds, n = max(1, rounds // 2), len(masks) * len(sources)
+    title = f"sweep of {len(masks)} heads on {len(sources)} verses"
+    first = compare(f"one generate a head, batches of {_PLAIN_BATCH} in file order", plain, title,
+                    swept, rounds, None, "at least 5", n)
+    drafts = _masked(model, {}, sources)
+    bound = operations(model, sources, drafts, dict(zip(masks, made["sweep"], strict=True)))
+    second = compare(title, swept, "one generate a head, sorted, batches of 128, same kernels",
+                     sorted_plain, rounds, bound, "", n)
+    different = sum(a != b for one, two in zip(made["sweep"], made["plain"], strict=True)
+                    for a, b in zip(one, two, strict=True))
+    assert different <= n / 1000, f"{different} of {n} translations differ between sweep and generate"
+    return [first, second]
+
+
+def sweep_translations(model: nn.Module, sources: Sequence[Ids],
+                       masks: Sequence[HeadTensors]) -> list[list[Ids]]:
+    """Greedy translations of every source under every mask: (masks, sources)."""
+    found: list[list[Ids]] = [[[] for _ in sources] for _ in masks]
+    with fast_linears(model):
+        for members in by_length(sources, GROUP):
+            own = [sources[i] for i in members]
+            drafts = generate(model, own)
+            for row, one in zip(found, translations_under(model, own, drafts, masks), strict=True):
+                for i, ids in zip(members, one.ids, strict=True):
+                    row[i] = ids
+    return found
+
+
+def _masked(model: nn.Module, mask: HeadTensors, sources: Sequence[Ids]) -> list[Ids]:
+    """As a simple script would: plain kernels, batches as the sentences come; no mask if empty."""
+    made: list[Ids] = []
+    for start in range(0, len(sources), _PLAIN_BATCH):
+        part = sources[start : start + _PLAIN_BATCH]
+        if mask:
+            with masked_heads(model, mask):
+                made += generate(model, part)
+        else:
+            made += generate(model, part)
+    return made
+
+
+def operations(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
+               translations: dict[Head, list[Ids]]) -> float:
+    """Multiplications that a sweep needs, as a share of those of one ``generate`` a head.
+
+    Needed are, for a cut in layer l, the layers from l on along the draft, and whole passes for the
+    pieces after the first one that changes. Attention's own products, below a twentieth at
+    these lengths, are left out; so is the draft, one ``generate`` for all heads.
+    """
+    config, needed, plain = model.config, 0.0, 0.0
+    width, feed_forward, layers = config.d_model, config.decoder_ffn_dim, config.decoder_layers
+    encoder_layer = 4 * width**2 + 2 * width * feed_forward  # a source piece
+    decoder_layer = 6 * width**2 + 2 * width * feed_forward  # a target piece
+    views, words = 2 * width**2, config.vocab_size * width  # a source piece a layer; a target piece
+    for (kind, layer, _), rows_ in translations.items():
+        for source, draft, row in zip(sources, drafts, rows_, strict=True):
+            s, t, n = len(source), len(row) + 1, len(draft) + 1
+            same = next((i for i, (a, b) in enumerate(zip(draft, row, strict=False)) if a != b),
+                        min(len(draft), len(row)))
+            again = 0 if row == draft else t - same - 1
+            plain += s * layers * (encoder_layer + views) + t * (layers * decoder_layer + words)
+            above = layers - layer
+            if kind == "enc-enc":
+                needed += s * (above * encoder_layer + layers * views) + n * layers * decoder_layer
+            else:
+                needed += n * above * decoder_layer
+            needed += n * words + again * (layers * decoder_layer + words)
+    return needed / plain
