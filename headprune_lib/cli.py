@@ -141,7 +141,7 @@ def train(
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
     publish: Annotated[
         bool,
-        typer.Option("--publish", help="Copy a translation model's best epoch to data/models."),
+        typer.Option("--publish", help="Copy a translation model's final weights to data/models."),
     ] = False,
 ) -> None:
     """Train the profile's model on its task, for each seed, and store the weights.
@@ -166,7 +166,7 @@ def _train_translator(settings, task: str, seed: int | None, retrain: bool, publ
 
     seed = settings.seed if seed is None else seed
     folder = training.train(settings, task, seed, retrain=retrain)
-    for path in store.publish(task, seed) if publish else [folder]:
+    for path in store.publish(settings, task, seed) if publish else [folder]:
         typer.echo(_short(path))
 
 

@@ -110,11 +110,13 @@ def weights_path(task: str, base: str, seed: int) -> Path:
 
 def save_finetuned(model: nn.Module, path: Path, frozen: set[str], recipe: dict) -> None:
     """Write the tensors that are not ``frozen``, rounded to float16, and the recipe with them."""
-    weights = {
-        name: tensor.detach().to(torch.float16).contiguous()
-        for name, tensor in model.state_dict().items()
-        if name not in frozen and tensor.is_floating_point()
-    }
+    write_weights({name: tensor.detach() for name, tensor in model.state_dict().items()
+                   if name not in frozen and tensor.is_floating_point()}, path, recipe)
+
+
+def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
+    """Write tensors rounded to float16, and the recipe with them; all or nothing."""
+    weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part-{os.getpid()}")
     try:

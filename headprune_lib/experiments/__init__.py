@@ -19,7 +19,7 @@ from headprune_lib.naming import unknown
 from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile, load_profile
 from headprune_lib.training import recipe
-from headprune_lib.translation.recipe import full_recipe
+from headprune_lib.translation.recipe import final_recipe
 from headprune_lib.translation.verses import TRANSLATION_TASKS
 
 ARTIFACTS: dict[str, Artifact] = {
@@ -77,7 +77,7 @@ def _translation_signature(entry: Artifact, profile: Profile) -> dict:
     return results.make_signature(
         entry.version, {"tasks": tasks, **entry.parameters(profile)},
         {path: sha for checksums in texts for path, sha in checksums.items()}, {},
-        {f"{task} seed {profile.seed}": full_recipe(task, profile.translation[task], profile.seed)
+        {f"{task} seed {profile.seed}": final_recipe(task, profile.translation[task], profile.seed)
          for task in trained},
     )
 

@@ -35,15 +35,22 @@ class Recipe:
     min_epochs: int            # before early stopping may end it
     max_epochs: int
     patience: int              # epochs without a better validation BLEU
+    averaged_epochs: int       # the last ones, whose weights are averaged into the final ones
 
 
 def full_recipe(task: str, recipe: Recipe, seed: int) -> dict:
-    """Everything a training depends on."""
+    """Everything that the weights after an epoch of a training depend on."""
     return {
         "version": TRAINING_VERSION,
         "task": task,
         "data": TRANSLATION_TASKS[task].checksums,
         "seed": seed,
         "precision": "bfloat16 autocast",
-        **dataclasses.asdict(recipe),
+        **{name: value for name, value in dataclasses.asdict(recipe).items()
+           if name != "averaged_epochs"},
     }
+
+
+def final_recipe(task: str, recipe: Recipe, seed: int) -> dict:
+    """Everything that the final weights depend on."""
+    return {**full_recipe(task, recipe, seed), "averaged_epochs": recipe.averaged_epochs}

@@ -17,10 +17,11 @@ from headprune_lib.models import read_finetuned
 from headprune_lib.naming import unknown
 from headprune_lib.paths import models_root
 from headprune_lib.profiles import Profile
+from headprune_lib.translation.averaging import final_weights
 from headprune_lib.translation.generation import detokenise, generate
 from headprune_lib.translation.models import encode, new_model, read_vocabulary
-from headprune_lib.translation.recipe import Recipe, full_recipe
-from headprune_lib.translation.training import best_epoch, read_curve, train, training_folder
+from headprune_lib.translation.recipe import Recipe, final_recipe, full_recipe
+from headprune_lib.translation.training import epoch_path, read_curve, train, training_folder
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
     Args:
         seed: the profile's first if not given.
         kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
-        epoch: the weights after this epoch of the training, from the cache; the best if not given.
+        epoch: the weights after this epoch of the training, from the cache; the final ones, the
+            mean of the last epochs', if not given.
 
     Raises:
         ValueError: an unknown task or epoch, or weights that do not fit the vocabulary.
@@ -70,8 +72,10 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
         raise ValueError(unknown("translation task", task, profile.translation))
     seed = profile.seed if seed is None else seed
     recipe = profile.translation[task]
-    weights, vocabulary, curve = _files(profile, task, seed, epoch)
-    tensors = read_finetuned(weights, full_recipe(task, recipe, seed))
+    weights, vocabulary, curve = (_final_files(profile, task, seed) if epoch is None else
+                                  _epoch_files(task, seed, epoch))
+    described = final_recipe if epoch is None else full_recipe
+    tensors = read_finetuned(weights, described(task, recipe, seed))
     if tensors is None:
         raise ValueError(f"{weights} cannot be used and was set aside; put the committed file back, "
                          f"or train again with `headprune train {task} --retrain`")
@@ -101,27 +105,31 @@ def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
     return model.eval()
 
 
-def publish(task: str, seed: int) -> list[Path]:
-    """Copy the best epoch of a finished training to where committed weights are kept."""
-    folder, target = training_folder(task, seed), models_root() / f"{task}-seed{seed}.safetensors"
-    best = folder / f"epoch-{best_epoch(read_curve(folder)):02d}.safetensors"
-    files = {target: best, target.with_suffix(".spm"): folder / "vocabulary.spm",
+def publish(profile: Profile, task: str, seed: int) -> list[Path]:
+    """Copy the final weights of a finished training to where committed weights are kept."""
+    folder = train(profile, task, seed)
+    target = models_root() / f"{task}-seed{seed}.safetensors"
+    files = {target: final_weights(folder, task, profile.translation[task], seed),
+             target.with_suffix(".spm"): folder / "vocabulary.spm",
              target.with_suffix(".curve.json"): folder / "curve.json"}
     replace_files({path: source.read_bytes() for path, source in files.items()})
     return list(files)
 
 
-def _files(profile: Profile, task: str, seed: int,
-           epoch: int | None) -> tuple[Path, Path, list[dict]]:
+def _final_files(profile: Profile, task: str, seed: int) -> tuple[Path, Path, list[dict]]:
+    """Weights, vocabulary and learning curve: the committed ones, else those of a training."""
     committed = models_root() / f"{task}-seed{seed}.safetensors"
-    if epoch is None and committed.is_file():
+    if committed.is_file():
         curve = json.loads(committed.with_suffix(".curve.json").read_text())
         return committed, committed.with_suffix(".spm"), curve
-    folder = training_folder(task, seed) if epoch is not None else train(profile, task, seed)
-    curve = read_curve(folder)
-    number = best_epoch(curve) if epoch is None else epoch
-    weights = folder / f"epoch-{number:02d}.safetensors"
-    if not weights.is_file():
+    folder = train(profile, task, seed)
+    weights = final_weights(folder, task, profile.translation[task], seed)
+    return weights, folder / "vocabulary.spm", read_curve(folder)
+
+
+def _epoch_files(task: str, seed: int, epoch: int) -> tuple[Path, Path, list[dict]]:
+    folder = training_folder(task, seed)
+    if not epoch_path(folder, epoch).is_file():
         there = sorted(path.stem for path in folder.glob("epoch-*.safetensors"))
-        raise ValueError(f"no weights of epoch {number} in {folder}; there are {there}")
-    return weights, folder / "vocabulary.spm", curve
+        raise ValueError(f"no weights of epoch {epoch} in {folder}; there are {there}")
+    return epoch_path(folder, epoch), folder / "vocabulary.spm", read_curve(folder)

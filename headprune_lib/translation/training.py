@@ -35,6 +35,11 @@ def training_folder(task: str, seed: int) -> Path:
     return cache_root() / "training" / f"{task}-seed{seed}"
 
 
+def epoch_path(folder: Path, epoch: int) -> Path:
+    """Weights (float16) after an epoch."""
+    return folder / f"epoch-{epoch:02d}.safetensors"
+
+
 def read_curve(folder: Path) -> list[dict]:
     """The learning curve: epoch, updates, validation BLEU and training loss; empty before epoch 1."""
     path = folder / "curve.json"
@@ -152,7 +157,7 @@ class _KeepEpochs(TrainerCallback):
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
         # tied embeddings once; positions and the bias of zeros are made anew
-        save_finetuned(model, self.folder / f"epoch-{epoch:02d}.safetensors",
+        save_finetuned(model, epoch_path(self.folder, epoch),
                        model.state_dict().keys() - trained, self.described)
         curve = [record for record in read_curve(self.folder) if record["epoch"] < epoch]
         curve.append({"epoch": epoch, "updates": state.global_step, "bleu": metrics["eval_bleu"],

@@ -57,6 +57,14 @@ def test_the_stored_model_translates(smoke):
                for weight in translator.model.parameters() if weight.requires_grad)
 
 
+def test_the_final_weights_are_the_mean_of_the_last_epochs(smoke):
+    final = load_translator(smoke, "toy").model.state_dict()
+    epochs = [load_translator(smoke, "toy", epoch=epoch).model.state_dict() for epoch in (8, 9)]
+    for name, weight in final.items():
+        mean = torch.stack([epoch[name].double() for epoch in epochs]).mean(0)
+        torch.testing.assert_close(weight.double(), mean, rtol=1e-3, atol=1e-6)  # float16
+
+
 @pytest.mark.parametrize(("text", "message"), [
     (["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")])
 def test_lines_that_cannot_be_translated(smoke, text, message):

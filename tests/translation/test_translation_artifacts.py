@@ -187,9 +187,9 @@ def test_greedy_and_beam_search_are_compared_on_the_same_cuts(smoke, setting):
     assert values["bleu"]["beam 5"] + head["beam 5"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_publishing_keeps_the_best_epoch(smoke, setting, tmp_path, monkeypatch):
+def test_publishing_keeps_the_final_weights(smoke, setting, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
-    names = sorted(path.name for path in publish("toy", smoke.seed))
+    names = sorted(path.name for path in publish(smoke, "toy", smoke.seed))
     assert names == ["toy-seed1.curve.json", "toy-seed1.safetensors", "toy-seed1.spm"]
     monkeypatch.setattr("headprune_lib.translation.store.train", None)
     assert TranslationSetting.of(smoke, "toy").key == setting.key
