@@ -1,15 +1,12 @@
 """Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019)."""
 
 from headprune_lib.ablation import all_but_one, one_head_ablation
+from headprune_lib.architectures import register_attention
 from headprune_lib.heads import cut_heads, find_heads, full_mask
 from headprune_lib.masking import masked_heads
-from headprune_lib.pruning import (
-    load_pruned,
-    prune_heads,
-    prune_order,
-    prune_schedule,
-    save_pruned,
-)
+from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
+from headprune_lib.pruning import prune_heads
+from headprune_lib.saving import load_pruned, save_pruned
 from headprune_lib.scoring import example_importance, head_importance
 
 __all__ = [
@@ -22,8 +19,11 @@ __all__ = [
     "load_pruned",
     "masked_heads",
     "one_head_ablation",
+    "order_mask",
     "prune_heads",
+    "prune_mask",
     "prune_order",
     "prune_schedule",
+    "register_attention",
     "save_pruned",
 ]

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.data import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
@@ -94,6 +95,9 @@ def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Swee
             inputs = _inputs(batch, device)
             with _recorded(model, blocks) as record:
                 uncut = model(**inputs).logits.cpu()
+            if record.shared:
+                yield uncut, _masked_one_by_one(model, inputs, how)
+                continue
             cut = {}
             for i, block in enumerate(blocks):
                 with _replayed(model, blocks, record, i):
@@ -102,6 +106,17 @@ def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Swee
                                                        record.outputs[i], j, how)
                         cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
             yield uncut, cut
+
+
+def _masked_one_by_one(model: nn.Module, inputs: Batch,
+                       how: str) -> dict[tuple[str, int, int], Tensor]:
+    """Layers that share a module are all cut at once: nothing below a cut can be reused."""
+    masks = one_head_masks(model) if how == "cut" else all_but_one_masks(model)
+    cut = {}
+    for head, mask in masks.items():
+        with masked_heads(model, mask):
+            cut[head] = model(**inputs).logits.cpu()
+    return cut
 
 
 class _Record:
@@ -113,6 +128,7 @@ class _Record:
         self.contexts: list = [None] * n_blocks  # (B, T, heads * width), heads side by side
         self.outputs: list = [None] * n_blocks  # (B, T, hidden), after the output projection
         self.projected: Tensor | None = None  # stands in for the projection's output in a replay
+        self.shared = False  # whether a block ran more than once
 
 
 @contextmanager
@@ -127,6 +143,7 @@ def _recorded(model: nn.Module, blocks: list[AttentionBlock]) -> Iterator[_Recor
 
     def keep_projection(i: int):
         def hook(_module, inputs, output):
+            record.shared |= record.contexts[i] is not None
             record.contexts[i], record.outputs[i] = inputs[0], output
 
         return hook
@@ -173,7 +190,9 @@ def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j
     """
     projection = block.part(model, "output")
     columns = slice(j * block.width, (j + 1) * block.width)
-    share = nn.functional.linear(context[..., columns], projection.weight[:, columns])
+    turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
+    weight = projection.weight.T if turned else projection.weight
+    share = nn.functional.linear(context[..., columns], weight[:, columns])
     if how == "cut":
         return output - share
     return share if projection.bias is None else share + projection.bias

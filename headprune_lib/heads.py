@@ -1,4 +1,4 @@
-"""Where the attention heads of a model are: the only module that knows architectures.
+"""Where the attention heads of a model are, and masks that fit them.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
@@ -14,91 +14,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
+
+from headprune_lib.architectures import ARCHITECTURES, Architecture, UnknownArchitecture
 
 HeadTensors = dict[str, Tensor]
 """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
 
-class UnknownArchitecture(ValueError):
-    """The model holds no attention module that the table below describes."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """How one class of attention modules names its parts (paths below the module).
-
-    ``core`` is the submodule that turns hidden states into the concatenated heads; it is ``""``
-    where the module itself does so and applies ``output`` as well.
-    """
-
-    core: str
-    query: str
-    key: str
-    value: str
-    output: str
-    n_heads: str
-    width: str
-    size: str | None = None
-    per_head_argument: str | None = None
-
-
-_BERT = Architecture(
-    core="self",
-    query="self.query",
-    key="self.key",
-    value="self.value",
-    output="output.dense",
-    n_heads="num_attention_heads",
-    width="attention_head_size",
-    size="all_head_size",
-)
-
-_BART = Architecture(
-    core="",
-    query="q_proj",
-    key="k_proj",
-    value="v_proj",
-    output="out_proj",
-    n_heads="num_heads",
-    width="head_dim",
-)
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "BertAttention": _BERT,
-    "RobertaAttention": _BERT,
-    "ElectraAttention": _BERT,
-    "DistilBertSelfAttention": Architecture(
-        core="",
-        query="q_lin",
-        key="k_lin",
-        value="v_lin",
-        output="out_lin",
-        n_heads="n_heads",
-        width="attention_head_size",
-    ),
-    # one relative-position bias a head, computed once and handed to every layer
-    "MPNetSelfAttention": Architecture(
-        core="",
-        query="q",
-        key="k",
-        value="v",
-        output="o",
-        n_heads="num_attention_heads",
-        width="attention_head_size",
-        size="all_head_size",
-        per_head_argument="position_bias",
-    ),
-    "BartAttention": _BART,
-    "MarianAttention": _BART,
-    "M2M100Attention": _BART,
-}
-
-
 # What models call the decoder's attention to the encoder.
-_CROSS = frozenset({"encoder_attn"})
+_CROSS = frozenset({"encoder_attn", "EncDecAttention", "crossattention"})
 
 
 @dataclass(frozen=True)
@@ -112,6 +40,7 @@ class AttentionBlock:
         n_heads: heads the layer was built with; masks and scores keep this width for good.
         width: numbers a head contributes to the output projection's input.
         kept: original indices of the heads still there, ascending (all, before any removal).
+        group: query heads that share a key and value head; only whole groups can be removed.
         path: name of the attention module in the model.
         layer_path: name of the Transformer layer that holds it.
         architecture: names of the parts below ``path``.
@@ -122,12 +51,13 @@ class AttentionBlock:
     n_heads: int
     width: int
     kept: tuple[int, ...]
+    group: int
     path: str
     layer_path: str
     architecture: Architecture
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule ``"core"``, ``"query"``, ``"key"``, ``"value"`` or ``"output"``."""
+        """The submodule that :class:`Architecture` names so: ``"core"``, ``"output"``, …"""
         relative = getattr(self.architecture, name)
         return model.get_submodule(f"{self.path}.{relative}" if relative else self.path)
 
@@ -147,7 +77,7 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
         if architecture is None:
             continue
         core = module.get_submodule(architecture.core) if architecture.core else module
-        n_heads = getattr(core, "headprune_n_heads", None) or getattr(core, architecture.n_heads)
+        n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(architecture.n_heads)(core)
         kind = _kind(path) if two_sided else "self"
         blocks.append(
             AttentionBlock(
@@ -156,6 +86,7 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
                 n_heads=n_heads,
                 width=getattr(core, architecture.width),
                 kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
+                group=getattr(core, architecture.group) if architecture.group else 1,
                 path=path,
                 layer_path=_layer_path(model, path),
                 architecture=architecture,
@@ -167,7 +98,8 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
         raise UnknownArchitecture(
             f"no known attention module in {type(model).__name__}; it holds "
             f"{sorted(seen) or 'no module named like attention'}. Known: {sorted(ARCHITECTURES)}. "
-            "Add an entry for the class to headprune_lib.heads.ARCHITECTURES."
+            "Teach it yours with headprune_lib.register_attention(\"ClassName\", query=…, key=…, "
+            "value=…, output=…)."
         )
     return blocks
 
@@ -261,9 +193,9 @@ def _kind(path: str) -> str:
 
 
 def _layer_path(model: nn.Module, path: str) -> str:
-    """The nearest ancestor that sits in a ``ModuleList``: the Transformer layer."""
+    """The nearest ancestor that sits in a list of layers; the module itself where there is none."""
     parts = path.split(".")
     for end in range(len(parts), 1, -1):
         if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
             return ".".join(parts[:end])
-    raise UnknownArchitecture(f"{path} is not inside a list of layers (torch.nn.ModuleList)")
+    return path

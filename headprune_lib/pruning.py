@@ -1,64 +1,20 @@
-"""Orders and schedules of pruning, and heads really removed from a model's weights."""
+"""Heads really removed from a model's weights."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import math
-import os
 import types
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-import transformers
-from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.heads import (
-    ARCHITECTURES,
-    AttentionBlock,
-    HeadTensors,
-    check_mask,
-    find_heads,
-    full_mask,
-)
+from headprune_lib.architectures import ARCHITECTURES
+from headprune_lib.headless import bias_alone, headless_forward
+from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
 
-Head = tuple[str, int, int]
-_RECORD, _WEIGHTS = "headprune.json", "model.safetensors"
-
-
-def prune_order(scores: HeadTensors) -> list[Head]:
-    """Heads ``(kind, layer, head)`` from the least important to the most (paper, section 4).
-
-    Ties keep the order of kind, layer, head. NaN marks a head that is no longer there: left out.
-    """
-    heads = [
-        (value, (kind, layer, head))
-        for kind, values in scores.items()
-        for layer, row in enumerate(values.tolist())
-        for head, value in enumerate(row)
-        if not math.isnan(value)
-    ]
-    return [head for _, head in sorted(heads, key=lambda pair: pair[0])]
-
-
-def prune_schedule(n_heads: int, steps: int = 10) -> list[int]:
-    """How many heads are gone after each step: ``ceil(n i / steps)`` for i = 0 to ``steps``.
-
-    >>> prune_schedule(72)
-    [0, 8, 15, 22, 29, 36, 44, 51, 58, 65, 72]
-    """
-    return [-(-n_heads * i // steps) for i in range(steps + 1)]
-
-
-def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTensors:
-    """The mask that cuts the first ``n_cut`` heads of ``order``."""
-    mask = full_mask(model)
-    for kind, layer, head in order[:n_cut]:
-        mask[kind][layer, head] = 0
-    return mask
+_BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
@@ -71,13 +27,15 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
         mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
+            With grouped queries, heads that share a key and value head go together.
 
     Returns:
         ``model``, for chaining.
 
     Raises:
-        TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, or cuts a
-            head that was removed before. The model is left as it was.
+        TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
+            head that was removed before or part of a group; or weights that cannot be sliced:
+            quantised, tied to another module, or on the meta device. The model is left as it was.
     """
     mask = check_mask(model, mask)
     for kind, values in mask.items():
@@ -95,128 +53,142 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
             f"already removed from this model: {gone[:5]}{' ...' if len(gone) > 5 else ''}; "
             "give 1 for heads that are no longer there, or prune the unpruned model"
         )
-    for block in blocks:
-        row = mask[block.kind][block.layer]
-        keep = [head for head in block.kept if row[head] == 1]
-        if len(keep) < len(block.kept):
-            _remove(model, block, keep)
+    left = [[head for head in block.kept if mask[block.kind][block.layer, head] == 1]
+            for block in blocks]
+    changed = [(block, keep) for block, keep in zip(blocks, left, strict=True)
+               if len(keep) < len(block.kept)]
+    _check_groups(changed)
+    _check_weights(model, [block for block, _ in changed])
+    for block, keep in changed:
+        keep_heads(model, block, keep)
     return model
 
 
-def save_pruned(model: nn.Module, folder: str | os.PathLike) -> Path:
-    """Write ``config.json``, ``headprune.json`` (heads left) and ``model.safetensors``.
-
-    Raises:
-        FileExistsError: the folder holds something already; nothing is overwritten.
-    """
-    folder = Path(folder)
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; choose a new folder for the pruned model")
-    folder.mkdir(parents=True, exist_ok=True)
-    record = {
-        "model_class": type(model).__name__,
-        "kept": {block.path: list(block.kept) for block in find_heads(model)},
-    }
-    model.config.save_pretrained(folder)
-    save_model(model, str(folder / _WEIGHTS), metadata={"format": "pt"})  # tied weights once
-    # last: a folder without it was not written to the end, and load_pruned says so
-    (folder / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    return folder
-
-
-def load_pruned(folder: str | os.PathLike, *, device: str | torch.device = "cpu") -> nn.Module:
-    """The model that :func:`save_pruned` wrote, in evaluation mode.
-
-    Raises:
-        FileNotFoundError: no complete pruned model in the folder.
-        ValueError: the weights are damaged or belong to another model.
-    """
-    folder = Path(folder)
-    for name in ("config.json", _WEIGHTS, _RECORD):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(
-                f"{folder / name} is missing: not a folder that save_pruned wrote to the end"
-            )
-    try:
-        record = json.loads((folder / _RECORD).read_text())
-        weights = load_file(folder / _WEIGHTS)
-    except (json.JSONDecodeError, SafetensorError) as error:
-        raise ValueError(f"{folder} is damaged ({error}); save the pruned model again") from error
-    model_class = getattr(transformers, record["model_class"], None)
-    if model_class is None:
-        raise ValueError(
-            f"{folder / _RECORD} names the class {record['model_class']!r}, which transformers "
-            f"{transformers.__version__} does not have"
-        )
-    model = model_class(model_class.config_class.from_pretrained(folder))
-    for block in find_heads(model):
-        _remove(model, block, record["kept"][block.path])
-    model.to(next(weight.dtype for weight in weights.values() if weight.is_floating_point()))
-    try:
-        load_model(model, folder / _WEIGHTS)
-    except RuntimeError as error:
-        raise ValueError(f"the weights in {folder} do not fit its headprune.json: {error}") from None
-    return model.to(device).eval()
-
-
-def _remove(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
-    """Slice one block's weights down to the heads ``keep`` (original indices)."""
-    core = block.part(model, "core")
-    positions = torch.tensor([block.kept.index(head) for head in keep], dtype=torch.long)
-    # (kept, width) -> columns of the concatenated heads
-    columns = (positions[:, None] * block.width + torch.arange(block.width)).flatten()
-    for name in ("query", "key", "value"):
-        _keep_features(block.part(model, name), columns, dim=0)
-    _keep_features(block.part(model, "output"), columns, dim=1)
-    setattr(core, block.architecture.n_heads, len(keep))
-    if block.architecture.size:
-        setattr(core, block.architecture.size, len(columns))
-    core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    if block.architecture.per_head_argument and not hasattr(core, "headprune_hook"):
-        core.headprune_hook = True
-        core.register_forward_pre_hook(
-            _slice_argument(block.architecture.per_head_argument), with_kwargs=True
-        )
-    if not keep:
-        core.forward = types.MethodType(_headless_forward, core)  # bound: copies with the model
-
-
-def _keep_features(linear: nn.Linear, index: Tensor, dim: int) -> None:
-    index = index.to(linear.weight.device)
-    linear.weight = nn.Parameter(
-        linear.weight.detach().index_select(dim, index), linear.weight.requires_grad
-    )
-    if dim == 0:
-        linear.out_features = len(index)
-        if linear.bias is not None:
-            linear.bias = nn.Parameter(
-                linear.bias.detach().index_select(0, index), linear.bias.requires_grad
-            )
+def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
+    """Slice one block's weights down to the heads ``keep`` (original indices), unchecked."""
+    names, core = block.architecture, block.part(model, "core")
+    positions = [block.kept.index(head) for head in keep]
+    columns = _features(positions, block.width)
+    shared = _features(sorted({place // block.group for place in positions}), block.width)
+    if names.fused:
+        third = len(block.kept) * block.width
+        rows = torch.cat([columns + i * third for i in range(3)])
+        _keep_features(block.part(model, "fused"), rows, "out")
     else:
-        linear.in_features = len(index)
+        for name, index in (("query", columns), ("key", shared), ("value", shared)):
+            _keep_features(block.part(model, name), index, "out")
+    for path in names.more_rows:
+        module = model.get_submodule(block.path)
+        if _has(module, path):
+            _keep_features(module.get_submodule(path), columns, "out")
+    _keep_features(block.part(model, "output"), columns, "in")
+    if not names.n_heads.startswith("config."):
+        setattr(core, names.n_heads, len(keep))
+    if names.size:
+        setattr(core, names.size, len(columns))
+    if names.bias_argument and not hasattr(core, "headprune_kept"):
+        _slice_bias(core)
+    core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
+    if not keep:
+        core.forward = types.MethodType(headless_forward, core)  # bound: copies with the model
+        if isinstance(output := block.part(model, "output"), Conv1D):
+            output.forward = types.MethodType(bias_alone, output)
 
 
-def _slice_argument(name: str):
-    """A hook that gives a layer only its own heads' part of an argument ``(batch, head, ...)``."""
-
-    def hook(core: nn.Module, args: tuple, kwargs: dict):
-        bound = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
-        if bound.arguments.get(name) is not None:
-            bound.arguments[name] = bound.arguments[name][:, list(core.headprune_kept)]
-        return bound.args[1:], bound.kwargs
-
-    return hook
+def _features(places: Sequence[int], width: int) -> Tensor:
+    """Columns of the heads side by side: (heads,) -> (heads * width,)."""
+    return (torch.tensor(places, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()
 
 
-def _headless_forward(core: nn.Module, hidden_states: Tensor, *_args, past_key_values=None,
-                      key_value_states=None, **_kwargs):
-    """A layer without heads: reshaping zero numbers into heads would be ambiguous."""
-    if past_key_values is not None and key_value_states is None:
-        # generation reads how many tokens it has seen off the first layer's cache
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-        seen = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
-        cache.update(seen, seen, core.layer_idx)
-    nothing = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
-    architecture = ARCHITECTURES.get(type(core).__name__)
-    # a core with an entry of its own applies the output projection too
-    return (nothing if architecture is None else core.get_submodule(architecture.output)(nothing)), None
+def _has(module: nn.Module, path: str) -> bool:
+    try:
+        module.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
+
+
+def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None:
+    """Keep some of a projection's outputs (``"out"``) or inputs (``"in"``)."""
+    turned = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
+    index, weight = index.to(linear.weight.device), linear.weight
+    linear.weight = nn.Parameter(
+        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad)
+    size = {("out", False): "out_features", ("in", False): "in_features",
+            ("out", True): "nf", ("in", True): "nx"}[side, turned]
+    setattr(linear, size, len(index))
+    if side == "out" and linear.bias is not None:
+        linear.bias = nn.Parameter(
+            linear.bias.detach().index_select(0, index), linear.bias.requires_grad)
+
+
+def _slice_bias(core: nn.Module) -> None:
+    """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
+    core.register_forward_pre_hook(_own_bias, with_kwargs=True)
+    names = ARCHITECTURES[type(core).__name__]
+    if names.bias_output is not None:
+        core.register_forward_hook(_whole_bias)
+        if hasattr(core, "compute_bias"):
+            core.compute_bias = types.MethodType(_own_computed_bias, core)
+
+
+def _own_bias(core: nn.Module, args: tuple, kwargs: dict):
+    name = ARCHITECTURES[type(core).__name__].bias_argument
+    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
+    bias = given.arguments.get(name)
+    if bias is not None:  # (batch, head, query, key)
+        setattr(core, _BIAS, bias)
+        given.arguments[name] = bias[:, list(core.headprune_kept)]
+    return given.args[1:], given.kwargs
+
+
+def _own_computed_bias(core: nn.Module, *args, **kwargs) -> Tensor:
+    bias = type(core).compute_bias(core, *args, **kwargs)
+    setattr(core, _BIAS, bias)
+    return bias[:, list(core.headprune_kept)]
+
+
+def _whole_bias(core: nn.Module, _inputs: tuple, outputs: tuple) -> tuple:
+    place = ARCHITECTURES[type(core).__name__].bias_output
+    own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
+    if whole is None:  # attention without positions makes a bias of zeros
+        whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
+    return (*outputs[:place], whole, *outputs[place + 1:])
+
+
+def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
+    for block, keep in changed:
+        groups = [block.kept[i : i + block.group] for i in range(0, len(block.kept), block.group)]
+        torn = [list(group) for group in groups if 0 < len(set(group) & set(keep)) < len(group)]
+        if torn:
+            raise ValueError(
+                f"{block.kind} layer {block.layer}: heads {torn} share a key and value head each "
+                "and can only go together; cut or keep all of a group "
+                f"(groups: {[list(group) for group in groups]}), or use masked_heads")
+
+
+def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+    users: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        users.setdefault(id(parameter), []).append(name)
+    for block in blocks:
+        parts = ("fused", "output") if block.architecture.fused else (
+            "query", "key", "value", "output")
+        for part in parts:
+            module = block.part(model, part)
+            where, weight = f"{block.path}, {part}", getattr(module, "weight", None)
+            if not isinstance(module, nn.Linear | Conv1D) or not weight.is_floating_point():
+                raise ValueError(f"{where}: {type(module).__name__} holds no plain weights to slice "
+                                 "(quantised?); remove heads first, then quantise")
+            if weight.is_meta:
+                raise ValueError(f"{where}: the weights are on the meta device; load them first")
+            if len(users.get(id(weight), ())) > 1:
+                raise ValueError(f"{where}: the weights are tied ({users[id(weight)]}), so that "
+                                 "slicing would change another module; use masked_heads")
+        if block.architecture.fused:
+            projection, wanted = block.part(model, "fused"), 3 * len(block.kept) * block.width
+            found = projection.nf if isinstance(projection, Conv1D) else projection.out_features
+            if found != wanted:
+                raise ValueError(f"{block.path}: the fused projection has {found} outputs, not "
+                                 f"{wanted} for query, key and value (attention to an encoder?); "
+                                 "use masked_heads")

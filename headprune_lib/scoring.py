@@ -38,7 +38,8 @@ def head_importance(
         model: a transformers model; put in evaluation mode for the call, and left as it was.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
         loss: ``(outputs, batch) -> (batch,)``, one loss an example; cross-entropy of
-            ``outputs.logits`` against ``batch["labels"]`` if not given.
+            ``outputs.logits`` against ``batch["labels"]`` if not given, in a language model that
+            of each next token, summed.
         normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
             ``None`` leaves the raw scores, in units of the loss.
         variant: ``"example"`` is Eq. 2. The others are found elsewhere under the same name:
@@ -64,7 +65,8 @@ def head_importance(
     running = [torch.zeros_like(total) for total in totals]
     count = 0
     for batch, per_token in _batch_gradients(model, batches, blocks, loss, device):
-        count += {"example": len(per_token[0]), "token": n_tokens(batch)}.get(variant, 1)
+        count += {"example": len(per_token[0]),
+                  "token": _n_tokens(batch, per_token[0])}.get(variant, 1)
         for total, run, gradient in zip(totals, running, per_token, strict=True):
             total += _reduce(gradient, variant, run)
     if count == 0:
@@ -129,22 +131,21 @@ def gate_gradients(
     """
     blocks = find_heads(model) if blocks is None else blocks
     with contextlib.ExitStack() as stack:
-        contexts: dict[int, Tensor] = {}
-        for i, block in enumerate(blocks):
-            hook = _capture(contexts, i)
-            handle = block.part(model, "output").register_forward_pre_hook(hook)
+        contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
+        for block, own in zip(blocks, contexts, strict=True):
+            handle = block.part(model, "output").register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad():
             given = _given(model, batch) if loss is None else batch
             outputs = model(**given)
-            losses = (loss or cross_entropy)(outputs, batch)
+            losses = (loss or default_loss(model))(outputs, batch)
             # the sum: an example's loss has no gradient in another example's heads
-            gradients = torch.autograd.grad(
-                losses.sum(), [contexts[i] for i in range(len(blocks))], materialize_grads=True
-            )
+            gradients = iter(torch.autograd.grad(
+                losses.sum(), [context for own in contexts for context in own],
+                materialize_grads=True))
     result = []
-    for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True)):
-        product = contexts[i].detach() * gradient  # (B, T, kept * width)
+    for block, own in zip(blocks, contexts, strict=True):
+        product = sum(context.detach() * next(gradients) for context in own)  # (B, T, kept * width)
         by_head = product.unflatten(-1, (len(block.kept), block.width))
         result.append(by_head.sum(-1))
     return result
@@ -155,6 +156,22 @@ def _given(model: nn.Module, batch: Batch) -> Batch:
     needed = getattr(model.config, "is_encoder_decoder", False) and not (
         {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys())
     return batch if needed else without_labels(batch)
+
+
+def default_loss(model: nn.Module) -> Loss:
+    """Cross-entropy as transformers would compute it: of the next token for a language model."""
+    config = getattr(model, "config", None)
+    causal = not getattr(config, "is_encoder_decoder", False) and getattr(
+        model, "can_generate", bool)()
+    return next_token_cross_entropy if causal else cross_entropy
+
+
+def next_token_cross_entropy(outputs, batch: Batch) -> Tensor:
+    """As :func:`cross_entropy`, of each token (``labels`` are the inputs) from those before it."""
+    if "labels" not in batch:
+        return cross_entropy(outputs, batch)
+    ahead = batch["labels"].new_full((len(batch["labels"]), 1), NO_LABEL)
+    return cross_entropy(outputs, {**batch, "labels": torch.cat([batch["labels"][:, 1:], ahead], 1)})
 
 
 def cross_entropy(outputs, batch: Batch) -> Tensor:
@@ -184,11 +201,11 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
     return losses.sum(-1) if labels.ndim == 2 else losses
 
 
-def n_tokens(batch: Batch) -> int:
-    """Positions of a batch that are not padding."""
+def _n_tokens(batch: Batch, per_token: Tensor) -> int:
+    """Positions of a batch that are not padding; ``per_token`` is (batch, position, head)."""
     if "attention_mask" in batch:
         return int(batch["attention_mask"].sum())
-    return batch["input_ids"].numel()
+    return per_token.shape[0] * per_token.shape[1]
 
 
 def _reduce(gradient: Tensor, variant: str, running: Tensor) -> Tensor:
@@ -208,12 +225,12 @@ def _reduce(gradient: Tensor, variant: str, running: Tensor) -> Tensor:
     return running.abs()
 
 
-def _capture(contexts: dict[int, Tensor], index: int):
+def _capture(contexts: list[Tensor]):
     def keep(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         context = inputs[0]
         if not context.requires_grad:  # the lowest layer: nothing below it needs a gradient
             context = context.detach().requires_grad_()
-        contexts[index] = context
+        contexts.append(context)
         return (context, *inputs[1:])
 
     return keep

@@ -18,8 +18,8 @@ from headprune_lib.experiments.all_but_one import best_of_layers
 from headprune_lib.experiments.iterative import oracle_scores
 from headprune_lib.experiments.outcomes import Setting
 from headprune_lib.journal import Journal
+from headprune_lib.orders import order_mask
 from headprune_lib.profiles import load_profile
-from headprune_lib.pruning import order_mask
 
 
 def plainly(setting, examples, mask):

@@ -6,7 +6,8 @@ from tiny import build
 from torch import nn
 
 from headprune_lib import cut_heads, find_heads, full_mask, masked_heads, prune_heads
-from headprune_lib.heads import UnknownArchitecture, head_grid
+from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.heads import head_grid
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ import copy
 
 import pytest
 import torch
-from tiny import CASES, ENCODER_DECODERS, batch_for, build
+from tiny import CASES, DECODERS, ENCODER_DECODERS, GENERATORS, SINGLE, batch_for, build
 from torch.nn.functional import cross_entropy
+from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
     all_but_one,
@@ -21,21 +22,37 @@ from headprune_lib import (
 )
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
 
-pytestmark = pytest.mark.parametrize(("name", "kernel"), CASES)
+every_model = pytest.mark.parametrize(("name", "kernel"), CASES)
+every_generator = pytest.mark.parametrize(
+    ("name", "kernel"), [case for case in CASES if case[0] in GENERATORS])
 
 
 def logits(model, inputs):
+    given = {k: v.to(model.dtype) if v.is_floating_point() else v
+             for k, v in inputs.items() if k != "labels"}
     with torch.no_grad():
-        return model(**{k: v for k, v in inputs.items() if k != "labels"}).logits
+        return model(**given).logits
 
 
 def some_mask(model, empty_layer=None):
-    mask = {kind: (torch.arange(values.numel()).reshape(values.shape) % 3 != 0).double()
-            for kind, values in full_mask(model).items()}
-    if empty_layer is not None:
-        for values in mask.values():
-            values[empty_layer] = 0
+    """Every third head is cut; of grouped heads every third group."""
+    mask = {}
+    for block in find_heads(model):
+        groups = torch.arange(block.n_heads) // block.group
+        values = mask.setdefault(block.kind, torch.ones_like(full_mask(model)[block.kind]))
+        values[block.layer] = ((groups + block.layer * len(groups.unique())) % 3 != 0).double()
+    for values in mask.values():
+        if empty_layer is not None:
+            values[min(empty_layer, len(values) - 1)] = 0
     return mask
+
+
+def head_weights(model, block, head):
+    """The weights that take a head's numbers in the output projection: (hidden, width)."""
+    projection, columns = block.part(model, "output"), slice(head * block.width,
+                                                             (head + 1) * block.width)
+    turned = isinstance(projection, Conv1D)
+    return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
 
 def n_hooks(model):
@@ -43,6 +60,7 @@ def n_hooks(model):
                for m in model.modules())
 
 
+@every_model
 def test_all_ones_changes_nothing(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     with masked_heads(model, full_mask(model)):
@@ -52,6 +70,7 @@ def test_all_ones_changes_nothing(name, kernel):
     assert torch.equal(masked, logits(model, inputs))
 
 
+@every_model
 def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     mask = some_mask(model)
@@ -59,30 +78,38 @@ def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
         masked = logits(model, inputs)
     zeroed = copy.deepcopy(model)
     for block in find_heads(zeroed):
-        weight = block.part(zeroed, "output").weight.data
         for head in range(block.n_heads):
             if mask[block.kind][block.layer, head] == 0:
-                weight[:, head * block.width:(head + 1) * block.width] = 0
-    torch.testing.assert_close(masked, logits(zeroed, inputs), rtol=0, atol=1e-12)
+                head_weights(zeroed, block, head).zero_()
+    torch.testing.assert_close(masked, logits(zeroed, inputs), rtol=0,
+                               atol=1e-5 if (name, kernel) in SINGLE else 1e-12)
     assert not torch.allclose(masked, logits(model, inputs))
 
 
+def losses_of(name, model, inputs):
+    """One loss an example, by the definition: of the class, or of all pieces of a sentence."""
+    made, labels = logits(model, inputs), inputs["labels"]
+    if name in DECODERS:
+        made, labels = made[:, :-1], labels[:, 1:]
+    losses = cross_entropy(made.movedim(-1, 1), labels, reduction="none")
+    return losses if losses.ndim == 1 else losses.sum(-1)
+
+
+@every_model
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
 def test_importance_is_the_finite_difference_example_by_example(name, kernel, batch_size):
     model, inputs = build(name, kernel), batch_for(name)
-    step, expected = 1e-5, full_mask(model)
+    # a difference of losses that are exact to float32 only needs a longer step
+    step, rtol, atol = (2e-3, 2e-2, 4e-3) if (name, kernel) in SINGLE else (1e-5, 1e-5, 1e-7)
+    expected = full_mask(model)
     for block in find_heads(model):
         for head in range(block.n_heads):
             losses = []
             for sign in (1, -1):
                 # a gate of 1 + step is the head's columns of the projection times that
                 shifted = copy.deepcopy(model)
-                columns = slice(head * block.width, (head + 1) * block.width)
-                block.part(shifted, "output").weight.data[:, columns] *= 1 + sign * step
-                losses.append(cross_entropy(logits(shifted, inputs).movedim(-1, 1),
-                                            inputs["labels"], reduction="none"))
-            if losses[0].ndim == 2:  # a loss a token
-                losses = [loss.sum(-1) for loss in losses]
+                head_weights(shifted, block, head).mul_(1 + sign * step)
+                losses.append(losses_of(name, shifted, inputs))
             derivative = (losses[0] - losses[1]) / (2 * step)  # (batch,)
             expected[block.kind][block.layer, head] = derivative.abs().mean()
     parts = [{k: v[i:i + batch_size] for k, v in inputs.items()}
@@ -90,9 +117,10 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
     scores = head_importance(model, parts, normalize=None)
     assert scores.keys() == expected.keys()
     for kind, values in scores.items():
-        torch.testing.assert_close(values, expected[kind].double(), rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(values, expected[kind].double(), rtol=rtol, atol=atol)
 
 
+@every_model
 def test_sweeps_equal_plain_masking(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     if name in ENCODER_DECODERS:
@@ -111,6 +139,7 @@ def test_sweeps_equal_plain_masking(name, kernel):
                 torch.testing.assert_close(plain, logits(model, inputs), rtol=1e-4, atol=1e-5)
 
 
+@every_model
 def test_importance_is_the_mean_of_the_examples(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     parts = [{k: v[i:i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
@@ -120,6 +149,7 @@ def test_importance_is_the_mean_of_the_examples(name, kernel):
         torch.testing.assert_close(each[kind].mean(0), values)
 
 
+@every_model
 @pytest.mark.parametrize("empty_layer", [None, 1])
 def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, tmp_path):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
@@ -137,13 +167,17 @@ def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, t
     for block in find_heads(loaded):
         row = mask[block.kind][block.layer]
         assert block.kept == tuple(head for head in range(4) if row[head])
+    if name in GENERATORS:
+        assert loaded.generation_config.eos_token_id == model.generation_config.eos_token_id
 
 
+@every_model
 def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     first, second = some_mask(model), full_mask(model)
-    for values in second.values():
-        values[0, 1] = 0
+    for block in find_heads(model):  # the second head, or group, of the lowest layers
+        if block.layer == 0:
+            second[block.kind][0, block.group : 2 * block.group] = 0
     pruned = prune_heads(copy.deepcopy(model), first)
     for kind, values in head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
@@ -156,30 +190,46 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
         torch.testing.assert_close(logits(pruned, inputs), logits(model, inputs), rtol=0, atol=1e-5)
 
 
+@every_model
 def test_hooks_are_gone_after_an_exception(name, kernel):
     model = build(name, kernel)
     before, trained = n_hooks(model), [p.requires_grad for p in model.parameters()]
-    broken = {**batch_for(name, 1), "input_ids": torch.full((1, 9), 99)}
-    with pytest.raises(IndexError), masked_heads(model, some_mask(model)):
+    broken = batch_for(name, 1)
+    if "pixel_values" in broken:
+        broken["pixel_values"] = broken["pixel_values"][:, :2]
+    else:
+        broken["input_ids"] = torch.full((1, 9), 99)
+    with pytest.raises((IndexError, ValueError)), masked_heads(model, some_mask(model)):
         logits(model, broken)
-    with pytest.raises(IndexError):
+    with pytest.raises((IndexError, ValueError)):
         head_importance(model, [broken])
     if name not in ENCODER_DECODERS:
-        with pytest.raises(IndexError):
+        with pytest.raises((IndexError, ValueError)):
             next(one_head_ablation(model, [broken]))
     assert n_hooks(model) == before
     assert [p.requires_grad for p in model.parameters()] == trained
 
 
+@every_generator
 @pytest.mark.parametrize("empty_layer", [None, 0])
 def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_layer):
-    if name not in ENCODER_DECODERS:
-        return
     model, inputs = build(name, kernel), batch_for(name)
     mask = some_mask(model, empty_layer)
     asked = {key: inputs[key] for key in ("input_ids", "attention_mask")}
+    if name in DECODERS:  # a prompt has its padding on the left
+        asked = {key: values.flip(1) for key, values in asked.items()}
     with masked_heads(model, mask):
         masked = model.generate(**asked, max_new_tokens=12, num_beams=2)
     pruned = prune_heads(copy.deepcopy(model), mask)
     assert torch.equal(pruned.generate(**asked, max_new_tokens=12, num_beams=2), masked)
     assert not torch.equal(model.generate(**asked, max_new_tokens=12, num_beams=2), masked)
+
+
+@every_model
+def test_a_pruned_model_compiles(name, kernel):
+    model, inputs = build(name, kernel, torch.float32), batch_for(name)
+    pruned = prune_heads(model, some_mask(model, empty_layer=1))
+    expected = logits(pruned, inputs)
+    torch.compiler.reset()
+    compiled = torch.compile(pruned, backend="aot_eager")  # traced whole; no C++ compiler needed
+    torch.testing.assert_close(logits(compiled, inputs), expected, rtol=0, atol=1e-5)

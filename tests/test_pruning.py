@@ -1,40 +1,17 @@
-"""Orders, schedules, and what is refused when weights are removed, saved and loaded."""
-
-import math
+"""What is refused when weights are removed, saved and loaded."""
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tiny import build
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from headprune_lib import (
     cut_heads,
+    full_mask,
     load_pruned,
     prune_heads,
-    prune_order,
-    prune_schedule,
     save_pruned,
 )
-from headprune_lib.pruning import order_mask
-
-
-@given(st.integers(1, 500), st.integers(1, 50))
-def test_the_schedule_is_the_papers(n_heads, steps):
-    schedule = prune_schedule(n_heads, steps)
-    assert schedule == [math.ceil(n_heads * i / steps - 1e-9) for i in range(steps + 1)]
-    assert schedule[0] == 0 and schedule[-1] == n_heads and schedule == sorted(schedule)
-
-
-def test_the_order_is_ascending_with_ties_in_place_and_removed_heads_left_out():
-    scores = {"self": torch.tensor([[0.3, 0.1], [0.1, float("nan")]])}
-    assert prune_order(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
-
-
-def test_order_mask_cuts_the_first():
-    model = build()
-    mask = order_mask(model, [("self", 2, 3), ("self", 0, 0)], 1)
-    assert mask["self"][2, 3] == 0 and mask["self"].sum() == 11
 
 
 def test_removing_a_removed_head_is_refused():
@@ -59,3 +36,52 @@ def test_nothing_is_overwritten_and_damage_is_named(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(ValueError, match="damaged"):
         load_pruned(folder)
+
+
+def test_part_of_a_group_is_refused_and_the_groups_are_named():
+    model = build("llama")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    mask = cut_heads(model, [("self", 0, 0), ("self", 0, 1), ("self", 1, 2)])
+    with pytest.raises(ValueError, match=r"layer 1: heads \[\[2, 3\]\] share.*\[\[0, 1\], \[2, 3\]\]"):
+        prune_heads(model, mask)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_removed_group_takes_its_key_and_value_head():
+    model = build("qwen3")
+    prune_heads(model, cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
+    attention = model.model.layers[1].self_attn
+    assert (attention.q_proj.out_features, attention.k_proj.out_features,
+            attention.v_proj.out_features, attention.o_proj.in_features) == (8, 4, 4, 8)
+
+
+def _quantised(model):
+    output = model.bert.encoder.layer[0].attention.output.dense
+    output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
+
+
+def _tied(model):
+    first, second = (layer.attention.self.query for layer in model.bert.encoder.layer[:2])
+    second.weight = first.weight
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda model: model.to("meta"), "meta device; load them first"),
+    (_quantised, "no plain weights to slice.*then quantise"),
+    (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
+])
+def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
+    model = build("bert")
+    change(model)
+    shapes = [tuple(weight.shape) for weight in model.parameters()]
+    with pytest.raises(ValueError, match=message):
+        prune_heads(model, cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
+    assert [tuple(weight.shape) for weight in model.parameters()] == shapes
+
+
+def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
+    config = GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
+    model = GPT2LMHeadModel(config)
+    mask = {kind: torch.zeros_like(values) for kind, values in full_mask(model).items()}
+    with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
+        prune_heads(model, mask)

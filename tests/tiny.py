@@ -1,24 +1,7 @@
-"""Tiny random models and batches for the laws."""
+"""Tiny random models and batches for the laws, one for each known architecture."""
 
 import torch
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForSequenceClassification,
-    DistilBertConfig,
-    DistilBertForSequenceClassification,
-    ElectraConfig,
-    ElectraForSequenceClassification,
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-    MPNetConfig,
-    MPNetForSequenceClassification,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-)
+import transformers as t
 
 SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
 WIDE = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 3,
@@ -27,36 +10,79 @@ TWO_SIDED = {"vocab_size": 30, "max_position_embeddings": 24, "d_model": 16, "en
              "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
              "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "pad_token_id": 1, "eos_token_id": 2,
              "decoder_start_token_id": 1, "forced_eos_token_id": None}
+# two query heads share a key and value head
+GROUPED = {**WIDE, "vocab_size": 30, "max_position_embeddings": 24, "num_key_value_heads": 2,
+           "head_dim": 4, "pad_token_id": 1, "eos_token_id": 2, "bos_token_id": 3}
+DEBERTA = {**SHAPE, **WIDE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
+           "max_relative_positions": 8, "position_biased_input": False, "type_vocab_size": 0}
+
+CLASSIFIERS = {
+    "bert": lambda **k: t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE, **k)),
+    "roberta": lambda **k: t.RobertaForSequenceClassification(
+        t.RobertaConfig(**SHAPE, **WIDE, **k)),
+    "electra": lambda **k: t.ElectraForSequenceClassification(
+        t.ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
+    "distilbert": lambda **k: t.DistilBertForSequenceClassification(
+        t.DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)),
+    "mpnet": lambda **k: t.MPNetForSequenceClassification(t.MPNetConfig(**SHAPE, **WIDE, **k)),
+    "deberta-v2": lambda **k: t.DebertaV2ForSequenceClassification(
+        t.DebertaV2Config(**DEBERTA, share_att_key=False, **k)),
+    "deberta-v3": lambda **k: t.DebertaV2ForSequenceClassification(
+        t.DebertaV2Config(**DEBERTA, share_att_key=True, **k)),
+    "modernbert": lambda **k: t.ModernBertForSequenceClassification(t.ModernBertConfig(
+        **SHAPE, **WIDE, pad_token_id=1, local_attention=8, global_attn_every_n_layers=2, **k)),
+    "albert": lambda **k: t.AlbertForSequenceClassification(
+        t.AlbertConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
+}
+IMAGES = {
+    "vit": lambda **k: t.ViTForImageClassification(
+        t.ViTConfig(**WIDE, image_size=8, patch_size=4, num_labels=3, **k)),
+}
 ENCODER_DECODERS = {
-    "marian": lambda **k: MarianMTModel(MarianConfig(**TWO_SIDED, **k)),
-    "bart": lambda **k: BartForConditionalGeneration(BartConfig(**TWO_SIDED, **k)),
-    "m2m100": lambda **k: M2M100ForConditionalGeneration(M2M100Config(**TWO_SIDED, **k)),
+    "bart": lambda **k: t.BartForConditionalGeneration(t.BartConfig(**TWO_SIDED, **k)),
+    "marian": lambda **k: t.MarianMTModel(t.MarianConfig(**TWO_SIDED, **k)),
+    "m2m100": lambda **k: t.M2M100ForConditionalGeneration(t.M2M100Config(**TWO_SIDED, **k)),
+    "t5": lambda **k: t.T5ForConditionalGeneration(t.T5Config(
+        vocab_size=30, d_model=16, d_kv=4, num_heads=4, d_ff=24, num_layers=2, pad_token_id=1,
+        eos_token_id=2, decoder_start_token_id=1, relative_attention_num_buckets=8, **k)),
 }
-BUILDERS = {
-    "bert": lambda **k: BertForSequenceClassification(BertConfig(**SHAPE, **WIDE, **k)),
-    "electra": lambda **k: ElectraForSequenceClassification(
-        ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
-    "roberta": lambda **k: RobertaForSequenceClassification(RobertaConfig(**SHAPE, **WIDE, **k)),
-    "distilbert": lambda **k: DistilBertForSequenceClassification(
-        DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)
-    ),
-    "mpnet": lambda **k: MPNetForSequenceClassification(MPNetConfig(**SHAPE, **WIDE, **k)),
-    **ENCODER_DECODERS,
+DECODERS = {
+    "gpt2": lambda **k: t.GPT2LMHeadModel(t.GPT2Config(
+        vocab_size=30, n_positions=24, n_embd=16, n_head=4, n_layer=3, n_inner=24, pad_token_id=1,
+        eos_token_id=2, bos_token_id=3, **k)),
+    "opt": lambda **k: t.OPTForCausalLM(t.OPTConfig(
+        vocab_size=30, max_position_embeddings=24, hidden_size=16, num_attention_heads=4,
+        num_hidden_layers=3, ffn_dim=24, word_embed_proj_dim=16, pad_token_id=1, eos_token_id=2,
+        bos_token_id=3, **k)),
+    "llama": lambda **k: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED, **k)),
+    "mistral": lambda **k: t.MistralForCausalLM(
+        t.MistralConfig(**GROUPED, sliding_window=4, **k)),
+    "qwen3": lambda **k: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, **k)),
+    "gemma3": lambda **k: t.Gemma3ForCausalLM(t.Gemma3TextConfig(
+        **GROUPED, sliding_window=4, query_pre_attn_scalar=4,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **k)),
 }
-KERNELS = {"bert": ("eager", "sdpa"), "electra": ("eager", "sdpa"), "roberta": ("eager", "sdpa"),
-           "distilbert": ("eager", "sdpa"), "mpnet": ("eager",),
-           **dict.fromkeys(ENCODER_DECODERS, ("eager", "sdpa"))}
-CASES = [(name, kernel) for name in BUILDERS for kernel in KERNELS[name]]
+GENERATORS = ENCODER_DECODERS | DECODERS
+BUILDERS = CLASSIFIERS | IMAGES | GENERATORS
+# transformers has no sdpa for these
+EAGER_ONLY = {"mpnet", "deberta-v2", "deberta-v3"}
+CASES = [(name, kernel) for name in BUILDERS
+         for kernel in (("eager",) if name in EAGER_ONLY else ("eager", "sdpa"))]
+# normalise or take the softmax in float32 whatever the model's type
+SINGLE = {(name, kernel) for name, kernel in CASES
+          if name in {"t5", "llama", "mistral", "qwen3", "gemma3", "modernbert"}
+          or (kernel == "eager" and name in {"opt", "vit"})}
 
 
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):
     """A random model whose weights are large enough for every head to matter."""
     torch.manual_seed(seed)
-    spread = {"init_std" if name in ENCODER_DECODERS else "initializer_range": 0.3}
-    model = BUILDERS[name](attn_implementation=kernel, **spread)
+    model = BUILDERS[name](attn_implementation=kernel)
     for parameter_name, parameter in model.named_parameters():
         if parameter_name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)
+        elif parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
     return model.to(dtype).eval()
 
 
@@ -74,9 +100,13 @@ def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
 
 def batch_for(name: str, n: int = 5, seed: int = 1):
     """A batch with what the model of this name wants: a class, or a target sentence, each."""
-    made = batch(n, seed=seed)
+    made, generator = batch(n, seed=seed), torch.Generator().manual_seed(seed)
+    if name in IMAGES:
+        pixels = torch.randn(n, 3, 8, 8, generator=generator, dtype=torch.float64)
+        return {"pixel_values": pixels, "labels": made["labels"]}
+    if name in DECODERS:
+        made["labels"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, -100)
     if name in ENCODER_DECODERS:
-        generator = torch.Generator().manual_seed(seed)
         made["labels"] = torch.randint(4, 30, (n, 6), generator=generator)
         start = torch.ones(n, 1, dtype=torch.long)
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)

@@ -16,8 +16,9 @@ from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.models import load_tokenizer
+from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import order_mask, prune_heads, prune_order
+from headprune_lib.pruning import prune_heads
 from headprune_lib.scoring import head_importance
 
 

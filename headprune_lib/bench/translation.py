@@ -13,8 +13,8 @@ from headprune_lib.experiments.translation.outcomes import GROUP, TranslationSet
 from headprune_lib.heads import HeadTensors
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
+from headprune_lib.orders import Head
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import Head
 from headprune_lib.translation.generation import generate
 from headprune_lib.translation.sweep import translations_under
 

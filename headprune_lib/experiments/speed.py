@@ -23,9 +23,11 @@ from headprune_lib.experiments.outcomes import Setting, resumed, runs_of
 from headprune_lib.heads import find_heads, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.models import BASES, load_tokenizer
+from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import order_mask, prune_heads, prune_order, save_pruned
+from headprune_lib.pruning import prune_heads
 from headprune_lib.results import Measurement
+from headprune_lib.saving import save_pruned
 
 _VARIANTS = ("unpruned", "pruned")
 

@@ -26,7 +26,7 @@ from headprune_lib.experiments.translation.outcomes import (
 )
 from headprune_lib.experiments.translation.quality import shared_ngrams
 from headprune_lib.journal import Journal
-from headprune_lib.pruning import order_mask, prune_order
+from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.translation.bleu import corpus_bleu
 from headprune_lib.translation.models import encode, teacher_forced
 from headprune_lib.translation.store import publish

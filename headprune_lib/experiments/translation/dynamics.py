@@ -29,8 +29,8 @@ from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
+from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import order_mask, prune_order, prune_schedule
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import NO_LABEL, Batch, cross_entropy
 from headprune_lib.translation.bleu import corpus_bleu

@@ -29,8 +29,8 @@ from headprune_lib.experiments.translation.outcomes import (
 )
 from headprune_lib.heads import HeadTensors
 from headprune_lib.journal import Arrays, Journal
+from headprune_lib.orders import Head, order_mask, prune_order, prune_schedule
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import Head, order_mask, prune_order, prune_schedule
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.translation.bleu import corpus_bleu

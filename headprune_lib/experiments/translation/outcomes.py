@@ -18,8 +18,8 @@ from headprune_lib.experiments.outcomes import MILLINAT, resumed
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.kernels import fast_linears
+from headprune_lib.orders import Head
 from headprune_lib.profiles import Profile
-from headprune_lib.pruning import Head
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import example_importance, normalize_l2
 from headprune_lib.translation.bleu import pack, sentence_counts, unpack

@@ -1,0 +1,92 @@
+"""Orders, schedules and the masks that follow them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import build
+
+from headprune_lib import (
+    cut_heads,
+    find_heads,
+    full_mask,
+    order_mask,
+    prune_heads,
+    prune_mask,
+    prune_order,
+    prune_schedule,
+)
+
+MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
+
+
+@given(st.integers(1, 500), st.integers(1, 50))
+def test_the_schedule_is_the_papers(n_heads, steps):
+    schedule = prune_schedule(n_heads, steps)
+    assert schedule == [math.ceil(n_heads * i / steps - 1e-9) for i in range(steps + 1)]
+    assert schedule[0] == 0 and schedule[-1] == n_heads and schedule == sorted(schedule)
+
+
+def test_the_order_is_ascending_with_ties_in_place_and_removed_heads_left_out():
+    scores = {"self": torch.tensor([[0.3, 0.1], [0.1, float("nan")]])}
+    assert prune_order(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
+
+
+def test_order_mask_cuts_the_first():
+    model = build()
+    mask = order_mask(model, [("self", 2, 3), ("self", 0, 0)], 1)
+    assert mask["self"][2, 3] == 0 and mask["self"].sum() == 11
+
+
+def scores_of(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return {kind: torch.rand(mask.shape, generator=generator)
+            for kind, mask in full_mask(model).items()}
+
+
+@given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
+def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep, seed):
+    model = MODELS[name]
+    mask = prune_mask(model, scores_of(model, seed), amount, keep_at_least=keep)
+    n_heads = sum(values.numel() for values in mask.values())
+    cut = n_heads - sum(int(values.sum()) for values in mask.values())
+    assert cut <= amount * n_heads + 1e-6
+    for block in find_heads(model):
+        row = mask[block.kind][block.layer]
+        assert row.sum() >= keep
+        assert set(row.unflatten(0, (-1, block.group)).sum(1).tolist()) <= {0.0, block.group}
+    if keep == 0:
+        size = find_heads(model)[0].group
+        assert cut == math.floor(amount * n_heads + 1e-9) // size * size
+
+
+def test_the_least_important_heads_go_and_of_one_kind_if_asked():
+    model = MODELS["marian"]
+    scores = scores_of(model, 0)
+    order = prune_order(scores)
+    expected = order_mask(model, order, len(order) // 2)
+    mask = prune_mask(model, scores, 0.5)
+    assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
+    own = prune_mask(model, scores, 0.25, kinds=["dec-dec"])
+    assert int((own["dec-dec"] == 0).sum()) == 2
+    assert torch.equal(own["enc-enc"], full_mask(model)["enc-enc"])
+
+
+def test_a_pruned_model_is_pruned_further():
+    model = prune_heads(build(), cut_heads(build(), [("self", 0, 0), ("self", 0, 1)]))
+    scores = {"self": torch.arange(12.0).reshape(3, 4)}
+    scores["self"][0, :2] = torch.nan
+    mask = prune_mask(model, scores, 0.2)  # of the ten heads left
+    assert (mask["self"] == 0).nonzero().tolist() == [[0, 2], [0, 3]]
+    prune_heads(model, mask)
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"amount": 1.2}, "amount is 1.2.*0 to 1"),
+    ({"amount": 0.5, "kinds": ["enc-enc"]}, r"no kind 'enc-enc' in Bert.*\['self'\]"),
+    ({"amount": 0.5, "keep_at_least": -1}, "0 or more")])
+def test_a_mask_that_cannot_be_made(given, message):
+    with pytest.raises(ValueError, match=message):
+        prune_mask(MODELS["bert"], scores_of(MODELS["bert"], 0), **given)
