@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,19 +85,21 @@ def load_tokenizer(base: str):
     )
 
 
-def new_classifier(base: str, n_labels: int, seed: int, kernel: str = "sdpa") -> nn.Module:
+def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:
     """The base with a fresh classification head; the head's weights depend on ``seed`` alone."""
     torch.manual_seed(seed)
     entry = BASES[base]
+    names = {"id2label": dict(enumerate(labels)),
+             "label2id": {label: number for number, label in enumerate(labels)}}
     if entry.build is not None:
         config = entry.build()
-        config.num_labels = n_labels
+        config.update(names)
         return transformers.AutoModelForSequenceClassification.from_config(
             config, attn_implementation=kernel
         )
-    with _quiet():
+    with quiet():
         return transformers.AutoModelForSequenceClassification.from_pretrained(
-            entry.folder(), num_labels=n_labels, attn_implementation=kernel, dtype=torch.float32
+            entry.folder(), **names, attn_implementation=kernel, dtype=torch.float32
         )
 
 
@@ -152,7 +154,7 @@ def with_weights(task: str, base: str, seed: int, weights: dict[str, Tensor], ke
     Raises:
         ValueError: a tensor that the model does not have, or of another shape.
     """
-    model = new_classifier(base, len(TASKS[task].labels), seed, kernel)
+    model = new_classifier(base, TASKS[task].labels, seed, kernel)
     state = model.state_dict()
     for name, tensor in weights.items():
         if name not in state or state[name].shape != tensor.shape:
@@ -164,8 +166,8 @@ def with_weights(task: str, base: str, seed: int, weights: dict[str, Tensor], ke
     return model.eval()
 
 
-class _quiet:
-    """A new head is meant to be random: transformers need not say so each time."""
+class quiet:
+    """Inside, transformers neither warns (of a new head that is meant to be random) nor draws bars."""
 
     def __enter__(self):
         self.level = transformers.logging.get_verbosity()

@@ -70,7 +70,7 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy."""
     settings = profile.finetuning
     train = TASKS[profile.task].load()["train"].first(settings.n_train)
-    model = new_classifier(profile.model, len(TASKS[profile.task].labels), seed, "eager")
+    model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     model.base_model.embeddings.requires_grad_(False)
     model.to(profile.device).train()
     tokenizer = load_tokenizer(profile.model)

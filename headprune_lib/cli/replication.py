@@ -1,4 +1,4 @@
-"""The ``headprune`` command."""
+"""The commands that replicate the paper."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 
-ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
+from headprune_lib.cli.common import Device, ProfileName, app, refuse, refusing, short
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Replicate “Are Sixteen Heads Really Better than One?” and prune attention heads.",
-)
+PANEL = "The replication"
 
 
 class _NameValuePairs(TyperCommand):
@@ -36,12 +28,12 @@ class _NameValuePairs(TyperCommand):
             if word in ("-p", "--parameter"):
                 pair = [*itertools.islice(words, 2)]
                 if len(pair) < 2:
-                    _refuse(f"{word} takes a name and a value, not {' '.join(pair) or 'nothing'}")
+                    refuse(f"{word} takes a name and a value, not {' '.join(pair) or 'nothing'}")
                 joined.append("=".join(pair))
         return super().parse_args(ctx, joined)
 
 
-@app.command(cls=_NameValuePairs)
+@app.command(cls=_NameValuePairs, rich_help_panel=PANEL)
 def run(
     notebooks: Annotated[
         list[str], typer.Argument(help="Paths, or short names such as 01_one_head.")
@@ -66,13 +58,13 @@ def run(
     # The kernels inherit it: tqdm would advise each of them to install widgets.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
     if output is not None and len(notebooks) > 1:
-        _refuse("--output takes one notebook at a time")
+        refuse("--output takes one notebook at a time")
     pairs = (pair.partition("=") for pair in parameter or [])
     parameters = {name: parse_value(value) for name, _, value in pairs}
     for name in notebooks:
         started = time.monotonic()
         try:
-            with _refusing():
+            with refusing():
                 source = find_notebook(name)
                 target = output
                 if target is None and not parameters.keys() <= HOW_NOT_WHAT:
@@ -82,29 +74,10 @@ def run(
         except PapermillExecutionError as error:
             typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)
             raise typer.Exit(1) from None
-        typer.echo(f"{_short(written)}  {time.monotonic() - started:.0f} s")
+        typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")
 
 
-def _short(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _refuse(message: str) -> NoReturn:
-    typer.echo(f"headprune: {message}", err=True)
-    raise typer.Exit(2)
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Errors of input, a missing file or a wrong value, become one line and exit code 2."""
-    try:
-        yield
-    except (ValueError, FileNotFoundError) as error:
-        _refuse(str(error))
-
-
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def reproduce(
     artifact: Annotated[str, typer.Argument(help="Its name in the paper, such as figure1b.")],
     profile: ProfileName = "default",
@@ -118,7 +91,7 @@ def reproduce(
     from headprune_lib import experiments
     from headprune_lib.profiles import load_profile
 
-    with _refusing():
+    with refusing():
         settings = load_profile(
             profile, task=task, n_examples=n_examples, seed=seed, device=device
         )
@@ -127,7 +100,7 @@ def reproduce(
     typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def train(
     task: Annotated[
         str | None,
@@ -152,7 +125,7 @@ def train(
     from headprune_lib.profiles import load_profile
     from headprune_lib.training import finetuned
 
-    with _refusing():
+    with refusing():
         settings = load_profile(profile, device=device)
         if task is not None and task != settings.task:
             _train_translator(settings, task, seed, retrain, publish)
@@ -167,10 +140,10 @@ def _train_translator(settings, task: str, seed: int | None, retrain: bool, publ
     seed = settings.seed if seed is None else seed
     folder = training.train(settings, task, seed, retrain=retrain)
     for path in store.publish(settings, task, seed) if publish else [folder]:
-        typer.echo(_short(path))
+        typer.echo(short(path))
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def translate(
     task: Annotated[str, typer.Argument(help="enfr or deen.")],
     sentences: Annotated[
@@ -187,22 +160,22 @@ def translate(
     from headprune_lib.translation.store import load_translator
 
     given = sentences or sys.stdin.read().splitlines()
-    with _refusing():
+    with refusing():
         for line in load_translator(load_profile(profile), task).translate(given, beams=beams):
             typer.echo(line)
 
 
-@app.command("findings")
+@app.command("findings", rich_help_panel=PANEL)
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.findings import write_findings
 
-    with _refusing():
+    with refusing():
         for path in write_findings():
-            typer.echo(_short(path))
+            typer.echo(short(path))
 
 
-@app.command("bench")
+@app.command("bench", rich_help_panel=PANEL)
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder or translation.")] = "encoder",
     profile: ProfileName = "default",
@@ -222,7 +195,7 @@ def run_bench(
     from headprune_lib.results import plain, provenance
 
     started = time.monotonic()
-    with _refusing():
+    with refusing():
         rows = bench(half, load_profile(profile), n_sentences=n_sentences, rounds=rounds)
     command = f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     found = {"rows": rows, "provenance": provenance(command, None, time.monotonic() - started)}
@@ -230,4 +203,4 @@ def run_bench(
     content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"
     replace_files({target: content.encode()})
     typer.echo(bench_table(target).to_string(index=False))
-    typer.echo(f"written to {_short(target)}")
+    typer.echo(f"written to {short(target)}")

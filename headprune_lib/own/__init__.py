@@ -1,0 +1,1 @@
+"""A model and data of one's own, for the commands ``inspect``, ``score`` and ``prune``."""
