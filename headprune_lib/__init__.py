@@ -2,6 +2,7 @@
 
 from headprune_lib.ablation import all_but_one, one_head_ablation
 from headprune_lib.architectures import register_attention
+from headprune_lib.fairseq_import import import_fairseq
 from headprune_lib.heads import cut_heads, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
@@ -16,6 +17,7 @@ __all__ = [
     "find_heads",
     "full_mask",
     "head_importance",
+    "import_fairseq",
     "load_pruned",
     "masked_heads",
     "one_head_ablation",

@@ -103,6 +103,34 @@ def prune(
     typer.echo(f"measured on {test or data}; written to {short(out)}")
 
 
+@app.command("fairseq-iwslt", rich_help_panel=PANEL,
+             context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def fairseq_iwslt(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(metavar="DATA",
+                                         help="A folder that fairseq-preprocess wrote.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where checkpoints go.")],
+) -> None:
+    """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
+
+    Goes on from the last checkpoint; further arguments are fairseq-train's. The recipe:
+    transformer_iwslt_de_en, Adam, inverse square root with 4,000 warm-up updates to 5e-4, dropout
+    0.3, label smoothing 0.1, 4,096 tokens a batch.
+
+    Example: headprune fairseq-iwslt data-bin/iwslt14 runs/iwslt --max-epoch 40 --fp16
+    """
+    from headprune_lib.fairseq_import.training import train_iwslt
+
+    with refusing():
+        try:
+            folders = train_iwslt(data, out, context.args)
+        except RuntimeError as error:
+            typer.echo(f"headprune: {error}", err=True)
+            raise typer.Exit(1) from None
+    for folder in folders:
+        typer.echo(short(folder))
+
+
 def _prepared(model: str, data: Path, batch_size: int, max_length: int, device: str):
     from headprune_lib.own.loading import load_model, load_own_tokenizer
 

@@ -1,0 +1,159 @@
+"""Arguments and weights of a fairseq Transformer as those of a ``MarianMTModel``.
+
+Both are post-norm and name most of their parts alike. Differences: fairseq counts positions from
+``padding + 1`` on and has another table of sines; old checkpoints keep query, key and value in one
+matrix, and norms under numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import MarianConfig, MarianMTModel
+
+from headprune_lib.fairseq_import.vocabulary import END, PAD
+
+# Arguments that change the computation, with the only value that Marian's layers compute.
+_ONLY = {
+    "encoder_normalize_before": False, "decoder_normalize_before": False,
+    "layernorm_embedding": False, "no_cross_attention": False, "cross_self_attention": False,
+    "adaptive_softmax_cutoff": None, "adaptive_input": False,
+    "no_token_positional_embeddings": False, "no_encoder_attn": False, "char_inputs": False,
+    "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "adapter_num_layers": 0,
+}
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
+_NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+# Buffers and counters without weights.
+_NO_WEIGHTS = re.compile(r"\.(version|embed_positions\._float_tensor)$")
+
+
+def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTModel:
+    """A model in evaluation mode that computes what fairseq's does, in float32.
+
+    Raises:
+        ValueError: a shape that Marian has no counterpart for (the argument is named), or weights
+            that are missing or left over.
+    """
+    _check(arguments)
+    weights = {name: tensor.float() for name, tensor in _modern(weights).items()
+               if not _NO_WEIGHTS.search(name)}
+    model = MarianMTModel(_config(arguments, weights))
+    given = _named_as_marian(arguments, weights, model.config.max_position_embeddings)
+    own = model.state_dict()
+    optional = {"final_logits_bias"}
+    missing, extra = own.keys() - given.keys() - optional, given.keys() - own.keys()
+    if missing or extra:
+        raise ValueError(f"the checkpoint does not fit a post-norm Transformer: missing "
+                         f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}")
+    wrong = [f"{name}: {tuple(given[name].shape)}, expected {tuple(own[name].shape)}"
+             for name in given if given[name].shape != own[name].shape]
+    if wrong:
+        raise ValueError(f"weights of another shape than the arguments say: {wrong[:4]}")
+    model.load_state_dict(given, strict=False)
+    # as fairseq's search: a translation has a word, and padding is none
+    model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
+    # this table of positions is not the one that transformers would make
+    model._keys_to_ignore_on_save = None
+    return model.eval()
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    for name, only in _ONLY.items():
+        if (arguments.get(name, only) or False) != (only or False):
+            raise ValueError(f"{name} is {arguments[name]!r}: MarianMTModel has no counterpart for "
+                             f"it (only {only!r})")
+    for name in ("embed_dim", "ffn_embed_dim"):
+        sides = [arguments[f"{side}_{name}"] for side in ("encoder", "decoder")]
+        if name == "embed_dim" and sides[0] != sides[1]:
+            raise ValueError(f"encoder and decoder are {sides} wide: MarianMTModel has one width")
+    for side in ("output_dim", "input_dim"):
+        width = arguments.get(f"decoder_{side}")
+        if width not in (None, arguments["decoder_embed_dim"]):
+            raise ValueError(f"decoder_{side} is {width}, not the width of the decoder: "
+                             "MarianMTModel has no projection for it")
+    if arguments.get("activation_fn", "relu") not in _ACTIVATIONS:
+        raise ValueError(f"activation_fn is {arguments['activation_fn']!r}, expected one of "
+                         f"{sorted(_ACTIVATIONS)}")
+    learned = [bool(arguments.get(f"{side}_learned_pos")) for side in ("encoder", "decoder")]
+    if learned[0] != learned[1]:
+        raise ValueError("positions are learned on one side only: not supported")
+
+
+def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under the names that fairseq has had since 0.9."""
+    found = {}
+    for name, tensor in weights.items():
+        norm = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(\w+)", name)
+        fused = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
+        if norm:
+            side, layer, number, kind = norm.groups()
+            found[f"{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"] = tensor
+        elif fused:
+            for part, third in zip("qkv", tensor.chunk(3), strict=True):
+                found[f"{fused[1]}.{part}_proj.{fused[2]}"] = third
+        else:
+            found[name] = tensor
+    return found
+
+
+def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianConfig:
+    source, target = (weights[f"{side}.embed_tokens.weight"] for side in ("encoder", "decoder"))
+    shared = bool(arguments.get("share_all_embeddings"))
+    tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
+    if not tied and _output(weights) is None:
+        raise ValueError("the checkpoint holds no weights of the output projection")
+    lengths = [arguments.get(name) or 1024 for name in ("max_source_positions",
+                                                        "max_target_positions")]
+    return MarianConfig(
+        vocab_size=len(source), decoder_vocab_size=len(target), d_model=source.shape[1],
+        share_encoder_decoder_embeddings=shared, tie_word_embeddings=tied,
+        encoder_layers=arguments["encoder_layers"], decoder_layers=arguments["decoder_layers"],
+        encoder_attention_heads=arguments["encoder_attention_heads"],
+        decoder_attention_heads=arguments["decoder_attention_heads"],
+        encoder_ffn_dim=arguments["encoder_ffn_embed_dim"],
+        decoder_ffn_dim=arguments["decoder_ffn_embed_dim"],
+        activation_function=_ACTIVATIONS[arguments.get("activation_fn", "relu")],
+        scale_embedding=not arguments.get("no_scale_embedding", False),
+        max_position_embeddings=min(lengths), dropout=arguments.get("dropout", 0.1),
+        pad_token_id=PAD, eos_token_id=END, bos_token_id=None, decoder_start_token_id=END,
+        forced_eos_token_id=None,
+    )
+
+
+def _output(weights: dict[str, Tensor]) -> Tensor | None:
+    """fairseq 0.9 kept the output projection as ``embed_out``."""
+    return weights.get("decoder.output_projection.weight", weights.get("decoder.embed_out"))
+
+
+def _named_as_marian(arguments: dict[str, Any], weights: dict[str, Tensor],
+                     n_positions: int) -> dict[str, Tensor]:
+    skipped = ("decoder.output_projection.weight", "decoder.embed_out")
+    given = {f"model.{name}": tensor for name, tensor in weights.items() if name not in skipped}
+    decoder = weights["decoder.embed_tokens.weight"]
+    output = _output(weights)
+    given["lm_head.weight"] = decoder if output is None else output
+    if arguments.get("share_all_embeddings"):
+        given["model.shared.weight"] = decoder
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        if arguments.get(f"{side}_learned_pos"):
+            given[name] = given[name][PAD + 1 : PAD + 1 + n_positions]
+        else:
+            given[name] = sinusoids(n_positions, decoder.shape[1])
+    return given
+
+
+def sinusoids(n_positions: int, width: int, first: int = PAD + 1) -> Tensor:
+    """fairseq's table of positions (positions, width): sines in the first half, then cosines."""
+    half = width // 2
+    rates = torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(first, first + n_positions)[:, None] * rates
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return torch.nn.functional.pad(table, (0, width % 2))

@@ -1,0 +1,102 @@
+"""A fairseq checkpoint with its dictionaries, ready to translate, to score and to prune."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import MarianMTModel
+
+from headprune_lib.data import by_length
+from headprune_lib.fairseq_import.converting import convert
+from headprune_lib.fairseq_import.reading import read_checkpoint
+from headprune_lib.fairseq_import.vocabulary import END, PAD, Dictionary, Splitter
+from headprune_lib.translation.models import pad
+
+
+@dataclass(frozen=True)
+class FairseqTranslator:
+    """A converted model with its dictionaries; ``model`` is an ordinary ``MarianMTModel``."""
+
+    model: MarianMTModel
+    source: Dictionary
+    target: Dictionary
+    splitter: Splitter
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of source texts with the end mark."""
+        return [self.source.encode(self.splitter.split(text)) for text in texts]
+
+    def batch(self, sources: Sequence[str], targets: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Model inputs with ``labels``, as :func:`headprune_lib.head_importance` takes them."""
+        ids = pad(self.encode(sources), PAD)
+        rows = [self.target.encode(self.splitter.split(text)) for text in targets]
+        return {"input_ids": ids, "attention_mask": (ids != PAD).long(),
+                "decoder_input_ids": pad([[END, *row[:-1]] for row in rows], PAD),
+                "labels": pad(rows, -100)}
+
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], *, beams: int = 5, max_len_a: float = 0.0,
+                  max_len_b: int = 200, batch_size: int = 64) -> list[str]:
+        """Translations; the length of one is at most ``max_len_a * source + max_len_b`` pieces.
+
+        Beam search ranks by the mean log-probability of a piece, as fairseq's does by default.
+        """
+        rows, made = self.encode(texts), [""] * len(texts)
+        for members in by_length(rows, batch_size):
+            ids = pad([rows[i] for i in members], PAD).to(self.model.device)
+            longest = int(max_len_a * ids.shape[1] + max_len_b)
+            room = self.model.config.max_position_embeddings - 1
+            found = self.model.generate(
+                input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams,
+                max_new_tokens=min(longest, room), length_penalty=1.0, early_stopping=True,
+                do_sample=False)
+            for i, row in zip(members, found[:, 1:].tolist(), strict=True):
+                made[i] = self.splitter.join(self.target.decode(row))
+        return made
+
+
+def import_fairseq(
+    checkpoint: str | os.PathLike, dictionaries: Sequence[str | os.PathLike], *,
+    bpe: str | os.PathLike | None = None,
+) -> FairseqTranslator:
+    """Turn a Transformer that fairseq trained into a transformers model.
+
+    Post-norm Transformers with shared or separate embeddings and sinusoidal or learned positions,
+    such as ``transformer_iwslt_de_en`` and ``transformer_vaswani_wmt_en_fr_big`` (the paper's), in
+    the checkpoint formats of fairseq 0.6 to 0.12. The file is a pickle; it is read without running
+    what is in it.
+
+    Args:
+        checkpoint: a ``.pt`` file.
+        dictionaries: source and target ``dict.xx.txt``, or one for both.
+        bpe: codes of subword-nmt, or a SentencePiece model (``.model``, ``.spm``); texts are split
+            at spaces alone if not given. Tokenise texts as the model's training data was.
+
+    Raises:
+        FileNotFoundError: a file that is not there.
+        ValueError: a file that is no checkpoint or could run code, a shape without counterpart in
+            ``MarianMTModel``, or dictionaries of another size than the embeddings.
+
+    Example::
+
+        translator = import_fairseq("checkpoint_best.pt", ["dict.de.txt", "dict.en.txt"], bpe="code")
+        scores = head_importance(translator.model, [translator.batch(sources, targets)])
+    """
+    paths = [Path(path) for path in dictionaries]
+    for path in (*paths, *([Path(bpe)] if bpe is not None else [])):
+        if not path.is_file():
+            raise FileNotFoundError(f"no file {path}")
+    if len(paths) not in (1, 2):
+        raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
+    model = convert(*read_checkpoint(Path(checkpoint)))
+    sizes = model.config.vocab_size, model.config.decoder_vocab_size
+    source, target = Dictionary(paths[0]), Dictionary(paths[-1])
+    for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
+        if len(words) != size:
+            raise ValueError(f"{path} has {len(words)} entries with fairseq's own, the checkpoint's "
+                             f"embeddings {size}: not of one training")
+    return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))

@@ -1,0 +1,188 @@
+"""Converted models compute what fairseq computes, and reading one runs nothing."""
+
+import argparse
+import os
+
+import pytest
+import torch
+from fairseqmodels import train_shape
+from transformers import MarianMTModel
+from typer.testing import CliRunner
+
+from headprune_lib import (
+    head_importance,
+    import_fairseq,
+    load_pruned,
+    masked_heads,
+    order_mask,
+    prune_heads,
+    prune_order,
+    save_pruned,
+)
+from headprune_lib.cli import app
+
+
+def opened(data, checkpoint):
+    """fairseq's own models and task; the file is ours."""
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    from fairseq import checkpoint_utils
+
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)})
+    return [model.eval() for model in models], task
+
+
+def dictionaries(data):
+    return [data / "dict.xx.txt", data / "dict.yy.txt"]
+
+
+def lines(text, name):
+    return (text / name).read_text().splitlines()
+
+
+def logits(model, batch):
+    with torch.no_grad():
+        return model(**{k: v for k, v in batch.items() if k != "labels"}).logits
+
+
+def test_logits_are_fairseqs(trained, text):
+    data, checkpoint = trained
+    translator, (models, _) = import_fairseq(checkpoint, dictionaries(data)), opened(*trained)
+    batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
+    with torch.no_grad():
+        theirs = models[0](batch["input_ids"], batch["attention_mask"].sum(1),
+                           batch["decoder_input_ids"])[0]
+    real = batch["labels"] != -100
+    assert not real.all()
+    torch.testing.assert_close(logits(translator.model, batch)[real], theirs[real], rtol=0,
+                               atol=1e-5)
+
+
+def test_translations_are_fairseqs(trained, text):
+    translator, (models, task) = import_fairseq(trained[1], dictionaries(trained[0])), opened(*trained)
+    from fairseq.dataclass.configs import GenerationConfig
+
+    generator = task.build_generator(models, GenerationConfig(beam=5))
+    theirs = []
+    for line in lines(text, "test.xx"):
+        ids = torch.tensor([translator.source.encode(line.split())])
+        found = task.inference_step(generator, models, {"net_input": {
+            "src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}})
+        theirs.append(task.target_dictionary.string(found[0][0]["tokens"]))
+    assert translator.translate(lines(text, "test.xx"), beams=5) == theirs
+    assert len(set(theirs)) > 10
+
+
+def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text):
+    data, checkpoint = trained
+    found = torch.load(checkpoint, weights_only=False)
+    weights, old = found["model"], {}
+    for name, tensor in weights.items():
+        if ".k_proj." in name:
+            parts = [weights[name.replace(".k_proj.", f".{part}_proj.")] for part in "qkv"]
+            old[name.replace("k_proj.", "in_proj_")] = torch.cat(parts)
+        elif not any(f".{part}_proj." in name for part in "qv"):
+            for number, norm in enumerate(("self_attn_layer_norm", "encoder_attn_layer_norm",
+                                           "final_layer_norm")):
+                place = number if name.startswith("decoder") else min(number, 1)
+                name = name.replace(f".{norm}.", f".layer_norms.{place}.")
+            old[name] = tensor
+    old["encoder.version"] = torch.tensor([3.0])
+    torch.save({"args": found["cfg"]["model"], "model": old}, tmp_path / "old.pt")
+    new, same = (import_fairseq(path, dictionaries(data)) for path in (checkpoint, tmp_path / "old.pt"))
+    batch = new.batch(lines(text, "test.xx")[:4], lines(text, "test.yy")[:4])
+    assert torch.equal(logits(new.model, batch), logits(same.model, batch))
+
+
+def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
+    translator = import_fairseq(trained[1], dictionaries(trained[0]))
+    batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
+    whole = logits(translator.model, batch)
+    translator.model.save_pretrained(tmp_path / "whole")
+    again = MarianMTModel.from_pretrained(tmp_path / "whole")
+    torch.testing.assert_close(logits(again, batch), whole, rtol=0, atol=1e-6)
+    order = prune_order(head_importance(translator.model, [batch]))
+    mask = order_mask(translator.model, order, len(order) // 2)
+    with masked_heads(translator.model, mask):
+        masked = logits(translator.model, batch)
+    pruned = load_pruned(save_pruned(prune_heads(translator.model, mask), tmp_path / "pruned"))
+    torch.testing.assert_close(logits(pruned, batch), masked, rtol=0, atol=1e-5)
+
+
+def test_a_shape_without_counterpart_is_named(prepared, tmp_path_factory):
+    data, checkpoint = train_shape("pre-norm", prepared, tmp_path_factory)
+    with pytest.raises(ValueError, match="encoder_normalize_before is True: MarianMTModel has no"):
+        import_fairseq(checkpoint, dictionaries(data))
+
+
+class Malicious:
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.target}",)
+
+
+@pytest.mark.parametrize("place", ["args", "model", "extra"])
+def test_nothing_in_a_malicious_checkpoint_runs(place, tmp_path):
+    trace, path = tmp_path / "it ran".replace(" ", "-"), tmp_path / "checkpoint.pt"
+    torch.save({"args": argparse.Namespace(), "model": {}, place: Malicious(trace)}, path)
+    (tmp_path / "dict.txt").write_text("a 1\n")
+    with pytest.raises(ValueError, match="nothing in it has been run"):
+        import_fairseq(path, [tmp_path / "dict.txt"])
+    assert not trace.exists()
+    torch.load(path, weights_only=False)
+    assert trace.exists()  # opened without care, it does
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({"model": {}}, "neither 'args' nor 'cfg'"),
+    ([1, 2], "no fairseq checkpoint"),
+    (b"not a checkpoint", "is not read|damaged"),
+])
+def test_files_that_are_no_checkpoints(content, message, tmp_path):
+    path, words = tmp_path / "checkpoint.pt", tmp_path / "dict.txt"
+    words.write_text("a 1\n")
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(ValueError, match=message):
+        import_fairseq(path, [words])
+    with pytest.raises(FileNotFoundError, match="no file .*other.txt"):
+        import_fairseq(path, [tmp_path / "other.txt"])
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        import_fairseq(tmp_path / "none.pt", [words])
+
+
+def test_a_dictionary_of_another_training_is_refused(trained, tmp_path):
+    data, checkpoint = trained
+    words = tmp_path / "dict.txt"
+    words.write_text("a 1\nb 1\n")
+    with pytest.raises(ValueError, match=r"has 6 entries.*embeddings \d+: not of one training"):
+        import_fairseq(checkpoint, [words, data / "dict.yy.txt"])
+    words.write_text("a 1\nb\n")
+    with pytest.raises(ValueError, match="line 2: 'b' is not a piece and its count"):
+        import_fairseq(checkpoint, [words])
+
+
+def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
+    data, out = prepared(False), tmp_path / "out"
+    small = [*(f"--{side}-layers=1" for side in ("encoder", "decoder")), "--cpu"]
+    for epochs in (1, 2):
+        result = CliRunner().invoke(app, ["fairseq-iwslt", str(data), str(out), *small,
+                                          "--max-epoch", str(epochs)])
+        assert result.exit_code == 0, result.output
+    model = load_pruned(out / "epoch-2")
+    assert model.config.d_model == 512 and model.config.encoder_attention_heads == 4
+    assert not (out / "epoch-3").exists()
+    refused = CliRunner().invoke(app, ["fairseq-iwslt", str(tmp_path), str(out)])
+    assert refused.exit_code == 2 and "fairseq-preprocess" in refused.output
+
+
+def test_pieces_are_split_and_joined(tmp_path):
+    from headprune_lib.fairseq_import.vocabulary import Splitter
+
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\na b\nab c</w>\n")
+    splitter = Splitter(codes)
+    assert splitter.split("abc abd") == ["abc", "ab@@", "d"]
+    assert splitter.join(["abc", "ab@@", "d"]) == "abc abd"
+    assert Splitter(None).split("a b") == ["a", "b"]
