@@ -14,7 +14,9 @@ class Architecture:
     """How one class of attention modules names its parts (paths below the module).
 
     Attributes:
-        query, key, value: projections with one row block a head; None where ``fused`` has all.
+        query: projection with one row block a head; None where ``fused`` has it.
+        key: the same for the keys.
+        value: the same for the values.
         output: the projection whose input holds the heads side by side; masks act there.
         n_heads: attribute with the number of heads; ``config.…`` where only the configuration
             knows.

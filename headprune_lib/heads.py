@@ -57,7 +57,7 @@ class AttentionBlock:
     architecture: Architecture
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that :class:`Architecture` names so: ``"core"``, ``"output"``, …"""
+        """The submodule that :class:`headprune_lib.architectures.Architecture` names so: ``"core"``, ``"output"``, …"""
         relative = getattr(self.architecture, name)
         return model.get_submodule(f"{self.path}.{relative}" if relative else self.path)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 START, PAD, END, UNKNOWN = range(4)
@@ -20,7 +20,7 @@ class Dictionary:
         ValueError: a line that is not a piece and a count (the line is named).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
         self.pieces = list(_SPECIAL)
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             piece, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
@@ -50,7 +50,7 @@ class Dictionary:
 class Splitter:
     """Text into pieces and back: subword-nmt's codes, a SentencePiece model, or words alone."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: pathlib.Path | None) -> None:
         self.codes = self.model = None
         if path is None:
             return
