@@ -83,7 +83,8 @@ def reproduce(
     profile: ProfileName = "default",
     task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
     n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
+    n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     device: Device = "cpu",
     stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
 ) -> None:
@@ -93,7 +94,8 @@ def reproduce(
 
     with refusing():
         settings = load_profile(
-            profile, task=task, n_examples=n_examples, seed=seed, device=device
+            profile, task=task, n_examples=n_examples, n_verses=n_verses, n_headline=n_verses,
+            seed=seed, translation_seed=seed, device=device,
         )
         result = experiments.get(artifact, settings, fresh=not stored)
     seconds = result.provenance["seconds"]
@@ -137,7 +139,7 @@ def train(
 def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:
     from headprune_lib.translation import store, training
 
-    seed = settings.seed if seed is None else seed
+    seed = settings.translation_seed if seed is None else seed
     folder = training.train(settings, task, seed, retrain=retrain)
     for path in store.publish(settings, task, seed) if publish else [folder]:
         typer.echo(short(path))

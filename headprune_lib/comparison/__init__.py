@@ -17,6 +17,7 @@ from headprune_lib.comparison.translation import (
     kinds_table,
     quality_table,
     reduced_table,
+    samples_table,
 )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "points",
     "quality_table",
     "reduced_table",
+    "samples_table",
     "sizes_table",
     "speed_table",
     "verdict_table",

@@ -32,6 +32,11 @@ def quality_table(quality: Result) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def samples_table(quality: Result, task: str) -> pd.DataFrame:
+    """The first test verses of a model, what it makes of them, and the reference."""
+    return pd.DataFrame(quality.values[task]["samples"])[["source", "translation", "reference"]]
+
+
 def heads_table(table1: Result) -> pd.DataFrame:
     """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
     published = paper("table1")["significant"]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from headprune_lib import results
@@ -51,7 +50,7 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
     return results.obtain(
         artifact, profile.name, task, signature(entry, profile), entry.statistics,
         lambda journal: entry.measure(profile, journal, get), entry.summarise,
-        fresh=fresh, root=_root(profile),
+        fresh=fresh, root=_root(entry, profile),
     )
 
 
@@ -73,21 +72,18 @@ def signature(entry: Artifact, profile: Profile) -> dict:
 def _translation_signature(entry: Artifact, profile: Profile) -> dict:
     tasks = entry.translates(profile)
     texts = [TRANSLATION_TASKS[task].checksums for task in tasks]
+    seed = profile.translation_seed
     trained = [task for task in tasks if task in profile.translation]  # others are only read
     return results.make_signature(
         entry.version, {"tasks": tasks, **entry.parameters(profile)},
         {path: sha for checksums in texts for path, sha in checksums.items()}, {},
-        {f"{task} seed {profile.seed}": final_recipe(task, profile.translation[task], profile.seed)
+        {f"{task} seed {seed}": final_recipe(task, profile.translation[task], seed)
          for task in trained},
     )
 
 
-def _root(profile: Profile) -> Path | None:
-    """A profile with parameters of one's own must not overwrite the committed results."""
-    standard = load_profile(profile.name, task=profile.task, device=profile.device)
-    return None if profile == standard else cache_root() / "results" / dataclasses_digest(profile)
-
-
-def dataclasses_digest(profile: Profile) -> str:
-    content = {**dataclasses.asdict(profile), "device": ""}
-    return results.make_signature(0, content, {}, {}, {})["digest"][:12]
+def _root(entry: Artifact, profile: Profile) -> Path | None:
+    """A result with parameters of one's own must not overwrite the committed one."""
+    own = signature(entry, profile)["digest"]
+    standard = signature(entry, load_profile(profile.name, task=profile.task))["digest"]
+    return None if own == standard else cache_root() / "results" / own[:12]

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from headprune_lib.fairseq_import.importing import FairseqTranslator, import_fairseq
+from headprune_lib.fairseq_import.importing import import_fairseq
 from headprune_lib.saving import save_pruned
 
 # fairseq's recipe for IWSLT German-English.
@@ -61,11 +61,10 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     pair = [data / f"dict.{language}.txt" for language in (source, target)]
     numbered = {int(match[1]): path for path in checkpoints.glob("checkpoint*.pt")
                 if (match := re.fullmatch(r"checkpoint(\d+)\.pt", path.name))}
-    return [_converted(numbered[epoch], pair, out / f"epoch-{epoch}") for epoch in sorted(numbered)]
-
-
-def _converted(checkpoint: Path, pair: list[Path], folder: Path) -> Path:
-    if not (folder / "headprune.json").is_file():
-        translator: FairseqTranslator = import_fairseq(checkpoint, pair)
-        save_pruned(translator.model, folder)
-    return folder
+    folders = []
+    for epoch, checkpoint in sorted(numbered.items()):
+        folder = out / f"epoch-{epoch}"
+        if not (folder / "headprune.json").is_file():
+            save_pruned(import_fairseq(checkpoint, pair).model, folder)
+        folders.append(folder)
+    return folders

@@ -6,7 +6,15 @@ accuracy are in percentage points, changes of BLEU in BLEU points.
 
 from headprune_lib.plots.encoder import figure1b, figure2b, figure3b, table3, table4
 from headprune_lib.plots.style import as_png
-from headprune_lib.plots.translation import figure1a, figure2a, figure3a, figure4, figure5, table2
+from headprune_lib.plots.translation import (
+    figure1a,
+    figure2a,
+    figure3a,
+    figure4,
+    figure5,
+    quality,
+    table2,
+)
 
 __all__ = [
     "as_png",
@@ -18,6 +26,7 @@ __all__ = [
     "figure3b",
     "figure4",
     "figure5",
+    "quality",
     "table2",
     "table3",
     "table4",

@@ -15,24 +15,51 @@ KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
 _BLEU_CHANGE = "change of BLEU"
 
 
+def quality(values: dict) -> Figure:
+    """Learning curves: validation BLEU after each epoch, a line a model."""
+    with style():
+        figure, axes = plt.subplots(figsize=(8, 4.2))
+        for (task, model), colour in zip(values.items(), (BLUE, ORANGE), strict=False):
+            curve = model["curve"]
+            axes.plot([record["epoch"] for record in curve], [record["bleu"] for record in curve],
+                      "o-", color=colour, label=task)
+        axes.set(xlabel="epoch", ylabel="validation BLEU, greedy", ylim=(0, None))
+        axes.legend(fontsize=9, loc="lower right")
+        figure.tight_layout()
+    return figure
+
+
 def figure1a(values: dict) -> Figure:
-    """Histogram of the change of BLEU with each head cut, and a layer × head map, for each kind."""
+    """Histogram of the change of BLEU with each head cut, and a layer × head map, for each kind.
+
+    A head or two can cost many times what the others do: the axes end where 98% of the heads lie,
+    and what is beyond is written out.
+    """
     published = paper("figure1")["wmt_bleu_range"]
     base = paper("table1")["base_bleu"]
-    reach = max(0.5, max(abs(head["delta"]) for head in values["heads"]))
+    changes = np.array([head["delta"] for head in values["heads"]])
+    reach = float(np.ceil(10 * max(0.5, np.quantile(np.abs(changes), 0.98))) / 10)
+    bins = np.linspace(-reach, reach, 31)
     with style():
-        figure, panels = plt.subplots(2, 3, figsize=(13, 7), height_ratios=[1, 1.1])
+        figure, panels = plt.subplots(2, 3, figsize=(13, 7.2), height_ratios=[1, 1.1])
         for kind, top, below in zip(KINDS, *panels, strict=True):
             grid = _grid(values["heads"], kind)
             if kind == "enc-enc":
                 top.axvspan(*(end - base for end in published), color=ORANGE, alpha=0.2, zorder=0,
                             linewidth=0, label="range in the paper")
                 top.legend(fontsize=9, loc="upper left")
-            sns.histplot(grid.ravel(), ax=top, color=KINDS[kind], bins=24, alpha=0.9)
+            sns.histplot(grid.ravel(), ax=top, color=KINDS[kind], bins=bins, alpha=0.9)
+            beyond = np.sort(grid[np.abs(grid) > reach])
+            if len(beyond):
+                top.text(0.02, 0.6, "off the scale:\n" + "\n".join(f"{one:+.1f}" for one in beyond),
+                         transform=top.transAxes, fontsize=9)
             top.axvline(0, color="black", linewidth=1)
-            top.set(title=kind, xlabel=f"{_BLEU_CHANGE}, head cut", ylabel="heads")
-            sns.heatmap(grid, ax=below, cmap="RdBu", vmin=-reach, vmax=reach,
-                        cbar=kind == "dec-dec", cbar_kws={"label": _BLEU_CHANGE},
+            top.set(title=kind, xlabel=f"{_BLEU_CHANGE}, head cut", ylabel="heads",
+                    xlim=(-reach, reach))
+            marks = np.where(np.abs(grid) > reach, np.char.mod("%.1f", grid), "")
+            sns.heatmap(grid, ax=below, cmap="RdBu", vmin=-reach, vmax=reach, annot=marks, fmt="",
+                        annot_kws={"fontsize": 7}, cbar=kind == "dec-dec",
+                        cbar_kws={"label": _BLEU_CHANGE},
                         xticklabels=range(1, grid.shape[1] + 1),
                         yticklabels=range(1, grid.shape[0] + 1))
             below.tick_params(labelsize=8)

@@ -64,6 +64,7 @@ class Profile:
     translation_task: str
     translation_far: str
     training_task: str
+    translation_seed: int
     n_verses: int
     n_headline: int | None
     translation_orders: int

@@ -60,7 +60,7 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
     """The trained model of a task, in evaluation mode.
 
     Args:
-        seed: the profile's first if not given.
+        seed: the profile's if not given.
         kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
         epoch: the weights after this epoch of the training, from the cache; the final ones, the
             mean of the last epochs', if not given.
@@ -70,7 +70,7 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
     """
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
-    seed = profile.seed if seed is None else seed
+    seed = profile.translation_seed if seed is None else seed
     recipe = profile.translation[task]
     weights, vocabulary, curve = (_final_files(profile, task, seed) if epoch is None else
                                   _epoch_files(task, seed, epoch))

@@ -197,8 +197,8 @@ def test_publishing_keeps_the_final_weights(smoke, setting, tmp_path, monkeypatc
 
 def test_every_figure_is_drawn_with_labels(smoke):
     values = {name: experiments.get(name, smoke).values for name in (
-        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5")}
-    for figure in (plots.figure1a(values["table1"]),
+        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5", "quality")}
+    for figure in (plots.figure1a(values["table1"]), plots.quality(values["quality"]),
                    plots.table2(values["table2"], values["table5"]),
                    plots.figure2a(values["figure2a"]), plots.figure3a(values["figure3a"]),
                    plots.figure4(values["figure4"], values["figure3a"]),
@@ -212,6 +212,7 @@ def test_tables_have_a_row_for_each_thing(smoke):
         return experiments.get(name, smoke)
 
     assert len(comparison.quality_table(result("quality"))) == 2
+    assert comparison.samples_table(result("quality"), "toy").shape == (10, 3)
     assert comparison.heads_table(result("table1"))["heads"].tolist() == [8, 8, 8]
     assert len(comparison.reduced_table(result("table2"), result("table5"))) == 6
     assert set(comparison.curves_table(result("figure3a"))["order"]) == {

@@ -53,7 +53,7 @@ def matched_epochs(curve: list[dict]) -> list[int]:
 
 def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     task = profile.training_task
-    curve = read_curve(train(profile, task, profile.seed))
+    curve = read_curve(train(profile, task, profile.translation_seed))
     epochs = matched_epochs(curve)
     raw: Arrays = {"epochs": np.array(epochs), "shares": np.arange(profile.steps + 1) / profile.steps,
                    "updates": np.array([curve[epoch - 1]["updates"] for epoch in epochs])}

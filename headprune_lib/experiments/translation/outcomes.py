@@ -47,7 +47,7 @@ class TranslationSetting:
     @classmethod
     def of(cls, profile: Profile, task: str, seed: int | None = None, *, kernel: str = "sdpa",
            epoch: int | None = None) -> TranslationSetting:
-        seed = profile.seed if seed is None else seed
+        seed = profile.translation_seed if seed is None else seed
         return cls(profile, task, seed,
                    load_translator(profile, task, seed, kernel=kernel, epoch=epoch), epoch)
 
