@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from headprune_lib import head_importance, load_pruned
 from headprune_lib.cli import app
+from headprune_lib.data import TASKS
 from headprune_lib.own.loading import load_model
 from headprune_lib.own.measuring import measure, scores_table
 from headprune_lib.own.reading import make_own_batches, read_rows
@@ -111,3 +112,16 @@ def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["OwnBert"]}))
     with pytest.raises(ValueError, match=r"names \['OwnBert'\], which transformers"):
         load_model(str(folder))
+
+
+def test_the_committed_review_model_is_pruned(tmp_path):
+    rows = TASKS["reviews"].load()["valid"].first(64)
+    path, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n"
+                            for text, label in zip(rows.texts, rows.labels, strict=True)))
+    found = json.loads(run("prune", "reviews", path, out, "--amount", 0.4, "--json").output)
+    assert (found["before"]["heads"], found["after"]["heads"]) == (72, 44)
+    assert found["after"]["parameters"] < found["before"]["parameters"]
+    assert abs(found["after"]["accuracy"] - found["before"]["accuracy"]) < 0.15
+    kept = json.loads(run("inspect", out, "--json").output)
+    assert sum(row["kept"] for row in kept) == 44
