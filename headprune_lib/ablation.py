@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.data import without_labels
+from headprune_lib.batching import without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads

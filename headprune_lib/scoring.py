@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.data import without_labels
+from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
-NO_LABEL = -100  # transformers' mark of a position without label
 VARIANTS = ("example", "token", "batch", "bertology", "fisher")
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from tqdm import tqdm
 from transformers import get_linear_schedule_with_warmup
 
-from headprune_lib.data import TASKS, Examples, make_batches
+from headprune_lib.batching import make_batches
+from headprune_lib.data import TASKS, Examples
 from headprune_lib.models import (
     BASES,
     load_tokenizer,

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headprune_lib import data
-from headprune_lib.data import TASKS, Examples, make_batches, normalise, read_rated, split_by_hash
-from headprune_lib.models import load_tokenizer
+from headprune_lib.data import TASKS, Examples, normalise, read_rated, split_by_hash
 
 HEADER = "id\tsentiment\ttext\n"
 
@@ -67,16 +66,3 @@ def test_another_file_in_the_local_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
     with pytest.raises(data.WrongChecksum, match="expected 2bb3bf"):
         TASKS["tweets"].load()
-
-
-def test_batches_are_sorted_padded_and_restored():
-    tokenizer = load_tokenizer("tiny")
-    examples = Examples(("good film", "the plot is dull", "bad", "a very very very good cast"),
-                        (1, 0, 0, 1))
-    made = make_batches(tokenizer, examples, 3, 5)
-    assert made.n_truncated == 2  # with [CLS] and [SEP], 6 and 8 tokens
-    assert [tuple(b["input_ids"].shape) for b in made.batches] == [(3, 5), (1, 5)]
-    labels = [label for b in made.batches for label in b["labels"].tolist()]
-    assert made.restore(data.np.array(labels)).tolist() == [1, 0, 0, 1]
-    with pytest.raises(ValueError, match="dataset is empty"):
-        make_batches(tokenizer, Examples((), ()), 3, 5)

@@ -8,8 +8,9 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.batching import make_batches, without_labels
 from headprune_lib.bench.compare import Row, compare
-from headprune_lib.data import Examples, make_batches, without_labels
+from headprune_lib.data import Examples
 from headprune_lib.experiments.outcomes import Setting
 from headprune_lib.experiments.speed import attention_parameters, pass_seconds
 from headprune_lib.heads import find_heads

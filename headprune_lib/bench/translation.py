@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import nn
 
 from headprune_lib.ablation import one_head_masks
+from headprune_lib.batching import by_length
 from headprune_lib.bench.compare import Row, compare
-from headprune_lib.data import by_length
 from headprune_lib.experiments.translation.outcomes import GROUP, TranslationSetting
 from headprune_lib.heads import HeadTensors
 from headprune_lib.kernels import fast_linears

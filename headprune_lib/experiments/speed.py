@@ -16,7 +16,7 @@ import transformers
 from torch import nn
 
 from headprune_lib import stats
-from headprune_lib.data import make_batches, without_labels
+from headprune_lib.batching import make_batches, without_labels
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.iterative import importance, random_order
 from headprune_lib.experiments.outcomes import Setting, resumed, runs_of

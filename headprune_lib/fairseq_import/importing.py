@@ -10,11 +10,10 @@ from pathlib import Path
 import torch
 from transformers import MarianMTModel
 
-from headprune_lib.data import by_length
+from headprune_lib.batching import by_length, pad, teacher_forced
 from headprune_lib.fairseq_import.converting import convert
 from headprune_lib.fairseq_import.reading import read_checkpoint
 from headprune_lib.fairseq_import.vocabulary import END, PAD, Dictionary, Splitter
-from headprune_lib.translation.models import pad
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,8 @@ class FairseqTranslator:
 
     def batch(self, sources: Sequence[str], targets: Sequence[str]) -> dict[str, torch.Tensor]:
         """Model inputs with ``labels``, as :func:`headprune_lib.head_importance` takes them."""
-        ids = pad(self.encode(sources), PAD)
         rows = [self.target.encode(self.splitter.split(text)) for text in targets]
-        return {"input_ids": ids, "attention_mask": (ids != PAD).long(),
-                "decoder_input_ids": pad([[END, *row[:-1]] for row in rows], PAD),
-                "labels": pad(rows, -100)}
+        return teacher_forced(self.encode(sources), rows, PAD, start=END)
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], *, beams: int = 5, max_len_a: float = 0.0,

@@ -9,9 +9,9 @@ import pandas as pd
 import torch
 from torch import nn
 
-from headprune_lib.data import without_labels
+from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.heads import HeadTensors, find_heads
-from headprune_lib.scoring import NO_LABEL, Batch, default_loss
+from headprune_lib.scoring import Batch, default_loss
 
 _ROUNDS = 3
 

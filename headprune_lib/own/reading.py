@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from headprune_lib.data import by_length
-from headprune_lib.scoring import NO_LABEL, Batch
+from headprune_lib.batching import NO_LABEL, by_length, pad
+from headprune_lib.scoring import Batch
 
 _COLUMNS = "text and label, text, text2 and label, source and target, or text alone"
 _PADDING = {"input_ids": None, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
@@ -134,5 +134,4 @@ def _stacked(cells: list, name: str, tokenizer: PreTrainedTokenizerBase) -> torc
     filler = _PADDING[name]
     if filler is None:  # GPT-2 and its like have no padding piece; attention masks it anyway
         filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    longest = max(map(len, cells))
-    return torch.tensor([[*cell, *[filler] * (longest - len(cell))] for cell in cells])
+    return pad(cells, filler)

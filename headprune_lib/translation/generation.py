@@ -8,8 +8,8 @@ import sentencepiece
 import torch
 from torch import nn
 
-from headprune_lib.data import by_length
-from headprune_lib.translation.models import END, PAD, pad
+from headprune_lib.batching import by_length, pad
+from headprune_lib.translation.models import END, PAD
 
 
 def length_limit(n_source: int) -> int:
@@ -31,7 +31,7 @@ def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: 
     device = next(model.parameters()).device
     outputs: list[list[int]] = [[] for _ in sources]
     for members in by_length(sources, batch_size):
-        ids = pad([sources[i] for i in members]).to(device)
+        ids = pad([sources[i] for i in members], PAD).to(device)
         made = model.generate(
             input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams, do_sample=False,
             max_new_tokens=length_limit(max(len(sources[i]) for i in members)),

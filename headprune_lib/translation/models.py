@@ -11,6 +11,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from headprune_lib.batching import teacher_forced
 from headprune_lib.translation.recipe import Shape
 from headprune_lib.translation.verses import Pairs
 
@@ -53,23 +54,6 @@ def encode(vocabulary: sentencepiece.SentencePieceProcessor, texts: Sequence[str
     return [[*pieces, END] for pieces in vocabulary.encode(list(texts))]
 
 
-def pad(rows: Sequence[Sequence[int]], value: int = PAD) -> Tensor:
-    """Rows of ids as one tensor (rows, longest), padded on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
-
-
-def teacher_forced(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """A batch with the reference as the decoder's input, shifted by one; padding of labels is -100."""
-    source = pad(sources)
-    return {
-        "input_ids": source,
-        "attention_mask": (source != PAD).long(),
-        "decoder_input_ids": pad([[PAD, *row[:-1]] for row in targets]),
-        "labels": pad(targets, -100),
-    }
-
-
 def token_batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]],
                   max_tokens: int, seed: int) -> list[dict[str, Tensor]]:
     """Batches of pairs of like length, each of at most ``max_tokens`` target tokens with padding."""
@@ -83,5 +67,5 @@ def token_batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[i
             members = []
         members.append(i)
     batches.append(members)
-    return [teacher_forced([sources[i] for i in members], [targets[i] for i in members])
+    return [teacher_forced([sources[i] for i in members], [targets[i] for i in members], PAD, start=PAD)
             for members in batches]

@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from headprune_lib.batching import pad
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import masked_heads, masked_rows
 from headprune_lib.replay import recorded, replayed
 from headprune_lib.translation.generation import length_limit
-from headprune_lib.translation.models import END, PAD, pad
+from headprune_lib.translation.models import END, PAD
 
 Ids = list[int]
 _MASKS_A_POOL = 32
@@ -80,12 +81,12 @@ class _Group:
 
     def __init__(self, model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids]) -> None:
         device = next(model.parameters()).device
-        ids = pad(sources).to(device)
+        ids = pad(sources, PAD).to(device)
         self.drafts = [list(draft) for draft in drafts]
         self.limits = [length_limit(len(source)) for source in sources]
         self.source = {"input_ids": ids, "attention_mask": (ids != PAD).long()}
-        self.inputs = pad([[PAD, *draft] for draft in self.drafts]).to(device)
-        self.targets = pad([[*draft, END] for draft in self.drafts]).to(device)
+        self.inputs = pad([[PAD, *draft] for draft in self.drafts], PAD).to(device)
+        self.targets = pad([[*draft, END] for draft in self.drafts], PAD).to(device)
         encoder, decoder = model.get_encoder(), model.get_decoder()
         with recorded(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state

@@ -6,9 +6,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from headprune_lib.batching import teacher_forced
 from headprune_lib.cli import app
 from headprune_lib.profiles import load_profile
-from headprune_lib.translation.models import END, PAD, teacher_forced, token_batches
+from headprune_lib.translation.models import END, PAD, token_batches
 from headprune_lib.translation.store import load_translator
 from headprune_lib.translation.training import best_epoch, finished, read_curve, train
 
@@ -106,7 +107,7 @@ def test_batches_hold_every_pair_once_within_the_budget():
     assert all(batch["labels"].numel() <= 24 for batch in batches)
     firsts = sorted(int(row[0]) for batch in batches for row in batch["labels"])
     assert firsts == list(range(3, 33))
-    one = teacher_forced(sources[:2], targets[:2])
+    one = teacher_forced(sources[:2], targets[:2], PAD, start=PAD)
     assert one["decoder_input_ids"].tolist() == [[PAD, 3, PAD], [PAD, 4, 4]]
     assert one["labels"].tolist() == [[3, END, -100], [4, 4, END]]
 

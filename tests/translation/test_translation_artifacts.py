@@ -15,6 +15,7 @@ from headprune_lib import (
     stats,
 )
 from headprune_lib.ablation import all_but_one_masks
+from headprune_lib.batching import teacher_forced
 from headprune_lib.experiments.translation.all_but_one import best_of_layers
 from headprune_lib.experiments.translation.dynamics import matched_epochs
 from headprune_lib.experiments.translation.iterative import oracle_scores
@@ -28,7 +29,7 @@ from headprune_lib.experiments.translation.quality import shared_ngrams
 from headprune_lib.journal import Journal
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.translation.bleu import corpus_bleu
-from headprune_lib.translation.models import encode, teacher_forced
+from headprune_lib.translation.models import PAD, encode
 from headprune_lib.translation.store import publish
 from headprune_lib.translation.verses import Pairs
 
@@ -109,7 +110,7 @@ def test_importance_is_the_mean_over_verses_of_the_derivative(setting, tmp_path)
     weight = block.part(model, "output").weight.data
     columns = slice(2 * block.width, 3 * block.width)
     batch = teacher_forced(encode(setting.translator.vocabulary, pairs.sources),
-                           encode(setting.translator.vocabulary, pairs.targets))
+                           encode(setting.translator.vocabulary, pairs.targets), PAD, start=PAD)
     labels, losses = batch.pop("labels"), []
     for factor in (1 + step, (1 - step) / (1 + step)):
         weight[:, columns] *= factor

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headprune_lib import stats
-from headprune_lib.data import without_labels
+from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.outcomes import resumed
 from headprune_lib.experiments.records import difference_record, interval_record
@@ -32,7 +32,7 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.profiles import Profile
 from headprune_lib.results import Measurement
-from headprune_lib.scoring import NO_LABEL, Batch, cross_entropy
+from headprune_lib.scoring import Batch, cross_entropy
 from headprune_lib.translation.bleu import corpus_bleu
 from headprune_lib.translation.training import read_curve, train
 from headprune_lib.verdicts import C5_REMOVED

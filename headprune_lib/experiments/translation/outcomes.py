@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headprune_lib.data import by_length
+from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.experiments.outcomes import MILLINAT, resumed
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
@@ -24,7 +24,7 @@ from headprune_lib.results import Measurement
 from headprune_lib.scoring import example_importance, normalize_l2
 from headprune_lib.translation.bleu import pack, sentence_counts, unpack
 from headprune_lib.translation.generation import detokenise, generate
-from headprune_lib.translation.models import teacher_forced
+from headprune_lib.translation.models import PAD
 from headprune_lib.translation.store import Translator, load_translator
 from headprune_lib.translation.sweep import translations_under
 from headprune_lib.translation.verses import TRANSLATION_TASKS, Pairs
@@ -158,7 +158,7 @@ def forced_batches(setting: TranslationSetting, pairs: Pairs) -> list[dict[str, 
     """Teacher-forced batches of verses, shortest references first."""
     translator = setting.translator
     sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
-    return [teacher_forced([sources[i] for i in part], [targets[i] for i in part])
+    return [teacher_forced([sources[i] for i in part], [targets[i] for i in part], PAD, start=PAD)
             for part in by_length(targets, _SCORED_TOGETHER)]
 
 
