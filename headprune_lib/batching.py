@@ -70,26 +70,34 @@ class Batches:
 def make_batches(
     tokenizer, examples: Examples, batch_size: int, max_length: int, order: Sequence[int] | None = None
 ) -> Batches:
-    """Tokenise and batch, sorted by length unless an ``order`` is given.
+    """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
 
     Raises:
         ValueError: no examples.
     """
     if not len(examples):
         raise ValueError("the dataset is empty: give at least one example")
-    ids = tokenizer(list(examples.texts), add_special_tokens=True)["input_ids"]
+    sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
+    rows = tokenizer(*map(list, sides))
+    ids, types = rows["input_ids"], rows.get("token_type_ids") if len(sides) == 2 else None
     truncated = [i for i, row in enumerate(ids) if len(row) > max_length]
     if truncated:
-        short = tokenizer([examples.texts[i] for i in truncated], truncation=True, max_length=max_length)
-        for i, row in zip(truncated, short["input_ids"], strict=True):
-            ids[i] = row
+        short = tokenizer(*([side[i] for i in truncated] for side in sides),
+                          truncation=True, max_length=max_length)
+        for place, i in enumerate(truncated):
+            ids[i] = short["input_ids"][place]
+            if types is not None:
+                types[i] = short["token_type_ids"][place]
     groups = by_length(ids, batch_size) if order is None else [
         [*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
     batches = []
     for members in groups:
-        batches.append({
+        batch = {
             "input_ids": pad([ids[i] for i in members], tokenizer.pad_token_id),
             "attention_mask": pad([[1] * len(ids[i]) for i in members], 0),
             "labels": torch.tensor([examples.labels[i] for i in members]),
-        })
+        }
+        if types is not None:  # BERT tells the two texts of a pair apart by them
+            batch["token_type_ids"] = pad([types[i] for i in members], 0)
+        batches.append(batch)
     return Batches(batches, np.concatenate(groups), len(truncated))

@@ -32,7 +32,7 @@ def recipe(profile: Profile, seed: int) -> dict:
     return {
         "version": TRAINING_VERSION,
         "task": profile.task,
-        "data": TASKS[profile.task].checksums,
+        "data": TASKS[profile.task].checksums(profile.data),
         "base": BASES[profile.model].checksums,
         "seed": seed,
         "precision": "bfloat16 autocast",
@@ -70,7 +70,7 @@ def finetuned(
 def finetune(profile: Profile, seed: int) -> nn.Module:
     """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy."""
     settings = profile.finetuning
-    train = TASKS[profile.task].load()["train"].first(settings.n_train)
+    train = TASKS[profile.task].load(profile.data)["train"].first(settings.n_train)
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     model.base_model.embeddings.requires_grad_(False)
     model.to(profile.device).train()
@@ -107,9 +107,10 @@ def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Ra
     order = list(range(len(examples)))
     generator.shuffle(order)
     window = 50 * batch_size
+    sides = [*zip(*filter(None, (examples.texts, examples.second)), strict=True)]
     batches = []
     for start in range(0, len(order), window):
-        near = sorted(order[start : start + window], key=lambda i: len(examples.texts[i]))
+        near = sorted(order[start : start + window], key=lambda i: sum(map(len, sides[i])))
         batches += [near[i : i + batch_size] for i in range(0, len(near), batch_size)]
     # a short batch goes last, or make_batches would cut the others at its length
     short = [b for b in batches if len(b) < batch_size]

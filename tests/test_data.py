@@ -45,7 +45,7 @@ def test_reading_rated_text(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("id\ttext\n1\tx\n", "expected the columns id, sentiment, text"),
+    ("id\ttext\n1\tx\n", "'sentiment'. among them"),
     (HEADER + "1\t2.0\tgood\n2\t1.0\n", "line 3: 2 columns, expected 3"),
 ])
 def test_a_malformed_file_is_refused(tmp_path, content, message):

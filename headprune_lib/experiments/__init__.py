@@ -58,7 +58,7 @@ def signature(entry: Artifact, profile: Profile) -> dict:
     """What a stored result must agree with: parameters, data, base weights, training recipes."""
     if entry.translates(profile):
         return _translation_signature(entry, profile)
-    texts = {name: TASKS[name].checksums for name in entry.tasks(profile)}
+    texts = {name: TASKS[name].checksums(profile.data) for name in entry.tasks(profile)}
     seeds = profile.seeds if entry.all_seeds else [profile.seed]
     return results.make_signature(
         entry.version,

@@ -21,7 +21,7 @@ def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
     setting = Setting.of(profile)
     raw = {f"{profile.task}/{name}": array for name, array in get("figure1b", profile).raw.items()}
     for domain in profile.domains:
-        examples = TASKS[domain].load()["test"].first(profile.n_domain)
+        examples = TASKS[domain].load(profile.data)["test"].first(profile.n_domain)
         found = sweep(setting, examples, "one head", journal, domain)
         raw |= {f"{domain}/{name}": array for name, array in found.items()}
     return measurement(setting, {**raw, "domains": np.array([profile.task, *profile.domains])})

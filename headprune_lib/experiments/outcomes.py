@@ -53,18 +53,20 @@ class Setting:
     @property
     def test(self) -> Examples:
         """What every reported number is measured on."""
-        return TASKS[self.profile.task].load()["test"].first(self.profile.n_examples)
+        return self._split("test").first(self.profile.n_examples)
 
     @property
     def selection(self) -> Examples:
         """Training sentences for selections that must not see the test set."""
-        return TASKS[self.profile.task].load()["train"].first(self.profile.n_selection)
+        return self._split("train").first(self.profile.n_selection)
 
     @property
     def scoring(self) -> Examples:
         """Training sentences that I_h is measured on: the last ones, apart from ``selection``."""
-        train, n = TASKS[self.profile.task].load()["train"], self.profile.n_scoring
-        return Examples(train.texts[-n:], train.labels[-n:])
+        return self._split("train").last(self.profile.n_scoring)
+
+    def _split(self, name: str) -> Examples:
+        return TASKS[self.profile.task].load(self.profile.data)[name]
 
 
 def sweep(setting: Setting, examples: Examples, how: str, journal: Journal, name: str) -> Arrays:

@@ -71,6 +71,7 @@ class Profile:
     translation: dict[str, Recipe]
     speed: Speed
     device: str = "cpu"
+    data: str | None = None
 
     @property
     def seed(self) -> int:

@@ -1,0 +1,78 @@
+"""Labelled texts, and splits of them that depend on nothing but the text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts with their labels (class numbers from 0); ``second`` holds each pair's other text."""
+
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    second: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def first(self, n: int | None) -> Examples:
+        """The first ``n`` examples, all where ``n`` is None or larger than there are."""
+        return self._part(slice(n))
+
+    def last(self, n: int) -> Examples:
+        """The last ``n`` examples, all where there are fewer."""
+        return self._part(slice(max(0, len(self) - n), None))
+
+    def _part(self, part: slice) -> Examples:
+        second = None if self.second is None else self.second[part]
+        return Examples(self.texts[part], self.labels[part], second)
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of labels and texts, in their order."""
+        content = json.dumps([self.texts, self.labels, self.second], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def normalise(text: str) -> str:
+    """Lower case, letters and digits only: two texts equal under it count as the same."""
+    return re.sub(r"[\W_]+", " ", text.lower()).strip()
+
+
+def hash_place(*texts: str) -> float:
+    """A number in [0, 1) that depends on the normalised texts alone."""
+    joined = "\t".join(normalise(text) for text in texts)
+    return int(hashlib.sha256(joined.encode()).hexdigest()[:12], 16) / 16**12
+
+
+def in_hash_order(examples: Examples) -> Examples:
+    """The examples in order of their hash, so that the first n are a random sample."""
+    sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
+    rows = sorted((hash_place(*texts), *texts, label)
+                  for *texts, label in zip(*sides, examples.labels, strict=True))
+    if not rows:
+        return examples
+    _, *texts, labels = zip(*rows, strict=True)
+    return Examples(texts[0], labels, *texts[1:])
+
+
+def split_by_hash(examples: Examples, shares: dict[str, float]) -> dict[str, Examples]:
+    """Splits that depend on each normalised text alone, so that none is on two sides.
+
+    Args:
+        shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
+            that its first n are a random sample.
+    """
+    placed = in_hash_order(examples)
+    places = [hash_place(text) for text in placed.texts]
+    splits, low = {}, 0.0
+    for name, share in shares.items():
+        members = [i for i, place in enumerate(places) if low <= place < low + share]
+        splits[name] = Examples(tuple(placed.texts[i] for i in members),
+                                tuple(placed.labels[i] for i in members))
+        low += share
+    return splits
