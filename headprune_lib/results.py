@@ -173,7 +173,7 @@ def provenance(command: str, weights_sha256: str | dict[str, str] | None,
 def result_path(artifact: str, profile: str, task: str | None = None,
                 root: Path | None = None) -> Path:
     """The JSON file of a result; ``task=None`` is the profile's main task."""
-    suffix = "" if task is None or task in profiles.main_tasks(profile) else f".{task}"
+    suffix = "" if task is None or task in profiles.main_tasks(profile, artifact) else f".{task}"
     return (root or results_root()) / profile / f"{artifact}{suffix}.json"
 
 

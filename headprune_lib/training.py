@@ -10,11 +10,10 @@ from torch import nn
 from tqdm import tqdm
 from transformers import get_linear_schedule_with_warmup
 
+from headprune_lib.bases import BASES, load_tokenizer
 from headprune_lib.batching import make_batches
 from headprune_lib.data import TASKS, Examples
 from headprune_lib.models import (
-    BASES,
-    load_tokenizer,
     new_classifier,
     read_finetuned,
     save_finetuned,

@@ -1,9 +1,20 @@
 import numpy as np
 import pytest
 
+from headprune_lib.bases import load_tokenizer
 from headprune_lib.batching import make_batches
 from headprune_lib.data import Examples
-from headprune_lib.models import load_tokenizer
+
+
+def test_both_texts_of_a_pair_are_in_the_batch():
+    tokenizer = load_tokenizer("tiny")
+    pairs = Examples(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
+    batch, = make_batches(tokenizer, pairs, 2, 6).batches
+    words = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
+    assert words[0] == ["[CLS]", "good", "film", "[SEP]", "fine", "[SEP]"]
+    assert len(words[1]) == 6 and words[1].count("[SEP]") == 2  # truncated, both ends kept
+    assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
+    assert batch["attention_mask"].all()
 
 
 def test_batches_are_sorted_padded_and_restored():

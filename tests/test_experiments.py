@@ -29,7 +29,9 @@ def plainly(setting, examples, mask):
         for i in range(len(batch["labels"])):
             length = int(batch["attention_mask"][i].sum())
             with torch.no_grad(), masked_heads(setting.model, mask):
-                logits = setting.model(input_ids=batch["input_ids"][i:i + 1, :length]).logits
+                inputs = {name: value[i:i + 1, :length] for name, value in batch.items()
+                          if name in ("input_ids", "token_type_ids")}
+                logits = setting.model(**inputs).logits
             right.append(bool(logits.argmax() == batch["labels"][i]))
     return setting.batches(examples).restore(np.array(right))
 
@@ -53,6 +55,37 @@ def test_figure3b_steps_are_masks_of_the_recorded_order(smoke):
         mask = order_mask(setting.model, order, n_cut)
         assert np.array_equal(raw["correct"][row, step], plainly(setting, setting.test, mask))
     assert (raw["correct"][:, 0] == raw["correct"][0, 0])[raw["curves"] != "importance/2"].all()
+
+
+@pytest.mark.parametrize("artifact", ["figure6b", "figure6c"])
+def test_other_tasks_are_measured_in_their_own_score(artifact, smoke):
+    found = experiments.get(artifact, smoke)
+    setting = Setting.of(smoke.on(found.task))
+    labels = np.array(setting.test.labels)
+    assert results.result_path(artifact, "smoke", found.task).name == f"{artifact}.json"
+    assert {str(name).split("/")[0] for name in found.raw["curves"]} == {"importance", "random"}
+    order = [("self", *pair) for pair in found.raw["order"].tolist()]
+    right = plainly(setting, setting.test, order_mask(setting.model, order, 3))
+    assert np.array_equal(found.raw["correct"][0, 3], right)
+    curve = found.values["curves"]["importance main"]
+    assert curve["accuracy"][3] == pytest.approx(right.mean(), abs=1e-5)
+    answered = np.where(right, labels, 1 - labels)
+    if found.metric == "matthews":  # the correlation of two 0/1 variables
+        expected = np.corrcoef(answered, labels)[0, 1] if np.ptp(answered) else 0
+        assert found.values["chance"] == 0
+    else:
+        hits = (answered * labels).sum()
+        expected = 2 * hits / (answered.sum() + labels.sum())
+        positive = labels.mean()
+        assert found.values["chance"] == pytest.approx(2 * positive / (1 + positive), abs=1e-5)
+    assert curve["mean"][3] == pytest.approx(expected, abs=1e-5)
+    low, high = curve["interval"][3]
+    assert low <= expected <= high
+
+
+def test_a_figure_about_one_task_refuses_another(smoke):
+    with pytest.raises(ValueError, match="figure6b is about synthetic-words"):
+        experiments.get("figure6b", load_profile("smoke", task="synthetic-pairs"))
 
 
 def test_a_second_call_reads_what_the_first_stored(smoke, monkeypatch):

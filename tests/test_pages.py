@@ -8,7 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from headprune_lib import find_heads
 from headprune_lib.architectures import ARCHITECTURES
-from headprune_lib.models import load_tokenizer
+from headprune_lib.bases import load_tokenizer
 from headprune_lib.paths import project_root
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -18,6 +18,17 @@ def test_overrides():
     assert profile.n_examples == 10 and profile.task == "reviews"
 
 
+def test_another_task_brings_its_own_values_and_keeps_the_given_ones():
+    profile = load_profile("default", n_scoring=7)
+    snli = profile.on("snli")
+    assert (snli.task, snli.domains, snli.seeds, snli.orders) == (
+        "snli", ["sick"], [1, 2, 3], "importance")
+    assert snli.n_scoring == 7 and profile.domains == ["amazon", "nyt", "tweets"]
+    base = load_profile("base")
+    assert base.translation == profile.translation and base.finetuning.epochs == 3
+    assert base.finetuning.learning_rate == 2e-5 and base.orders == "every"
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"name": "defalt"}, "unknown profile 'defalt': did you mean default"),
     ({"task": "review"}, "unknown task 'review': did you mean reviews"),

@@ -8,6 +8,7 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.bases import load_tokenizer
 from headprune_lib.batching import make_batches, without_labels
 from headprune_lib.bench.compare import Row, compare
 from headprune_lib.data import Examples
@@ -16,7 +17,6 @@ from headprune_lib.experiments.speed import attention_parameters, pass_seconds
 from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
-from headprune_lib.models import load_tokenizer
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.profiles import Profile
 from headprune_lib.pruning import prune_heads

@@ -8,6 +8,8 @@ from typing import Literal
 
 from headprune_lib.data.examples import Examples
 
+REGISTERED = "registered"
+"""In place of a folder: the text of the committed results, whatever is at hand."""
 Metric = Literal["accuracy", "matthews", "f1"]
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from headprune_lib import results
-from headprune_lib.data import TASKS
+from headprune_lib.bases import BASES
+from headprune_lib.data import REGISTERED, TASKS
 from headprune_lib.experiments import across_datasets, all_but_one, iterative, one_head, speed
 from headprune_lib.experiments.artifact import Artifact
 from headprune_lib.experiments.translation import ARTIFACTS as TRANSLATION_ARTIFACTS
-from headprune_lib.models import BASES
 from headprune_lib.naming import unknown
 from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile, load_profile
@@ -46,12 +46,24 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
     if artifact not in ARTIFACTS:
         raise ValueError(unknown("artifact", artifact, ARTIFACTS))
     entry = ARTIFACTS[artifact]
+    profile = _on_its_task(artifact, profile)
     task = next(iter(entry.translates(profile)), profile.task)
     return results.obtain(
         artifact, profile.name, task, signature(entry, profile), entry.statistics,
         lambda journal: entry.measure(profile, journal, get), entry.summarise,
         fresh=fresh, root=_root(entry, profile),
     )
+
+
+def _on_its_task(artifact: str, profile: Profile) -> Profile:
+    """The profile on the task that a figure of the paper is about; others are about any."""
+    task = profile.figure_tasks.get(artifact)
+    if task is None or task == profile.task:
+        return profile
+    if "task" in profile.given:
+        raise ValueError(f"{artifact} is about {task}, not {profile.task}; "
+                         f"for this task, give figure3b with task={profile.task}")
+    return profile.on(task)
 
 
 def signature(entry: Artifact, profile: Profile) -> dict:
@@ -85,5 +97,6 @@ def _translation_signature(entry: Artifact, profile: Profile) -> dict:
 def _root(entry: Artifact, profile: Profile) -> Path | None:
     """A result with parameters of one's own must not overwrite the committed one."""
     own = signature(entry, profile)["digest"]
-    standard = signature(entry, load_profile(profile.name, task=profile.task))["digest"]
+    committed = load_profile(profile.name, task=profile.task, data=REGISTERED)
+    standard = signature(entry, committed)["digest"]
     return None if own == standard else cache_root() / "results" / own[:12]

@@ -1,4 +1,4 @@
-"""Figure 3b (section 4.2, appendix B): heads removed together, in one order or another.
+"""Figures 3b, 6b and 6c (section 4.2, appendix B): heads removed together, in one order or another.
 
 Orders are scored once and heads are removed cumulatively, as in the paper; ``rescored`` measures
 I_h again after each step.
@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from headprune_lib import stats
+from headprune_lib.data import TASKS
 from headprune_lib.experiments.artifact import Artifact, Get
+from headprune_lib.experiments.metrics import SCORES, Score
 from headprune_lib.experiments.outcomes import (
     MILLINAT,
     Setting,
@@ -48,33 +50,38 @@ def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
         part = curves(other, {f"importance/{seed}": _cut_along(other, order)}, journal)
         raw = {name: np.concatenate([raw[name], part[name]]) if name in part else raw[name]
                for name in raw}
-    labels = np.array(setting.test.labels, np.int8)
+    labels, task = np.array(setting.test.labels, np.int8), TASKS[profile.task]
+    if task.metric != "accuracy":
+        raw = {**raw, "metric": np.array(task.metric)}
     raw = {**raw, "labels": labels, "shares": np.arange(profile.steps + 1) / profile.steps}
     return Measurement(raw, runs_of(settings), profile.model, f"{profile.task}/test", len(labels),
-                       "accuracy", "share of examples",
+                       task.metric, SCORES[task.metric].unit,
                        {f"seed {s.seed}": s.weights_sha256 for s in settings})
 
 
 def _first_seed(setting: Setting, journal: Journal, get: Get) -> Arrays:
-    """Every order on the main fine-tuning."""
+    """Every order on the main fine-tuning, or I_h's alone and random ones."""
     profile = setting.profile
     plain = importance(setting, journal, normalize=None)
     scores = normalize_l2(plain)
-    test = get("figure1b", profile).raw
-    train = sweep(setting, setting.selection, "one head", journal, f"{profile.task} (train)")
-    named: dict[str, list[Head]] = {
-        "importance": prune_order(scores),
-        "importance unnormalised": prune_order(plain),
-        "importance reversed": prune_order(scores)[::-1],
-        "oracle": prune_order(oracle_scores(test)),
-        "oracle leak-free": prune_order(oracle_scores(train)),
-    }
+    every = profile.orders == "every"
+    named: dict[str, list[Head]] = {"importance": prune_order(scores)}
+    if every:
+        test = get("figure1b", profile).raw
+        train = sweep(setting, setting.selection, "one head", journal, f"{profile.task} (train)")
+        named |= {
+            "importance unnormalised": prune_order(plain),
+            "importance reversed": prune_order(scores)[::-1],
+            "oracle": prune_order(oracle_scores(test)),
+            "oracle leak-free": prune_order(oracle_scores(train)),
+        }
     orders = {f"{name}/{profile.seed}": _cut_along(setting, order)
               for name, order in named.items()}
     for draw in range(profile.random_orders):
         shuffled = random_order(named["importance"], draw)
         orders[f"random/{draw}"] = _cut_along(setting, shuffled)
-    orders[f"importance rescored/{profile.seed}"] = _cut_rescored(setting, journal)
+    if every:
+        orders[f"importance rescored/{profile.seed}"] = _cut_rescored(setting, journal)
     found = curves(setting, orders, journal)
     return {**found, "scores": plain["self"].numpy(),
             "order": np.array([head[1:] for head in named["importance"]], np.int16)}
@@ -171,57 +178,70 @@ def curves(setting: Setting, orders: dict[str, Masks], journal: Journal) -> Arra
 
 def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
     shares, labels = raw["shares"], raw["labels"]
-    chance = float(max(np.mean(labels == label) for label in np.unique(labels)))
+    score = SCORES[str(raw.get("metric", "accuracy"))]
     members: dict[str, list[int]] = {}
     for i, name in enumerate(raw["curves"]):
         members.setdefault(str(name).split("/")[0], []).append(i)
     groups = {**members, "importance main": members["importance"][:1]}
-    correct = {name: raw["correct"][rows] for name, rows in groups.items()}
-    drawn = stats.bootstrap_curves(correct, _RESAMPLES, _SEED)
-    values = {
+    drawn = _drawn(score, {name: raw["correct"][rows] for name, rows in groups.items()}, labels)
+    runs = {name: score(raw["correct"][rows], labels) for name, rows in groups.items()}
+    chance = score.chance(labels)
+    return {
         "shares": shares, "chance": chance,
-        "curves": {name: _curve(raw, rows, drawn[name]) for name, rows in groups.items()},
-        "prunable": {name: prunable_record(shares, correct[name].mean(-1).mean(0), drawn[name], chance)
+        "curves": {name: _curve(raw, rows, runs[name], drawn[name])
+                   for name, rows in groups.items()},
+        "prunable": {name: prunable_record(shares, runs[name].mean(0), drawn[name], chance)
                      for name in groups},
         "area_differences": {
-            other: _area_difference(shares, correct, drawn, other)
-            for other in ("oracle", "oracle leak-free", "random", "importance unnormalised",
-                          "importance rescored", "importance reversed")
+            other: _area_difference(shares, runs, drawn, other)
+            for other in groups if not other.startswith("importance")
+            or other.split()[-1] in ("unnormalised", "rescored", "reversed")
         },
     }
-    return values
 
 
-def _curve(raw: Arrays, rows: list[int], drawn: np.ndarray) -> dict:
+def _drawn(score: Score, correct: dict[str, np.ndarray], labels: np.ndarray) -> dict:
+    """Each order's curve on resampled test sets, name -> (resamples, steps + 1)."""
+    if score is SCORES["accuracy"]:
+        return stats.bootstrap_curves(correct, _RESAMPLES, _SEED)
+    counts = {name: score.counts(curve, labels) for name, curve in correct.items()}
+    return stats.bootstrap_curves(counts, _RESAMPLES, _SEED, score.of)
+
+
+def _curve(raw: Arrays, rows: list[int], scores: np.ndarray, drawn: np.ndarray) -> dict:
     """Mean over runs with its bootstrap interval, every run, and the mean log-loss."""
-    accuracy = raw["correct"][rows].mean(-1)
-    return {
-        "mean": accuracy.mean(0),
+    found = {
+        "mean": scores.mean(0),
         "interval": interval_record(drawn).T,
-        "runs": accuracy,
+        "runs": scores,
         "names": [str(raw["curves"][row]).split("/")[1] for row in rows],
         "log_loss": raw["loss"][rows].mean((0, 2)) / MILLINAT,
     }
+    if "metric" in raw:  # accuracy beside a score that is not
+        found["accuracy"] = raw["correct"][rows].mean((0, 2))
+    return found
 
 
-def _area_difference(shares, correct, drawn, other: str) -> dict:
+def _area_difference(shares, runs, drawn, other: str) -> dict:
     """Area under the main fine-tuning's I_h curve minus that of another order, paired."""
     def area(scores):
         return stats.area_under_curve(shares, scores)
 
-    def mean(name: str) -> np.ndarray:
-        return correct[name].mean(-1).mean(0)
-
-    return difference_record(area(mean("importance main")) - area(mean(other)),
+    return difference_record(area(runs["importance main"].mean(0)) - area(runs[other].mean(0)),
                              area(drawn["importance main"]) - area(drawn[other]))
 
 
-ARTIFACTS = (
-    Artifact(
-        "figure3b", 1, 1,
-        lambda profile: {"n_examples": profile.n_examples, "n_scoring": profile.n_scoring,
-                         "n_selection": profile.n_selection, "steps": profile.steps,
-                         "random_orders": profile.random_orders, "seeds": profile.seeds},
-        _measure, _summarise, all_seeds=True,
-    ),
+def _parameters(profile: Profile) -> dict:
+    found = {"n_examples": profile.n_examples, "n_scoring": profile.n_scoring,
+             "n_selection": profile.n_selection, "steps": profile.steps,
+             "random_orders": profile.random_orders, "seeds": profile.seeds}
+    if profile.orders != "every":
+        found |= {"orders": profile.orders}
+        del found["n_selection"]  # for the oracle alone
+    return found
+
+
+ARTIFACTS = tuple(
+    Artifact(name, 1, 1, _parameters, _measure, _summarise, all_seeds=True)
+    for name in ("figure3b", "figure6b", "figure6c")
 )

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.bases import load_tokenizer
 from headprune_lib.batching import Batches, make_batches
 from headprune_lib.data import TASKS, Examples, file_sha256
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.journal import Arrays, Journal
-from headprune_lib.models import load_tokenizer, weights_path
+from headprune_lib.models import weights_path
 from headprune_lib.profiles import Profile
 from headprune_lib.training import finetuned
 

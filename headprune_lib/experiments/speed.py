@@ -16,13 +16,13 @@ import transformers
 from torch import nn
 
 from headprune_lib import stats
+from headprune_lib.bases import BASES, load_tokenizer
 from headprune_lib.batching import make_batches, without_labels
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.iterative import importance, random_order
 from headprune_lib.experiments.outcomes import Setting, resumed, runs_of
 from headprune_lib.heads import find_heads, full_mask
 from headprune_lib.journal import Arrays, Journal
-from headprune_lib.models import BASES, load_tokenizer
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.profiles import Profile
 from headprune_lib.pruning import prune_heads

@@ -8,8 +8,9 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from headprune_lib.bases import load_tokenizer
 from headprune_lib.data import TASKS
-from headprune_lib.models import load_tokenizer, quiet
+from headprune_lib.models import quiet
 from headprune_lib.profiles import load_profile
 from headprune_lib.saving import load_pruned
 from headprune_lib.training import finetuned

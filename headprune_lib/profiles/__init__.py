@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
+from typing import Literal
 
 import yaml
 
+from headprune_lib.bases import BASES
 from headprune_lib.data import TASKS
-from headprune_lib.models import BASES
 from headprune_lib.naming import unknown
 from headprune_lib.translation.recipe import Recipe, Shape
 
-PROFILES = ("smoke", "default")
+PROFILES = ("smoke", "default", "base")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Profile:
 
     name: str
     main_task: str
+    figure_tasks: dict[str, str]
     task: str
     model: str
     seeds: list[int]
@@ -59,6 +61,7 @@ class Profile:
     batch_size: int
     steps: int
     random_orders: int
+    orders: Literal["every", "importance"]
     delta: float
     finetuning: Finetuning
     translation_task: str
@@ -72,18 +75,24 @@ class Profile:
     speed: Speed
     device: str = "cpu"
     data: str | None = None
+    given: dict = field(default_factory=dict, compare=False, repr=False)
+    """The values that were given in place of the profile's."""
 
     @property
     def seed(self) -> int:
         """The seed whose fine-tuning the single-model artifacts use."""
         return self.seeds[0]
 
+    def on(self, task: str) -> Profile:
+        """The same profile, with the same values of one's own, on another task."""
+        return load_profile(self.name, **{**self.given, "task": task})
+
 
 def load_profile(name: str = "default", *, seed: int | None = None, **overrides) -> Profile:
     """A profile by name, with values of your own in place of its values.
 
     Args:
-        name: ``"smoke"`` or ``"default"``.
+        name: ``"smoke"``, ``"default"`` or ``"base"``.
         seed: this fine-tuning first, in place of the profile's first one.
         overrides: fields of :class:`Profile`; ``None`` leaves the profile's value.
 
@@ -93,15 +102,18 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     """
     if name not in PROFILES:
         raise ValueError(unknown("profile", name, PROFILES))
-    text = resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8")
-    values = yaml.safe_load(text)
-    values["main_task"] = values["task"]
     known = [field.name for field in dataclasses.fields(Profile)]
-    for field, value in overrides.items():
-        if field not in known:
-            raise ValueError(unknown("parameter", field, known))
-        if value is not None:
-            values[field] = value
+    given = {field: value for field, value in overrides.items() if value is not None}
+    for name_given in overrides:
+        if name_given not in known:
+            raise ValueError(unknown("parameter", name_given, known))
+    values = _read(name)
+    values["main_task"] = values["task"]
+    elsewhere, task = values.pop("tasks"), given.get("task", values["task"])
+    if task != values["task"]:
+        values = merged(values, elsewhere.get(task, {}))
+    values |= given
+    values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["task"] not in TASKS:
@@ -117,7 +129,26 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     return Profile(name=name, **values)
 
 
-def main_tasks(profile: str) -> set[str]:
-    """The tasks whose result files carry no task in their name."""
+def _read(name: str) -> dict:
+    """A profile's file over the one that it extends."""
+    values = yaml.safe_load(resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8"))
+    return merged(_read(values.pop("extends")), values) if "extends" in values else values
+
+
+def merged(values: dict, over: dict) -> dict:
+    """``values`` with those of ``over`` in their place, section by section.
+
+    >>> merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 5}})
+    {'a': {'b': 5, 'c': 2}, 'd': 3}
+    """
+    return values | {name: merged(values[name], value)
+                     if isinstance(value, dict) and isinstance(values.get(name), dict) else value
+                     for name, value in over.items()}
+
+
+def main_tasks(profile: str, artifact: str) -> set[str]:
+    """The tasks for which an artifact's file carries no task in its name."""
     settings = load_profile(profile)
+    if artifact in settings.figure_tasks:
+        return {settings.figure_tasks[artifact]}
     return {settings.main_task, settings.translation_task, settings.training_task}

@@ -67,28 +67,33 @@ def paired_bootstrap(statistic: Callable[[Array], Array], uncut: ArrayLike, cuts
     return Estimate(score[1:] - score[0], low, high, np.minimum(1.0, 2 * tail / (resamples + 1)))
 
 
-def bootstrap_curves(correct: dict[str, ArrayLike], resamples: int,
-                     seed: int) -> dict[str, Array]:
+def bootstrap_curves(correct: dict[str, ArrayLike], resamples: int, seed: int,
+                     statistic: Callable[[Array], Array] | None = None) -> dict[str, Array]:
     """Resampled mean curves, name -> (resamples, shares), from name -> (runs, shares, examples).
+
+    With a ``statistic`` of summed counts as in :func:`bootstrap_scores`, the curves are
+    (runs, shares, examples, k); without, a score is the mean over the examples.
 
     Row i of every curve uses the same draw of examples, for all its shares and runs, so that the
     difference of two curves is paired. Where a curve has several runs (seeds), its runs are drawn
     again too, within the curve, and its draws do not depend on which other curves are given.
     """
-    curves = {name: numbers(name, curve, axes=3) for name, curve in correct.items()}
+    curves = {name: numbers(name, curve, axes=3 + (statistic is not None))
+              for name, curve in correct.items()}
     if not curves:
         raise ValueError("correct has no curve; expected name -> array (runs, shares, examples)")
-    n = next(iter(curves.values())).shape[-1]
+    n = next(iter(curves.values())).shape[2]
     for name, curve in curves.items():
-        same(f"numbers of examples ({name} and the first curve)", curve.shape[-1], n)
-    flat = {name: np.ascontiguousarray(curve.reshape(-1, n).T, dtype=np.float32)
+        same(f"numbers of examples ({name} and the first curve)", curve.shape[2], n)
+    flat = {name: np.ascontiguousarray(np.moveaxis(curve, 2, 0).reshape(n, -1), dtype=np.float32)
             for name, curve in curves.items()}
     run_rngs = {name: np.random.default_rng([seed, 1, *name.encode()]) for name in curves}
     means = {name: np.empty((resamples, curve.shape[1])) for name, curve in curves.items()}
     for rows, counts in count_chunks(n, resamples, seed):
         for name, curve in curves.items():
             runs, shares = curve.shape[:2]
-            accuracy = (counts @ flat[name]).reshape(-1, runs, shares) / n
+            sums = (counts @ flat[name]).reshape(len(counts), runs, shares, *curve.shape[3:])
+            scores = sums / n if statistic is None else statistic(sums.astype(np.float64))
             drawn = bootstrap_indices(runs, len(counts), run_rngs[name])
-            means[name][rows] = np.take_along_axis(accuracy, drawn[..., None], axis=1).mean(axis=1)
+            means[name][rows] = np.take_along_axis(scores, drawn[..., None], axis=1).mean(axis=1)
     return means

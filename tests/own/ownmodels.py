@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from headprune_lib.models import load_tokenizer
+from headprune_lib.bases import load_tokenizer
 
 SMALL = {"vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
          "intermediate_size": 16}
