@@ -9,7 +9,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke or default.")]
+ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
+Data = Annotated[str | None, typer.Option(
+    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA and then the Hub if left out.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
 
 app = typer.Typer(

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from headprune_lib.cli.common import Device, ProfileName, app, refuse, refusing, short
+from headprune_lib.cli.common import Data, Device, ProfileName, app, refuse, refusing, short
 
 PANEL = "The replication"
 
@@ -85,6 +85,7 @@ def reproduce(
     n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
     n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
+    data: Data = None,
     device: Device = "cpu",
     stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
 ) -> None:
@@ -95,7 +96,7 @@ def reproduce(
     with refusing():
         settings = load_profile(
             profile, task=task, n_examples=n_examples, n_verses=n_verses, n_headline=n_verses,
-            seed=seed, translation_seed=seed, device=device,
+            seed=seed, translation_seed=seed, data=data, device=device,
         )
         result = experiments.get(artifact, settings, fresh=not stored)
     seconds = result.provenance["seconds"]
@@ -106,12 +107,14 @@ def reproduce(
 def train(
     task: Annotated[
         str | None,
-        typer.Argument(help="enfr or deen: that translation model; the profile's task if left out."),
+        typer.Argument(help="A task; enfr or deen: that translation model; the profile's task if "
+                       "left out."),
     ] = None,
     profile: ProfileName = "default",
     seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
         None
     ),
+    data: Data = None,
     device: Device = "cpu",
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
     publish: Annotated[
@@ -128,10 +131,11 @@ def train(
     from headprune_lib.training import finetuned
 
     with refusing():
-        settings = load_profile(profile, device=device)
-        if task is not None and task != settings.task:
+        settings = load_profile(profile, data=data, device=device)
+        if task in settings.translation:
             _train_translator(settings, task, seed, retrain, publish)
             return
+        settings = settings if task is None else settings.on(task)
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
 
