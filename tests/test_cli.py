@@ -99,7 +99,7 @@ def test_a_failing_notebook(notebook):
         (["reproduce", "figure1"], "unknown artifact 'figure1': did you mean"),
         (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
         (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
-        (["train", "--profile", "base"], "unknown profile 'base'"),
+        (["train", "--profile", "bass"], "unknown profile 'bass': did you mean base"),
     ],
 )
 def test_wrong_names_exit_with_2(arguments, message):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from headprune_lib import verdicts
 from headprune_lib.comparison import pages
-from headprune_lib.comparison.pages import points
+from headprune_lib.comparison.pages import p_text, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
 
@@ -21,8 +21,8 @@ def layers_table(table3: Result, table6: Result) -> pd.DataFrame:
             "Table 3: change (95% interval)": points(ours["delta"], ours["interval"]),
             "best head (train)": free["head"] + 1,
             "Table 6: change (95% interval)": points(free["delta"], free["interval"]),
-            "p (Table 6)": f"{free['p']:.3f}",
-            "p, Holm": f"{free['p_holm']:.3f}",
+            "p (Table 6)": p_text(free["p"]),
+            "p, Holm": p_text(free["p_holm"]),
             "within 1 point": "yes" if free["removable"] else
             "no" if free["interval"][1] < -verdicts.DELTA else "open",
         })

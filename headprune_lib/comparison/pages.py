@@ -49,6 +49,15 @@ def points(delta: float, interval: Sequence[float] | None = None) -> str:
     return signed(100 * delta, interval and [100 * end for end in interval])
 
 
+def p_text(p: float) -> str:
+    """A p-value to three decimals, as papers print it.
+
+    >>> p_text(0.0474), p_text(2e-5)
+    ('0.047', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def signed(change: float, interval: Sequence[float] | None = None) -> str:
     """A change in its own unit, with its interval.
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from headprune_lib import verdicts
 from headprune_lib.comparison import pages
-from headprune_lib.comparison.pages import signed
+from headprune_lib.comparison.pages import p_text, signed
 from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
 
@@ -70,7 +70,7 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
                 "layer": layer + 1,
                 "Table 2: head, change": f"{ours['head'] + 1}: {signed(ours['delta'], ours['interval'])}",
                 "Table 5: head, change": f"{other['head'] + 1}: {signed(other['delta'], other['interval'])}",
-                "p (Table 5)": f"{other['p']:.4f}",
+                "p (Table 5)": p_text(other["p"]),
                 "significant loss": "yes" if other["delta"] < 0 and other["p"] < verdicts.ALPHA
                 else "no",
                 "paper, Table 5": signed(theirs[0]) if theirs else "–",
