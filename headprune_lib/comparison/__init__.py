@@ -7,6 +7,14 @@ from headprune_lib.comparison.encoder import (
     sizes_table,
     speed_table,
 )
+from headprune_lib.comparison.independent import (
+    grid,
+    independent_table,
+    layers_again_table,
+    published_wmt,
+    seeds_table,
+    significant_again,
+)
 from headprune_lib.comparison.pages import as_html, points, verdict_table
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
@@ -26,15 +34,21 @@ __all__ = [
     "checkpoints_table",
     "curves_table",
     "domains_table",
+    "grid",
     "heads_table",
+    "independent_table",
     "kinds_table",
+    "layers_again_table",
     "layers_table",
     "orders_table",
     "paper",
     "points",
+    "published_wmt",
     "quality_table",
     "reduced_table",
     "samples_table",
+    "seeds_table",
+    "significant_again",
     "sizes_table",
     "speed_table",
     "verdict_table",

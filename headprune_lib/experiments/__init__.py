@@ -11,7 +11,14 @@ from pathlib import Path
 from headprune_lib import results
 from headprune_lib.bases import BASES
 from headprune_lib.data import REGISTERED, TASKS
-from headprune_lib.experiments import across_datasets, all_but_one, iterative, one_head, speed
+from headprune_lib.experiments import (
+    across_datasets,
+    agreement,
+    all_but_one,
+    iterative,
+    one_head,
+    speed,
+)
 from headprune_lib.experiments.artifact import Artifact
 from headprune_lib.experiments.translation import ARTIFACTS as TRANSLATION_ARTIFACTS
 from headprune_lib.naming import unknown
@@ -25,7 +32,7 @@ ARTIFACTS: dict[str, Artifact] = {
     artifact.name: artifact
     for artifacts in (
         *(module.ARTIFACTS
-          for module in (one_head, all_but_one, across_datasets, iterative, speed)),
+          for module in (one_head, all_but_one, across_datasets, iterative, speed, agreement)),
         TRANSLATION_ARTIFACTS,
     )
     for artifact in artifacts

@@ -5,6 +5,7 @@ accuracy are in percentage points, changes of BLEU in BLEU points.
 """
 
 from headprune_lib.plots.encoder import figure1b, figure2b, figure3b, table3, table4
+from headprune_lib.plots.independent import agreement, same_heads
 from headprune_lib.plots.style import as_png
 from headprune_lib.plots.translation import (
     figure1a,
@@ -17,6 +18,7 @@ from headprune_lib.plots.translation import (
 )
 
 __all__ = [
+    "agreement",
     "as_png",
     "figure1a",
     "figure1b",
@@ -27,6 +29,7 @@ __all__ = [
     "figure4",
     "figure5",
     "quality",
+    "same_heads",
     "table2",
     "table3",
     "table4",

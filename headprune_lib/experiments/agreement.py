@@ -1,0 +1,64 @@
+"""Do fine-tunings that differ in their seed alone agree on which heads matter? Not in the paper."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+
+from headprune_lib.experiments.artifact import Artifact, Get
+from headprune_lib.experiments.iterative import importance
+from headprune_lib.experiments.one_head import measurement
+from headprune_lib.experiments.outcomes import Setting, runs_of
+from headprune_lib.experiments.records import correlation_record
+from headprune_lib.journal import Arrays, Journal
+from headprune_lib.profiles import Profile
+from headprune_lib.results import Measurement
+from headprune_lib.scoring import normalize_l2
+
+_RESAMPLES, _SEED = 10_000, 0
+LEAST = 10
+"""How many of the least important heads are compared as sets."""
+
+
+def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
+    settings = [Setting.of(profile, seed) for seed in profile.seeds]
+    scores = np.stack([importance(setting, journal, normalize=None)["self"].numpy()
+                       for setting in settings])
+    found = measurement(settings[0], {"scores": scores}, len(settings[0].scoring))
+    found.dataset, found.runs = f"{profile.task}/train", runs_of(settings)
+    found.metric, found.unit = "importance", "nats per unit of the gate"
+    found.weights_sha256 = {f"seed {s.seed}": s.weights_sha256 for s in settings}
+    return found
+
+
+def _summarise(raw: Arrays, runs: list[dict]) -> dict:
+    """``scores`` (seed, layer, head), normalised by layer as the paper does, and each pair's r."""
+    scores = np.stack([normalize_l2({"self": torch.from_numpy(plain)})["self"].numpy()
+                       for plain in raw["scores"]])
+    flat = scores.reshape(len(scores), -1)
+    least = [set(np.argsort(row, kind="stable")[:LEAST].tolist()) for row in flat]
+    pairs = []
+    for i, j in itertools.combinations(range(len(flat)), 2):
+        rank = correlation_record(flat[i], flat[j], "spearman", _RESAMPLES, _SEED)
+        pairs.append({
+            "seeds": [runs[i]["seed"], runs[j]["seed"]],
+            "pearson": correlation_record(flat[i], flat[j], "pearson", _RESAMPLES, _SEED)["r"],
+            "spearman": rank["r"],
+            "spearman_interval": rank["interval"],
+            "shared_least": len(least[i] & least[j]),
+        })
+    return {
+        "scores": scores,
+        "pairs": pairs,
+        "mean_spearman": np.mean([pair["spearman"] for pair in pairs]) if pairs else None,
+        "shared_least_by_chance": LEAST**2 / flat.shape[1],
+    }
+
+
+ARTIFACTS = (
+    Artifact("agreement", 1, 1,
+             lambda profile: {"n_scoring": profile.n_scoring, "seeds": profile.seeds},
+             _measure, _summarise, all_seeds=True),
+)
