@@ -70,10 +70,7 @@ def head_importance(
             total += _reduce(gradient, variant, run)
     if count == 0:
         raise ValueError("no batches given: head importance is a mean over at least one example")
-    scores = {kind: torch.full(shape, torch.nan, dtype=torch.float64)
-              for kind, shape in head_grid(model).items()}
-    for block, total in zip(blocks, totals, strict=True):
-        scores[block.kind][block.layer, list(block.kept)] = total / count
+    scores = _on_grid(model, blocks, [total / count for total in totals])
     return normalize_l2(scores) if normalize == "l2" else scores
 
 
@@ -89,12 +86,18 @@ def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss
     for _, per_token in _batch_gradients(model, batches, blocks, loss, device):
         for row, gradient in zip(rows, per_token, strict=True):
             row.append(gradient.sum(1).abs().cpu())
-    n_examples = sum(map(len, rows[0]))
-    scores = {kind: torch.full((n_examples, *shape), torch.nan, dtype=torch.float64)
-              for kind, shape in head_grid(model).items()}
-    for block, row in zip(blocks, rows, strict=True):
-        scores[block.kind][:, block.layer, list(block.kept)] = torch.cat(row).double()
-    return scores
+    if not rows[0]:
+        raise ValueError("no batches given: expected at least one example")
+    return _on_grid(model, blocks, [torch.cat(row) for row in rows])
+
+
+def _on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]) -> HeadTensors:
+    """Values (..., heads kept) of each block as kind -> (..., layer, head), NaN where one is gone."""
+    grid = {kind: torch.full((*values[0].shape[:-1], *shape), torch.nan, dtype=torch.float64)
+            for kind, shape in head_grid(model).items()}
+    for block, value in zip(blocks, values, strict=True):
+        grid[block.kind][..., block.layer, list(block.kept)] = value.double()
+    return grid
 
 
 def normalize_l2(scores: HeadTensors) -> HeadTensors:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny import CASES
 
+from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.profiles import load_profile
 
 
@@ -23,6 +24,15 @@ def smoke(tmp_path_factory):
         patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
         patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
         yield load_profile("smoke")
+
+
+@pytest.fixture
+def forget_taught():
+    """What a test teaches with ``register_attention`` is forgotten after it."""
+    taught = dict(ARCHITECTURES)
+    yield
+    ARCHITECTURES.clear()
+    ARCHITECTURES.update(taught)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -44,10 +44,7 @@ class OwnModel(nn.Module):
 
 
 @pytest.fixture
-def taught(monkeypatch):
-    for name, entry in ARCHITECTURES.items():
-        monkeypatch.setitem(ARCHITECTURES, name, entry)  # what is taught is forgotten afterwards
-    monkeypatch.setitem(ARCHITECTURES, "OwnAttention", None)
+def taught(forget_taught):
     register_attention(OwnAttention, fused="mix", output="back", n_heads="heads", width="size",
                        returns=1)
     torch.manual_seed(0)

@@ -7,7 +7,6 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from headprune_lib import find_heads
-from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.bases import load_tokenizer
 from headprune_lib.paths import project_root
 
@@ -16,10 +15,7 @@ ROWS = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull
 
 
 @pytest.mark.parametrize("page", ["prune", "teach"])
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    for name, entry in ARCHITECTURES.items():
-        monkeypatch.setitem(ARCHITECTURES, name, entry)
-    monkeypatch.setitem(ARCHITECTURES, "OwnAttention", None)  # forgotten afterwards
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     names = {"negative": 0, "positive": 1}

@@ -9,11 +9,11 @@ import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
 from headprune_lib.bases import load_tokenizer
-from headprune_lib.batching import make_batches, without_labels
+from headprune_lib.batching import make_batches
 from headprune_lib.bench.compare import Row, compare
 from headprune_lib.data import Examples
 from headprune_lib.experiments.outcomes import Setting
-from headprune_lib.experiments.speed import attention_parameters, pass_seconds
+from headprune_lib.experiments.speed import attention_parameters
 from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -21,6 +21,7 @@ from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.profiles import Profile
 from headprune_lib.pruning import prune_heads
 from headprune_lib.scoring import head_importance
+from headprune_lib.timing import pass_seconds
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
@@ -35,7 +36,6 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
     setting = Setting.of(profile, kernel="eager")
     batches = setting.batches(setting.test.first(n)).batches
-    inputs = [without_labels(batch) for batch in batches]
     trained = copy.deepcopy(setting.model).train()
     trained.base_model.embeddings.requires_grad_(False)
     optimizer = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad], lr=0.0)
@@ -50,7 +50,7 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
         head_importance(setting.model, batches)
 
     def forward() -> None:
-        pass_seconds(setting.model, inputs, profile.device)
+        pass_seconds(setting.model, batches)
 
     def fast_forward() -> None:
         with fast_linears(setting.model):
@@ -130,9 +130,8 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
     for size in (16, 64):
         batches = dataclasses.replace(setting, profile=dataclasses.replace(profile, batch_size=size)
                                       ).batches(setting.test.first(n)).batches
-        inputs = [without_labels(batch) for batch in batches]
         rows.append(compare(
-            f"unpruned, batch {size}", lambda i=inputs: pass_seconds(setting.model, i, "cpu"),
-            "half the heads removed", lambda i=inputs: pass_seconds(pruned, i, "cpu"), rounds,
+            f"unpruned, batch {size}", lambda b=batches: pass_seconds(setting.model, b),
+            "half the heads removed", lambda b=batches: pass_seconds(pruned, b), rounds,
             linear / (linear - attention / 2), "at least 1.15"))
     return rows

@@ -55,10 +55,11 @@ def get(artifact: str, profile: Profile, *, fresh: bool = False) -> results.Resu
     entry = ARTIFACTS[artifact]
     profile = _on_its_task(artifact, profile)
     task = next(iter(entry.translates(profile)), profile.task)
+    wanted = signature(entry, profile)
     return results.obtain(
-        artifact, profile.name, task, signature(entry, profile), entry.statistics,
+        artifact, profile.name, task, wanted, entry.statistics,
         lambda journal: entry.measure(profile, journal, get), entry.summarise,
-        fresh=fresh, root=_root(entry, profile),
+        fresh=fresh, root=_root(entry, profile, wanted["digest"]),
     )
 
 
@@ -101,9 +102,8 @@ def _translation_signature(entry: Artifact, profile: Profile) -> dict:
     )
 
 
-def _root(entry: Artifact, profile: Profile) -> Path | None:
+def _root(entry: Artifact, profile: Profile, own: str) -> Path | None:
     """A result with parameters of one's own must not overwrite the committed one."""
-    own = signature(entry, profile)["digest"]
     committed = load_profile(profile.name, task=profile.task, data=REGISTERED)
     standard = signature(entry, committed)["digest"]
     return None if own == standard else cache_root() / "results" / own[:12]

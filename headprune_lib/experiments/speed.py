@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from headprune_lib.profiles import Profile
 from headprune_lib.pruning import prune_heads
 from headprune_lib.results import Measurement
 from headprune_lib.saving import save_pruned
+from headprune_lib.timing import pass_seconds
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -92,15 +92,19 @@ def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journa
 
     The two models take turns within a repetition, so that a slower moment hits both.
     """
+    for model in pair.values():
+        model.to(profile.device)
+    batches = {size: [{key: value.to(profile.device) for key, value in batch.items()}
+                      for batch in parts] for size, parts in batches.items()}
+
     def once(size: int, repetition: int) -> Arrays:
         order = _VARIANTS if repetition % 2 == 0 else _VARIANTS[::-1]
-        seconds = {variant: pass_seconds(pair[variant], batches[size], profile.device)
-                   for variant in order}
+        seconds = {variant: pass_seconds(pair[variant], batches[size]) for variant in order}
         return {"seconds": np.array([seconds[variant] for variant in _VARIANTS])}
 
     for size in profile.speed.batch_sizes:  # warm-up, not counted
         for variant in _VARIANTS:
-            pass_seconds(pair[variant], batches[size][:1], profile.device)
+            pass_seconds(pair[variant], batches[size][:1])
     keys = [(size, repetition) for size in profile.speed.batch_sizes
             for repetition in range(profile.speed.repetitions)]
     units = resumed(journal, [f"{name} batch {size} run {run}" for size, run in keys],
@@ -109,22 +113,6 @@ def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journa
     n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])
     return {f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
             f"{name}/n_sentences": np.array(n_sentences)}
-
-
-def pass_seconds(model: nn.Module, batches: list[dict], device: str) -> float:
-    """Seconds of one forward pass over all batches."""
-    model.to(device)
-    moved = [{k: v.to(device) for k, v in batch.items()} for batch in batches]
-    cuda = torch.device(device).type == "cuda"
-    with torch.inference_mode():
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        for batch in moved:
-            model(**batch)
-        if cuda:
-            torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:

@@ -27,7 +27,7 @@ def load_model(name: str, *, device: str = "cpu") -> nn.Module:
         FileNotFoundError: a folder without a model, or a name that cannot be fetched.
         ValueError: a configuration that names no class of transformers.
     """
-    if name in TASKS and not Path(name).exists():
+    if _is_task(name):
         return finetuned(load_profile(task=name)).to(device)
     folder = Path(name)
     if folder.is_dir():
@@ -63,7 +63,7 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         FileNotFoundError: there is none.
     """
-    if name in TASKS and not Path(name).exists():
+    if _is_task(name):
         return load_tokenizer(load_profile(task=name).model)
     missing = (f"no tokenizer beside {name}: write it into the folder with "
                "tokenizer.save_pretrained")
@@ -75,6 +75,11 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     if Path(name).is_dir() and not any((Path(name) / file).is_file() for file in files):
         raise FileNotFoundError(missing)  # transformers makes up an empty one
     return tokenizer
+
+
+def _is_task(name: str) -> bool:
+    """Whether this is a task of the project; a folder of that name goes first."""
+    return name in TASKS and not Path(name).exists()
 
 
 def _first_line(error: Exception) -> str:

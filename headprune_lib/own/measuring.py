@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pandas as pd
 import torch
@@ -12,6 +10,7 @@ from torch import nn
 from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.scoring import Batch, default_loss
+from headprune_lib.timing import pass_seconds
 
 _ROUNDS = 3
 
@@ -53,7 +52,7 @@ def measure(model: nn.Module, batches: list[Batch]) -> dict[str, float | int]:
             total += int((labels != NO_LABEL).sum())
             if labels.ndim == 1:
                 right += int((outputs.logits.argmax(-1) == labels).sum())
-        seconds = [_pass(model, batches) for _ in range(_ROUNDS)]
+        seconds = [pass_seconds(model, batches) for _ in range(_ROUNDS)]
     n_examples = sum(len(batch["labels"]) for batch in batches)
     quality = {"accuracy": right / total} if batches[0]["labels"].ndim == 1 else {}
     return {
@@ -62,12 +61,3 @@ def measure(model: nn.Module, batches: list[Batch]) -> dict[str, float | int]:
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "heads": sum(len(block.kept) for block in find_heads(model)),
     }
-
-
-def _pass(model: nn.Module, batches: list[Batch]) -> float:
-    start = time.perf_counter()
-    for batch in batches:
-        model(**without_labels(batch))
-    if next(model.parameters()).is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - start

@@ -16,7 +16,10 @@ from headprune_lib.plots.style import (
     ORANGE,
     PURPLE,
     RED,
+    dots,
     estimates,
+    pruning_axes,
+    pruning_curve,
     style,
 )
 
@@ -82,12 +85,9 @@ def figure2b(values: dict, measure: str = "loss") -> Figure:
         for axes, domain in zip(panels[0], domains, strict=True):
             x = [scale * head[f"{measure} {home}"] for head in values["heads"]]
             y = [scale * head[f"{measure} {domain}"] for head in values["heads"]]
-            sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
-                        line_kws={"linewidth": 1})
-            found = values["correlations"][domain][measure]
-            low, high = found["pearson"]["interval"]
-            axes.set(title=f"{domain}: r = {found['pearson']['r']:.2f} [{low:.2f}, {high:.2f}]",
-                     xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
+            dots(axes, x, y, values["correlations"][domain][measure]["pearson"],
+                       f"{domain}: ")
+            axes.set(xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
         figure.tight_layout()
     return figure
 
@@ -108,15 +108,9 @@ def figure3b(values: dict) -> Figure:
     shares = 100 * np.array(values["shares"])
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6.2))
-        for name, (label, colour, line) in _ORDERS.items():
-            curve = values["curves"][name]
-            n = len(curve["runs"])
-            label += f" (n = {n})" if n > 1 else ""
-            axes.plot(shares, 100 * np.array(curve["mean"]), line, color=colour, label=label)
-            if n > 1:
-                runs = 100 * np.array(curve["runs"])
-                axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18,
-                                  linewidth=0)
+        for name, look in _ORDERS.items():
+            if name in values["curves"]:
+                pruning_curve(axes, shares, values["curves"][name], *look, scale=100)
         axes.axhline(100 * values["chance"], color="black", linewidth=1, linestyle=":")
         axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
         published = 100 * paper("figure3")["bert_mnli"]
@@ -124,10 +118,8 @@ def figure3b(values: dict) -> Figure:
         axes.axvline(published, color=GREEN, linewidth=2)
         axes.annotate("the paper: up to here without noticeable loss (MNLI)",
                       (published + 1, top - 0.6), color=GREEN, fontsize=9, va="top")
-        axes.set(xlabel="heads removed (% of all)", ylabel="accuracy (%)", xlim=(0, 100),
-                 ylim=(axes.get_ylim()[0], top), xticks=shares)
-        axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
-                    frameon=False)
+        pruning_axes(axes, shares, "accuracy (%)")
+        axes.set_ylim(axes.get_ylim()[0], top)
         figure.tight_layout()
     return figure
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from headprune_lib import stats
 from headprune_lib.comparison.independent import Grid
-from headprune_lib.plots.style import BLUE, style
+from headprune_lib.plots.style import BLUE, dots, style
 
 
 def same_heads(panels: list[tuple[str, Grid, Grid]]) -> Figure:
@@ -20,11 +19,10 @@ def same_heads(panels: list[tuple[str, Grid, Grid]]) -> Figure:
         for axes, (title, one, two) in zip(places[0], panels, strict=True):
             unit, scale = ("points", 100) if one.kind == "self" else ("BLEU", 1)
             x, y = scale * one.values.ravel(), scale * two.values.ravel()
-            sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
-                        line_kws={"linewidth": 1})
             found = stats.correlation(x, y)
-            axes.set(title=f"{title}\nr = {found.value:.2f} [{found.low:.2f}, {found.high:.2f}]",
-                     xlabel=f"{one.lab}: change ({unit})", ylabel=f"{two.lab}: change ({unit})")
+            dots(axes, x, y, {"r": found.value, "interval": [found.low, found.high]},
+                 f"{title}\n")
+            axes.set(xlabel=f"{one.lab}: change ({unit})", ylabel=f"{two.lab}: change ({unit})")
         figure.tight_layout()
     return figure
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,33 @@ def estimates(axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: s
               **kwargs: Any) -> None:
     """Points with their 95% intervals: ``intervals`` holds low and high for each."""
     axes.errorbar(x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, **kwargs)
+
+
+def dots(axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any],
+         name: str = "") -> None:
+    """A dot a head: two effects of its cut, with the line through them and their r as title."""
+    sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
+                line_kws={"linewidth": 1})
+    if found["r"] is not None:
+        low, high = found["interval"]
+        axes.set_title(f"{name}r = {found['r']:.2f} [{low:.2f}, {high:.2f}]")
+
+
+def pruning_curve(axes: Axes, shares: np.ndarray, curve: Mapping[str, Any], label: str,
+                  colour: Any, line: str, scale: float = 1) -> None:
+    """The mean score over the share removed; a band from the lowest to the highest of several runs."""
+    runs = scale * np.array(curve["runs"])
+    label += f" (n = {len(runs)})" if len(runs) > 1 else ""
+    axes.plot(shares, scale * np.array(curve["mean"]), line, color=colour, label=label)
+    if len(runs) > 1:
+        axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18, linewidth=0)
+
+
+def pruning_axes(axes: Axes, shares: np.ndarray, score: str, removed: str = "% of all") -> None:
+    """Names of the axes, and the legend below them."""
+    axes.set(xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=shares)
+    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
+                frameon=False)
 
 
 def as_png(figure: Figure, dpi: int = 110) -> bytes:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
-from headprune_lib.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, estimates, style
+from headprune_lib.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    dots,
+    estimates,
+    pruning_axes,
+    pruning_curve,
+    style,
+)
 
 KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
 _BLEU_CHANGE = "change of BLEU"
@@ -101,12 +112,7 @@ def figure2a(values: dict) -> Figure:
                                        ("BLEU", "loss of the draft (nats a verse)"), strict=True):
             x, y = ([head[f"{measure} {place}"] for head in values["heads"]]
                     for place in ("home", "far"))
-            sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
-                        line_kws={"linewidth": 1})
-            found = values["correlations"][measure]["pearson"]
-            if found["r"] is not None:
-                low, high = found["interval"]
-                axes.set_title(f"r = {found['r']:.2f} [{low:.2f}, {high:.2f}]")
+            dots(axes, x, y, values["correlations"][measure]["pearson"])
             axes.set(xlabel=f"in domain: change of {unit}", ylabel="King James: the same")
         figure.tight_layout()
     return figure
@@ -123,30 +129,36 @@ _ORDERS = {
 
 def figure3a(values: dict) -> Figure:
     """BLEU against the share of heads removed, a line an order, and the paper's share."""
+    shares, curves = 100 * np.array(values["shares"]), values["curves"]
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
-        for name, (label, colour, line) in _ORDERS.items():
-            if name in values["curves"]:
-                _draw(axes, values, name, label, colour, line)
+        for name, look in _ORDERS.items():
+            if name in curves:
+                pruning_curve(axes, shares, curves[name], *look)
         published = 100 * paper("figure3")["wmt"]
         axes.axvline(published, color=GREEN, linewidth=2)
         axes.annotate("the paper: up to here without noticeable loss", (published + 1, 1.5),
                       color=GREEN, fontsize=9)
-        _finish(axes, values)
+        pruning_axes(axes, shares, "BLEU")
+        axes.set_ylim(0, None)
         figure.tight_layout()
     return figure
 
 
 def figure4(values: dict, joint: dict) -> Figure:
     """BLEU as heads of one kind are removed, random orders as bands; all kinds at once beside."""
+    shares, curves = 100 * np.array(values["shares"]), values["curves"]
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for kind, colour in KINDS.items():
-            _draw(axes, values, f"{kind} importance", f"{kind}, by importance", colour, "-")
-            _draw(axes, values, f"{kind} random", f"{kind}, random", colour, ":")
-        _draw(axes, joint, "importance", "all kinds together (share of all heads)", PURPLE, "--")
-        _finish(axes, values)
-        axes.set_xlabel("heads removed (% of the kind)")
+            for order, label, line in (("importance", "by importance", "-"),
+                                       ("random", "random", ":")):
+                pruning_curve(axes, shares, curves[f"{kind} {order}"], f"{kind}, {label}", colour,
+                              line)
+        pruning_curve(axes, shares, joint["curves"]["importance"],
+                      "all kinds together (share of all heads)", PURPLE, "--")
+        pruning_axes(axes, shares, "BLEU", "% of the kind")
+        axes.set_ylim(0, None)
         figure.tight_layout()
     return figure
 
@@ -175,19 +187,3 @@ def figure5(values: dict) -> Figure:
 def _grid(heads: list[dict], kind: str) -> np.ndarray:
     own = [head for head in heads if head["kind"] == kind]
     return np.array([head["delta"] for head in own]).reshape(own[-1]["layer"] + 1, -1)
-
-
-def _draw(axes: Axes, values: dict, name: str, label: str, colour, line: str) -> None:
-    curve, shares = values["curves"][name], 100 * np.array(values["shares"])
-    runs = np.array(curve["runs"])
-    if len(runs) > 1:
-        label += f" (n = {len(runs)})"
-        axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.15, linewidth=0)
-    axes.plot(shares, curve["mean"], line, color=colour, label=label)
-
-
-def _finish(axes: Axes, values: dict) -> None:
-    axes.set(xlabel="heads removed (% of all)", ylabel="BLEU", xlim=(0, 100), ylim=(0, None),
-             xticks=100 * np.array(values["shares"]))
-    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
-                frameon=False)
