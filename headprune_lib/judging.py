@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -22,20 +23,35 @@ def verdicts_of(result: Result) -> list[Verdict]:
 
 
 def all_verdicts(profile: str = "default") -> list[Verdict]:
-    """C1 to C8 from the stored results of a profile, both halves of the paper together."""
+    """C1 to C8 from the stored results of a profile, both halves of the paper together.
+
+    For ``default``, those of the profile ``base`` count as well.
+    """
     @cache
-    def stored(artifact: str) -> Values:
+    def stored(artifact: str, where: str, task: str | None) -> Values:
         try:
-            return results.load(artifact, profile).values
+            return results.load(artifact, where, task).values
         except FileNotFoundError:
             return None
 
     judged = []
     for claim in CLAIMS:
-        rows = [judge(stored(artifact)) for artifact, judge in _EVIDENCE[claim.id]]
+        rows = [_named(judge(stored(artifact, where, task)), where, task, profile)
+                for artifact, judge in _EVIDENCE[claim.id]
+                for where, task in ((profile, None), *_FURTHER.get(profile, ()))]
         run = [row for row in rows if row.word != "not run"]
         judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
     return judged
+
+
+def _named(verdict: Verdict, where: str, task: str | None, main: str) -> Verdict:
+    """The verdict with its evidence named by profile and task, where these are not the main ones."""
+    if where == main and task is None:
+        return verdict
+    suffix = f" ({where}, {task})" if task else f" ({where})"
+    return dataclasses.replace(
+        verdict, evidence=tuple(name + suffix for name in verdict.evidence),
+        rows=tuple(_named(row, where, task, main) for row in verdict.rows))
 
 
 def _c1_translation(values: Values) -> Verdict:
@@ -88,6 +104,11 @@ def _c8(half: str, artifact: str) -> Callable[[Values], Verdict]:
     return lambda values: verdicts.c8(values and values["area_differences"]["oracle"],
                                       half=half, evidence=(artifact,))
 
+
+# Profile -> the further profiles and tasks whose results bear on its verdicts.
+_FURTHER: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "default": (("base", None), ("base", "snli")),
+}
 
 # Claim -> the artifacts that decide it, each with its rule; the encoder half first.
 _EVIDENCE: dict[str, tuple[tuple[str, Callable[[Values], Verdict]], ...]] = {

@@ -8,6 +8,7 @@ Effects are cut minus uncut, as fractions. Sentences count layers and heads from
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -45,7 +46,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim judged on one half of the paper: the word, the numbers, the rule, the artifacts."""
+    """One claim judged on one half of the paper: the word, the numbers, the rule, the artifacts.
+
+    ``rows`` are the verdicts that a combined one rests on.
+    """
 
     claim: str
     word: Word
@@ -53,6 +57,7 @@ class Verdict:
     rule: str
     evidence: tuple[str, ...]
     half: str
+    rows: tuple[Verdict, ...] = ()
 
 
 def c1(values: Mapping[str, Any] | None, *, half: str = "encoder",
@@ -215,8 +220,8 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
     """One verdict of a claim that rests on several rows; rows that were not run do not count.
 
     All replicate: ``replicates``; some differ and none replicates: ``differs``; none was run:
-    ``not run``; anything else: ``inconclusive``. ``measured`` says which row says what, with
-    its numbers.
+    ``not run``; anything else: ``inconclusive``. ``measured`` counts the words, ``rows`` keeps
+    what each says.
     """
     if not verdicts or len({verdict.claim for verdict in verdicts}) > 1:
         raise ValueError(f"verdicts on {[verdict.claim for verdict in verdicts]}; expected at "
@@ -228,19 +233,13 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
         word = "replicates"
     else:
         word = "differs" if "differs" in words and "replicates" not in words else "inconclusive"
-    measured = "; ".join(_row(verdict) for verdict in verdicts)
+    counts = Counter(verdict.word for verdict in verdicts)
+    measured = ", ".join(f"{n} of {len(verdicts)}: {each}" for each, n in counts.items())
     rules = dict.fromkeys(verdict.rule for verdict in verdicts)
     artifacts = dict.fromkeys(name for verdict in verdicts for name in verdict.evidence)
     halves = dict.fromkeys(verdict.half for verdict in verdicts)
-    return Verdict(verdicts[0].claim, word, f"{measured[0].upper()}{measured[1:]}.",
-                   " ".join(rules), tuple(artifacts), " and ".join(halves))
-
-
-def _row(verdict: Verdict) -> str:
-    """What one of several rows says, and its numbers if it was run."""
-    said = f"{verdict.half} ({', '.join(verdict.evidence)}): {verdict.word}"
-    numbers = verdict.measured.removesuffix(".")
-    return said if verdict.word == "not run" else f"{said}, {numbers[:1].lower()}{numbers[1:]}"
+    return Verdict(verdicts[0].claim, word, f"{measured}.", " ".join(rules), tuple(artifacts),
+                   " and ".join(halves), tuple(verdicts))
 
 
 def _not_run(claim: str, rule: str, evidence: Sequence[str], half: str) -> Verdict:

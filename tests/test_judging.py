@@ -2,7 +2,7 @@
 
 import pytest
 
-from headprune_lib import experiments, judging, results
+from headprune_lib import comparison, experiments, judging, results
 
 
 def test_without_results_nothing_was_run(smoke):
@@ -30,4 +30,16 @@ def test_both_halves_count(smoke):
     first = judging.all_verdicts("smoke")[0]
     assert first.half == "encoder and translation"
     alone = [judging.verdicts_of(results.load(a, "smoke"))[0] for a in ("figure1b", "table1")]
-    assert all(f"({v.evidence[0]}): {v.word}" in first.measured for v in alone)
+    assert first.rows == tuple(alone)
+    table = comparison.verdict_table([first])
+    assert table["verdict"].tolist() == [first.word, *(v.word for v in alone)]
+    assert table["measured on"].tolist() == ["", "encoder: figure1b", "translation: table1"]
+
+
+def test_results_of_the_profile_base_count_for_the_default_one(smoke, monkeypatch):
+    experiments.get("figure1b", smoke)
+    first = results.load("figure1b", "smoke")
+    monkeypatch.setattr(judging, "_FURTHER", {"default": (("smoke", None), ("smoke", "snli"))})
+    judged = judging.all_verdicts("default")[0]  # no result of its own in this folder
+    assert judged.evidence == ("figure1b (smoke)", "table1 (smoke)")[:len(judged.evidence)]
+    assert judged.word != "not run" and first.task == "synthetic"

@@ -191,7 +191,8 @@ def test_combine(words, word):
             for i, (each, half) in enumerate(zip(words, ["encoder", "translation"], strict=False))]
     both = combine(rows)
     assert both.word == combine(rows[::-1]).word == word
-    assert all(f"(figure{i}): {each}" in both.measured for i, each in enumerate(words))
+    assert [row.word for row in both.rows] == list(words)
+    assert all(f": {each}" in both.measured for each in words)
     assert both.evidence == tuple(f"figure{i}" for i in range(len(words)))
     assert (both.claim, both.rule) == ("C3", "rule")
 

@@ -13,17 +13,27 @@ from headprune_lib.verdicts import Verdict
 
 
 def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
-    """One row a verdict: claim, where, what the paper found, what we measured, the word."""
-    claims = {claim.id: claim for claim in CLAIMS}
-    return pd.DataFrame([
-        {
-            "claim": f"{v.claim}. {claims[v.claim].title}",
-            "paper": f"§{claims[v.claim].section}: {claims[v.claim].paper_value}",
-            "here": v.measured,
-            "verdict": v.word,
-        }
-        for v in judged
-    ])
+    """One row a verdict: claim, what the paper found, what we measured, the word.
+
+    Where a verdict rests on several, each of these has a row of its own below it.
+    """
+    claims, rows = {claim.id: claim for claim in CLAIMS}, []
+    for verdict in judged:
+        claim = claims[verdict.claim]
+        rows.append({
+            "claim": f"{claim.id}. {claim.title}",
+            "paper": f"§{claim.section}: {claim.paper_value}",
+            "measured on": "" if verdict.rows else _where(verdict),
+            "here": verdict.measured,
+            "verdict": verdict.word,
+        })
+        rows += [{"claim": "", "paper": "", "measured on": _where(row), "here": row.measured,
+                  "verdict": row.word} for part in verdict.rows for row in part.rows or (part,)]
+    return pd.DataFrame(rows)
+
+
+def _where(verdict: Verdict) -> str:
+    return "" if verdict.word == "not run" else f"{verdict.half}: {', '.join(verdict.evidence)}"
 
 
 def as_html(table: pd.DataFrame) -> str:
