@@ -177,6 +177,12 @@ def result_path(artifact: str, profile: str, task: str | None = None,
     return (root or results_root()) / profile / f"{artifact}{suffix}.json"
 
 
+def _command(artifact: str, profile: str, path: Path, task: str | None) -> str:
+    """What measures a result; its file names the task where it is not the profile's main one."""
+    command = f"headprune reproduce {artifact} --profile {profile}"
+    return command if path.name == f"{artifact}.json" else f"{command} --task {task}"
+
+
 def save(result: Result, root: Path | None = None) -> Path:
     """Write the pair of files, whole or not at all; returns the path of the JSON file.
 
@@ -198,9 +204,7 @@ def load(artifact: str, profile: str, task: str | None = None, root: Path | None
     truncated or do not belong together; these are then kept as ``<name>.damaged-1``.
     """
     path = result_path(artifact, profile, task, root)
-    command = f"headprune reproduce {artifact} --profile {profile}"
-    if path.name != f"{artifact}.json":
-        command += f" --task {task}"
+    command = _command(artifact, profile, path, task)
     if not path.exists():
         raise FileNotFoundError(f"no stored result {path}; measure it with: {command}")
     raw_path = path.with_suffix(".npz")
@@ -254,8 +258,8 @@ def obtain(artifact: str, profile: str, task: str, signature: dict[str, Any],
             stored = load(artifact, profile, task, root)
         return stored
 
-    name = result_path(artifact, profile, task).stem
-    journal = Journal(cache_root() / "journals" / profile / f"{name}-{signature['digest'][:16]}")
+    path = result_path(artifact, profile, task)
+    journal = Journal(cache_root() / "journals" / profile / f"{path.stem}-{signature['digest'][:16]}")
     start = time.perf_counter()
     found = measure(journal)
     seconds = time.perf_counter() - start + journal.resumed_seconds
@@ -263,7 +267,7 @@ def obtain(artifact: str, profile: str, task: str, signature: dict[str, Any],
     result = Result(
         artifact, profile, task, found.model, found.dataset, found.n_examples, found.metric,
         found.unit, runs, summarise(found.raw, runs), signature,
-        provenance(command or f"headprune reproduce {artifact} --profile {profile}",
+        provenance(command or _command(artifact, profile, path, task),
                    found.weights_sha256, seconds), statistics_version, raw=found.raw)
     save(result, root)
     journal.finish()

@@ -180,12 +180,17 @@ def test_quality_with_and_without_shared_ngrams(smoke, setting):
 def test_greedy_and_beam_search_are_compared_on_the_same_cuts(smoke, setting):
     values = experiments.get("search", smoke).values
     pairs = setting.split("test").first(300)
-    head = values["heads"][1]
-    mask = cut_heads(setting.model, [(head["kind"], head["layer"], head["head"])])
-    with masked_heads(setting.model, mask):
-        made = setting.translator.translate(pairs.sources, beams=5)
-    expected = sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
-    assert values["bleu"]["beam 5"] + head["beam 5"] == pytest.approx(expected, abs=1e-3)
+    cut, alone = values["cuts"][1], values["cuts"][-1]
+    assert (cut["alone"], alone["alone"]) == (False, True)
+    one = (cut["kind"], cut["layer"], cut["head"])
+    others = [(alone["kind"], alone["layer"], head) for head in range(4) if head != alone["head"]]
+    for row, heads in ((cut, [one]), (alone, others)):
+        with masked_heads(setting.model, cut_heads(setting.model, heads)):
+            made = setting.translator.translate(pairs.sources, beams=5)
+        expected = sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
+        assert values["bleu"]["beam 5"] + row["beam 5"] == pytest.approx(expected, abs=1e-3)
+    changes = [[row[f"beam {beams}"] for row in values["cuts"]] for beams in (1, 5)]
+    assert values["pearson"]["all"]["r"] == pytest.approx(np.corrcoef(*changes)[0, 1], abs=1e-4)
 
 
 def test_publishing_keeps_the_final_weights(smoke, setting, tmp_path, monkeypatch):
