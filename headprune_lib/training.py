@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
 import random
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -20,6 +23,7 @@ from headprune_lib.models import (
     weights_path,
     with_weights,
 )
+from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile
 
 TRAINING_VERSION = 1
@@ -61,13 +65,17 @@ def finetuned(
         model = finetune(profile, seed)
         frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
         save_finetuned(model, path, frozen, wanted)
+        checkpoint_path(profile, seed).unlink(missing_ok=True)
         weights = read_finetuned(path, wanted)
     model = with_weights(profile.task, profile.model, seed, weights, kernel)
     return model.to(profile.device)
 
 
 def finetune(profile: Profile, seed: int) -> nn.Module:
-    """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy."""
+    """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy.
+
+    After a kill it goes on from the last whole epoch, and ends with the same weights.
+    """
     settings = profile.finetuning
     train = TASKS[profile.task].load(profile.data)["train"].first(settings.n_train)
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
@@ -83,9 +91,12 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
         optimizer, int(settings.warmup * n_updates), n_updates
     )
     shuffle = random.Random(seed)
-    with tqdm(total=n_updates, desc=f"fine-tune {profile.model} on {profile.task}, seed {seed}",
-              unit="update") as bar:
-        for _ in range(settings.epochs):
+    saved = _Checkpoint(profile, seed, {"model": model, "optimizer": optimizer,
+                                        "schedule": schedule}, shuffle)
+    done = saved.restore()
+    with tqdm(total=n_updates, initial=done * n_updates // settings.epochs, unit="update",
+              desc=f"fine-tune {profile.model} on {profile.task}, seed {seed}") as bar:
+        for epoch in range(done, settings.epochs):
             order = shuffled_by_length(train, settings.batch_size, shuffle)
             made = make_batches(tokenizer, train, settings.batch_size, settings.max_length, order)
             for batch in made.batches:
@@ -98,8 +109,55 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
                 schedule.step()
                 optimizer.zero_grad(set_to_none=True)
                 bar.update()
+            saved.write(epoch + 1)
     return model.eval()
 
+
+def checkpoint_path(profile: Profile, seed: int) -> Path:
+    """Where a fine-tuning keeps its state after each epoch, until it is done."""
+    return cache_root() / "training" / f"{profile.task}-{profile.model}-seed{seed}.pt"
+
+
+class _Checkpoint:
+    """The state of a fine-tuning after a whole epoch, in the cache."""
+
+    def __init__(self, profile: Profile, seed: int, parts: dict, shuffle: random.Random) -> None:
+        self.path, self.recipe = checkpoint_path(profile, seed), recipe(profile, seed)
+        self.parts, self.shuffle, self.device = parts, shuffle, torch.device(profile.device)
+
+    def restore(self) -> int:
+        """Put the stored state back, if it is of the same recipe; the number of epochs done."""
+        if not self.path.is_file():
+            return 0
+        try:
+            state = torch.load(self.path, weights_only=True, map_location="cpu")
+            if state["recipe"] != self.recipe:
+                return 0
+        except (OSError, RuntimeError, KeyError, pickle.UnpicklingError):
+            return 0  # damaged, or not ours: train from the start
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+        version, numbers, gauss = state["shuffle"]
+        self.shuffle.setstate((version, tuple(numbers), gauss))
+        torch.set_rng_state(state["dropout"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["dropout on GPU"], self.device)
+        return state["epoch"]
+
+    def write(self, epoch: int) -> None:
+        version, numbers, gauss = self.shuffle.getstate()
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        state |= {"epoch": epoch, "recipe": self.recipe, "dropout": torch.get_rng_state(),
+                  "shuffle": [version, list(numbers), gauss]}
+        if self.device.type == "cuda":
+            state["dropout on GPU"] = torch.cuda.get_rng_state(self.device)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
+        try:
+            torch.save(state, part)
+            os.replace(part, self.path)
+        finally:
+            part.unlink(missing_ok=True)
 
 def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Random) -> list[int]:
     """A random order whose batches hold sentences of like length: little padding, still random."""
