@@ -29,10 +29,8 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
     """
     @cache
     def stored(artifact: str, where: str, task: str | None) -> Values:
-        try:
-            return results.load(artifact, where, task).values
-        except FileNotFoundError:
-            return None
+        found = results.stored(artifact, where, task)
+        return None if found is None else found.values
 
     judged = []
     for claim in CLAIMS:

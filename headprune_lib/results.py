@@ -228,6 +228,14 @@ def load(artifact: str, profile: str, task: str | None = None, root: Path | None
                             f"measured again by: {command}") from error
 
 
+def stored(artifact: str, profile: str, task: str | None = None) -> Result | None:
+    """As :func:`load`, None where there is no such result; whatever its signature."""
+    try:
+        return load(artifact, profile, task)
+    except FileNotFoundError:
+        return None
+
+
 # --- measuring ------------------------------------------------------------------------------------
 
 

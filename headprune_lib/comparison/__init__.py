@@ -18,6 +18,7 @@ from headprune_lib.comparison.independent import (
 from headprune_lib.comparison.pages import as_html, points, verdict_table
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
+from headprune_lib.comparison.tasks import pruned_tasks, tasks_table
 from headprune_lib.comparison.translation import (
     checkpoints_table,
     curves_table,
@@ -43,6 +44,7 @@ __all__ = [
     "orders_table",
     "paper",
     "points",
+    "pruned_tasks",
     "published_wmt",
     "quality_table",
     "reduced_table",
@@ -51,5 +53,6 @@ __all__ = [
     "significant_again",
     "sizes_table",
     "speed_table",
+    "tasks_table",
     "verdict_table",
 ]

@@ -1,0 +1,61 @@
+"""The encoder on the paper's tasks: stored results of several profiles beside one another."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from headprune_lib import results
+from headprune_lib.comparison.published import paper
+from headprune_lib.data import TASKS
+from headprune_lib.results import Result
+
+# Where the pruning curve of each setting is kept: profile, artifact, task (None: its main one).
+_CURVES: tuple[tuple[str, str, str | None], ...] = (
+    ("base", "figure3b", None),
+    ("base", "figure3b", "snli"),
+    ("base", "figure6b", "cola"),
+    ("base", "figure6c", "mrpc"),
+    ("default", "figure3b", None),
+    ("default", "figure3b", "sst2"),
+    ("default", "figure3b", "snli"),
+    ("default", "figure6b", "cola"),
+    ("default", "figure6c", "mrpc"),
+)
+_MODELS = {"minilm": "MiniLM", "mpnet": "MPNet"}
+_PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
+              "snli": ("figure3", "bert_mnli")}
+"""Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
+
+
+def pruned_tasks() -> list[Result]:
+    """The stored pruning curves of all models and tasks, those of the larger encoder first."""
+    found = (results.stored(artifact, profile, task) for profile, artifact, task in _CURVES)
+    return [result for result in found if result is not None]
+
+
+def setting_name(result: Result) -> str:
+    """Model and task in words, such as ``MPNet, cola``."""
+    return f"{_MODELS.get(result.model, result.model)}, {result.task}"
+
+
+def tasks_table(curves: list[Result]) -> pd.DataFrame:
+    """One row a model and task: score uncut, chance, and the share that can go by importance."""
+    rows = []
+    for result in curves:
+        curve, two = result.values["curves"]["importance"], result.values["prunable"]
+        share = two["importance"]["2%"]
+        low, high = share["interval"]
+        published = _PUBLISHED.get(result.task)
+        rows.append({
+            "model and task": setting_name(result),
+            "score": TASKS[result.task].metric,
+            "examples": result.n_examples,
+            "fine-tunings": len(curve["runs"]),
+            "uncut": f"{curve['mean'][0]:.3f}",
+            "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
+            "chance": f"{result.values['chance']:.3f}",
+            "can go (95% interval)": f"{share['share']:.0%} [{low:.0%}, {high:.0%}]",
+            "in random order": f"{two['random']['2%']['share']:.0%}",
+            "the paper": f"{paper(published[0])[published[1]]:.0%}" if published else "–",
+        })
+    return pd.DataFrame(rows)
