@@ -18,7 +18,12 @@ from headprune_lib.comparison.independent import (
 from headprune_lib.comparison.pages import as_html, points, verdict_table
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
-from headprune_lib.comparison.tasks import pruned_tasks, tasks_table
+from headprune_lib.comparison.tasks import (
+    heads_tasks_table,
+    on_tasks,
+    pruned_tasks,
+    tasks_table,
+)
 from headprune_lib.comparison.translation import (
     checkpoints_table,
     curves_table,
@@ -37,10 +42,12 @@ __all__ = [
     "domains_table",
     "grid",
     "heads_table",
+    "heads_tasks_table",
     "independent_table",
     "kinds_table",
     "layers_again_table",
     "layers_table",
+    "on_tasks",
     "orders_table",
     "paper",
     "points",

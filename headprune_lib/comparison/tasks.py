@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from headprune_lib import results
+from headprune_lib.comparison.pages import points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
 from headprune_lib.results import Result
@@ -27,10 +30,43 @@ _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": 
 """Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
 
 
+_SETTINGS: tuple[tuple[str, str | None], ...] = (
+    ("base", None), ("base", "snli"), ("default", None), ("default", "snli"))
+
+
+def _there(places: Iterable[tuple[str, str, str | None]]) -> list[Result]:
+    found = (results.stored(artifact, profile, task) for profile, artifact, task in places)
+    return [result for result in found if result is not None]
+
+
 def pruned_tasks() -> list[Result]:
     """The stored pruning curves of all models and tasks, those of the larger encoder first."""
-    found = (results.stored(artifact, profile, task) for profile, artifact, task in _CURVES)
-    return [result for result in found if result is not None]
+    return _there(_CURVES)
+
+
+def on_tasks(artifact: str) -> list[Result]:
+    """An artifact's stored results on the settings that verdicts rest on, the larger encoder first."""
+    return _there((profile, artifact, task) for profile, task in _SETTINGS)
+
+
+def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
+    """Figure 1b: one row a model and task, how many heads can go one by one."""
+    rows = []
+    for result in found:
+        counts, heads = result.values["counts"], result.values["heads"]
+        worst = min(heads, key=lambda head: head["delta"])
+        rows.append({
+            "model and task": setting_name(result),
+            "examples": result.n_examples,
+            "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
+            "heads": counts["heads"],
+            "removable": counts["removable"],
+            "significant losses (Holm)": counts["significant_losses"],
+            "significant without correction": counts["raw_losses"] + counts["raw_gains"],
+            "worst cut": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
+                         f"{points(worst['delta'], worst['interval'])}",
+        })
+    return pd.DataFrame(rows)
 
 
 def setting_name(result: Result) -> str:

@@ -7,7 +7,7 @@ accuracy are in percentage points, changes of BLEU in BLEU points.
 from headprune_lib.plots.encoder import figure1b, figure2b, figure3b, table3, table4
 from headprune_lib.plots.independent import agreement, same_heads
 from headprune_lib.plots.style import as_png
-from headprune_lib.plots.tasks import pruned_tasks
+from headprune_lib.plots.tasks import layers_tasks, one_head_tasks, pruned_tasks
 from headprune_lib.plots.translation import (
     figure1a,
     figure2a,
@@ -29,6 +29,8 @@ __all__ = [
     "figure3b",
     "figure4",
     "figure5",
+    "layers_tasks",
+    "one_head_tasks",
     "pruned_tasks",
     "quality",
     "same_heads",

@@ -1,4 +1,4 @@
-"""Pruning curves of several models and tasks on one scale."""
+"""Several models and tasks in one figure, the paper's values beside."""
 
 from __future__ import annotations
 
@@ -6,11 +6,69 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from headprune_lib.comparison import paper
 from headprune_lib.comparison.tasks import setting_name
-from headprune_lib.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, pruning_axes, style
+from headprune_lib.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    estimates,
+    pruning_axes,
+    style,
+)
 from headprune_lib.results import Result
 
 _COLOURS = {"sst2": BLUE, "reviews": PURPLE, "snli": ORANGE, "cola": RED, "mrpc": GREEN}
+
+
+def one_head_tasks(found: list[Result], others: dict[str, np.ndarray]) -> Figure:
+    """Change of accuracy with each head cut: a row a model and task, a dot a head.
+
+    Args:
+        found: results of Figure 1b.
+        others: label -> changes in points that other laboratories measured.
+    """
+    rows = {f"{setting_name(result)} (n = {result.n_examples:,})":
+            [100 * head["delta"] for head in result.values["heads"]] for result in found}
+    rows |= {label: changes.ravel() for label, changes in others.items()}
+    spread = np.random.default_rng(0)
+    with style():
+        figure, axes = plt.subplots(figsize=(9.5, 1.2 + 0.75 * len(rows)))
+        for place, (label, changes) in enumerate(rows.items()):
+            heights = place + spread.uniform(-0.25, 0.25, len(changes))
+            axes.plot(changes, heights, ".", color=GREY if label in others else BLUE, alpha=0.6)
+        axes.axvspan(-1, 0, color=GREY, alpha=0.15, linewidth=0)
+        axes.axvline(0, color="black", linewidth=1)
+        axes.set(xlabel="change of accuracy, head cut (points; grey: within one point)",
+                 yticks=range(len(rows)), yticklabels=list(rows))
+        axes.invert_yaxis()
+        figure.tight_layout()
+    return figure
+
+
+def layers_tasks(found: list[Result]) -> Figure:
+    """Table 6 of every model with 12 layers, beside the paper's twelve numbers."""
+    published = paper("table6")["delta_accuracy_percent"]
+    with style():
+        figure, axes = plt.subplots(figsize=(9.5, 4.2))
+        for place, (result, colour) in enumerate(zip(found, (BLUE, ORANGE, PURPLE), strict=False)):
+            rows = result.values["layers"]
+            x = np.array([row["layer"] + 1 for row in rows]) + 0.15 * (place - 1)
+            estimates(axes, x, 100 * np.array([row["delta"] for row in rows]),
+                      [[100 * end for end in row["interval"]] for row in rows], color=colour,
+                      label=setting_name(result))
+        axes.plot(np.arange(1, len(published) + 1) + 0.3, published, "s", color=GREEN,
+                  label="the paper, Table 6 (BERT-base, MNLI)")
+        axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
+        axes.axhline(0, color="black", linewidth=1)
+        axes.set(xlabel="layer", ylabel="change of accuracy (points)",
+                 xticks=range(1, len(published) + 1))
+        axes.legend(fontsize=9)
+        figure.tight_layout()
+    return figure
 
 
 def pruned_tasks(curves: list[Result]) -> Figure:
