@@ -1,8 +1,11 @@
-"""A faster exact float32 linear layer for CPUs.
+"""Faster exact float32 linear layers and attention of single queries for CPUs.
 
 PyTorch sends float32 matrix products to MKL, which leaves half the speed of AMD processors unused;
 oneDNN, also part of PyTorch, does not. Measured on a Zen 5 core pair: 188 against 410 GFLOP/s.
 The arithmetic is float32 in both: results agree to rounding.
+
+Decoding word by word attends with one query a sentence. PyTorch's fused attention takes about
+twice as long for it as two batched products, and more where the keys lie in a larger store.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 
 @contextmanager
@@ -54,6 +60,47 @@ def _cpu_vendor() -> str:
             return next(line for line in lines if line.startswith("vendor_id"))
     except (OSError, StopIteration):
         return ""
+
+
+@contextmanager
+def fast_single_queries(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, attention of one query an example runs as two batched products; else as sdpa.
+
+    Does nothing for a model that does not use sdpa, or on another device than the CPU.
+    """
+    if model.config._attn_implementation != "sdpa" or model.device.type != "cpu":
+        yield
+        return
+    AttentionInterface.register(_ONE_QUERY, _one_query_attention)
+    AttentionMaskInterface.register(_ONE_QUERY, sdpa_mask)
+    model.set_attn_implementation(_ONE_QUERY)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation("sdpa")
+
+
+_ONE_QUERY = "one_query"
+
+
+def _one_query_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
+                         attention_mask: Tensor | None, scaling: float | None = None,
+                         **kwargs) -> tuple[Tensor, None]:
+    """Queries, keys and values (batch, head, position, width) -> (batch, 1, head, width)."""
+    batch, heads, n_queries, width = query.shape
+    if n_queries != 1 or key.shape[1] != heads:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling,
+                                      **kwargs)
+    # a view where the keys are the first ones of a larger store: nothing is copied
+    keys, values = key.flatten(0, 1), value.flatten(0, 1)
+    scores = torch.bmm(query.reshape(-1, 1, width), keys.transpose(1, 2))
+    scores = scores.view(batch, heads, 1, -1).mul_(width**-0.5 if scaling is None else scaling)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        scores.masked_fill_(~attention_mask, -torch.inf)
+    elif attention_mask is not None:
+        scores += attention_mask
+    made = torch.bmm(scores.softmax(-1).flatten(0, 1), values)
+    return made.view(batch, heads, 1, width).transpose(1, 2), None
 
 
 class _OneDNNLinear(torch.autograd.Function):

@@ -49,11 +49,21 @@ def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    masks = [check_mask(model, mask) for mask in masks]
-    with _gated(model, {  # (layer, example, head)
-            kind: torch.stack([mask[kind] for mask in masks], dim=1)[:, list(rows)]
-            for kind in masks[0]}):
+    with gated_rows(model, stacked_masks(model, masks), rows):
         yield model
+
+
+def stacked_masks(model: nn.Module, masks: Sequence[HeadTensors]) -> HeadTensors:
+    """Several masks, checked, as kind -> ``(layer, mask, head)``."""
+    checked = [check_mask(model, mask) for mask in masks]
+    return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
+
+
+@contextmanager
+def gated_rows(model: nn.Module, stacked: HeadTensors, rows: Sequence[int]) -> Iterator[None]:
+    """As :func:`masked_rows`, for masks that are checked and stacked once and used many times."""
+    with _gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
+        yield
 
 
 @contextmanager

@@ -24,7 +24,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from headprune_lib.batching import pad
 from headprune_lib.heads import HeadTensors
-from headprune_lib.masking import masked_heads, masked_rows
+from headprune_lib.kernels import fast_single_queries
+from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
 from headprune_lib.replay import recorded, replayed
 from headprune_lib.translation.generation import length_limit
 from headprune_lib.translation.models import END, PAD
@@ -70,7 +71,8 @@ def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequenc
             done, pending = _verified(model, group, mask, number)
             found.append(done)
             pool += pending
-        _decode(model, part, pool, group.limits)
+        with fast_single_queries(model):
+            _decode(model, stacked_masks(model, part), pool, group.limits)
         for row in pool:
             found[start + row.mask].ids[row.sentence] = row.draft
     return found
@@ -182,7 +184,7 @@ def mend(draft: Ids, chosen: Ids, limit: int) -> tuple[Ids, int, bool]:
     raise AssertionError("the last choice is the end mark or a disagreement")
 
 
-def _decode(model: nn.Module, masks: Sequence[HeadTensors], pool: list[_Pending],
+def _decode(model: nn.Module, masks: HeadTensors, pool: list[_Pending],
             limits: list[int]) -> None:
     """Finish the sentences of a pool, in place, in batches of like prefix."""
     pool.sort(key=lambda row: row.stands)
@@ -190,7 +192,7 @@ def _decode(model: nn.Module, masks: Sequence[HeadTensors], pool: list[_Pending]
         _decode_batch(model, masks, pool[start : start + _DECODED_TOGETHER], limits)
 
 
-def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pending],
+def _decode_batch(model: nn.Module, masks: HeadTensors, rows: list[_Pending],
                   limits: list[int]) -> None:
     """Greedy decoding word by word; unlike ``generate`` it drops sentences that have ended."""
     common = rows[0].stands
@@ -202,7 +204,7 @@ def _decode_batch(model: nn.Module, masks: Sequence[HeadTensors], rows: list[_Pe
     while rows:
         states = BaseModelOutput(last_hidden_state=torch.stack([row.state for row in rows]))
         seen = torch.stack([row.seen for row in rows])
-        with masked_rows(model, masks, [row.mask for row in rows]):
+        with gated_rows(model, masks, [row.mask for row in rows]):
             while True:
                 made = model(encoder_outputs=states, attention_mask=seen, decoder_input_ids=fed,
                              past_key_values=cache, use_cache=True)
