@@ -15,6 +15,7 @@ from headprune_lib.plots.translation import (
     figure4,
     figure5,
     quality,
+    search,
     table2,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "pruned_tasks",
     "quality",
     "same_heads",
+    "search",
     "table2",
     "table3",
     "table4",

@@ -40,6 +40,26 @@ def quality(values: dict) -> Figure:
     return figure
 
 
+def search(values: dict) -> Figure:
+    """Change of BLEU with greedy search against beam 5, a dot a cut."""
+    rank = values["spearman"]["all"]
+    with style():
+        figure, axes = plt.subplots(figsize=(6, 4.6))
+        for alone, label, colour in ((False, "one head cut", BLUE),
+                                     (True, "one head left in a layer", ORANGE)):
+            x, y = ([cut[f"beam {beams}"] for cut in values["cuts"] if cut["alone"] == alone]
+                    for beams in (1, 5))
+            axes.plot(x, y, "o", color=colour, alpha=0.8, label=label)
+        axes.axline((0, 0), slope=1, color="black", linewidth=1, linestyle=":")
+        if rank["r"] is not None:
+            low, high = rank["interval"]
+            axes.set_title(f"Spearman {rank['r']:.2f} [{low:.2f}, {high:.2f}]")
+        axes.set(xlabel="greedy: change of BLEU", ylabel="beam 5: change of BLEU")
+        axes.legend(fontsize=9)
+        figure.tight_layout()
+    return figure
+
+
 def figure1a(values: dict) -> Figure:
     """Histogram of the change of BLEU with each head cut, and a layer × head map, for each kind.
 

@@ -203,12 +203,13 @@ def test_publishing_keeps_the_final_weights(smoke, setting, tmp_path, monkeypatc
 
 def test_every_figure_is_drawn_with_labels(smoke):
     values = {name: experiments.get(name, smoke).values for name in (
-        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5", "quality")}
+        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5", "quality",
+        "search")}
     for figure in (plots.figure1a(values["table1"]), plots.quality(values["quality"]),
                    plots.table2(values["table2"], values["table5"]),
                    plots.figure2a(values["figure2a"]), plots.figure3a(values["figure3a"]),
                    plots.figure4(values["figure4"], values["figure3a"]),
-                   plots.figure5(values["figure5"])):
+                   plots.figure5(values["figure5"]), plots.search(values["search"])):
         assert all(axes.get_xlabel() for axes in figure.axes if axes.has_data() and axes.lines)
         assert plots.as_png(figure).startswith(b"\x89PNG")
 
