@@ -76,10 +76,11 @@ def pruned_tasks(curves: list[Result]) -> Figure:
 
     MPNet's lines are whole, MiniLM's dashed; the mean of the fine-tunings.
     """
-    shares = 100 * np.array(curves[0].values["shares"])
+    shares = 100 * np.linspace(0, 1, 11)
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for result in curves:
+            shares = 100 * np.array(result.values["shares"])
             scores, chance = np.array(result.values["curves"]["importance"]["mean"]), \
                 result.values["chance"]
             kept = 100 * (scores - chance) / (scores[0] - chance)
