@@ -9,7 +9,8 @@ import time
 import urllib.parse
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def npz_arrays(content: bytes) -> Arrays:
             return {name: archive[name] for name in archive.files}
     except Exception as error:  # zipfile, zlib and numpy each raise their own on arbitrary bytes
         raise ValueError(f"not a readable .npz: {error}") from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write in place of ``path``, which it becomes once the block ends without error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part-{os.getpid()}")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def replace_files(files: dict[Path, bytes]) -> None:

@@ -36,7 +36,7 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
     for claim in CLAIMS:
         rows = [_named(judge(stored(artifact, where, task)), where, task, profile)
                 for artifact, judge in _EVIDENCE[claim.id]
-                for where, task in ((profile, None), *_FURTHER.get(profile, ()))]
+                for where, task in ((profile, None), *FURTHER.get(profile, ()))]
         run = [row for row in rows if row.word != "not run"]
         judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
     return judged
@@ -83,7 +83,7 @@ def _c6(values: Values) -> Verdict:
 
 
 def _c7(values: Values) -> Verdict:
-    if values is None:
+    if values is None or not values["correlations"]:
         return verdicts.c7(None)
     effects = {domain: found["accuracy"]["pearson"]
                for domain, found in values["correlations"].items()}
@@ -99,12 +99,12 @@ def _c7_translation(values: Values) -> Verdict:
 
 def _c8(half: str, artifact: str) -> Callable[[Values], Verdict]:
     """Against the one-by-one order of the paper, the oracle on the test set."""
-    return lambda values: verdicts.c8(values and values["area_differences"]["oracle"],
+    return lambda values: verdicts.c8(values and values["area_differences"].get("oracle"),
                                       half=half, evidence=(artifact,))
 
 
 # Profile -> the further profiles and tasks whose results bear on its verdicts.
-_FURTHER: dict[str, tuple[tuple[str, str | None], ...]] = {
+FURTHER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "default": (("base", None), ("base", "snli")),
 }
 

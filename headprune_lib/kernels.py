@@ -88,7 +88,9 @@ def _one_query_attention(module: nn.Module, query: Tensor, key: Tensor, value: T
                          **kwargs) -> tuple[Tensor, None]:
     """Queries, keys and values (batch, head, position, width) -> (batch, 1, head, width)."""
     batch, heads, n_queries, width = query.shape
-    if n_queries != 1 or key.shape[1] != heads:
+    others = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    if (n_queries != 1 or key.shape[1] != heads or value.shape[-1] != width or others
+            or kwargs.get("dropout")):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling,
                                       **kwargs)
     # a view where the keys are the first ones of a larger store: nothing is copied
@@ -99,7 +101,10 @@ def _one_query_attention(module: nn.Module, query: Tensor, key: Tensor, value: T
         scores.masked_fill_(~attention_mask, -torch.inf)
     elif attention_mask is not None:
         scores += attention_mask
-    made = torch.bmm(scores.softmax(-1).flatten(0, 1), values)
+    weights = scores.softmax(-1)
+    if attention_mask is not None:
+        weights.nan_to_num_(0)  # a row that sees nothing attends to nothing, as under sdpa
+    made = torch.bmm(weights.flatten(0, 1), values)
     return made.view(batch, heads, 1, width).transpose(1, 2), None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headprune_lib.bases import BASES
 from headprune_lib.data import TASKS
-from headprune_lib.journal import set_aside
+from headprune_lib.journal import set_aside, whole_file
 from headprune_lib.paths import cache_root, models_root
 
 
@@ -39,11 +39,32 @@ def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "s
         )
 
 
-def weights_path(task: str, base: str, seed: int) -> Path:
-    """Where a fine-tuning is kept: among the committed weights if it is there, else in the cache."""
-    name = f"{task}-{base}-seed{seed}.safetensors"
-    committed = models_root() / name
-    return committed if committed.is_file() else cache_root() / "models" / name
+def weights_path(base: str, recipe: dict) -> Path:
+    """Where the fine-tuning of a recipe is kept: the committed file if it is of it, else the cache.
+
+    A committed file of another recipe is left alone.
+    """
+    name = f"{recipe['task']}-{base}-seed{recipe['seed']}"
+    committed = models_root() / f"{name}.safetensors"
+    if committed.is_file() and stored_recipe(committed) == recipe:
+        return committed
+    return cache_root() / "models" / f"{name}-{recipe_digest(recipe)}.safetensors"
+
+
+def recipe_digest(recipe: dict) -> str:
+    """Eight characters that tell one recipe from another in a file's name."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def stored_recipe(path: Path) -> dict | None:
+    """The recipe in a file of weights; None, with a warning, where the file cannot be read."""
+    try:
+        with safe_open(path, "pt") as file:
+            return json.loads((file.metadata() or {}).get("recipe", "null"))
+    except (SafetensorError, ValueError, OSError) as error:
+        warnings.warn(f"{path} is damaged ({error}) and is not used; restore it with git",
+                      stacklevel=2)
+        return None
 
 
 def save_finetuned(model: nn.Module, path: Path, frozen: set[str], recipe: dict) -> None:
@@ -55,13 +76,8 @@ def save_finetuned(model: nn.Module, path: Path, frozen: set[str], recipe: dict)
 def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
     """Write tensors rounded to float16, and the recipe with them; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part-{os.getpid()}")
-    try:
+    with whole_file(path) as part:
         save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read_finetuned(path: Path, recipe: dict) -> dict[str, Tensor] | None:

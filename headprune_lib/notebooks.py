@@ -121,6 +121,11 @@ def run_notebook(
     for name in parameters:
         if name not in declared:
             raise UnknownParameter(unknown(f"parameter of {source.name}", name, declared))
+    # the kernel works in another folder
+    if parameters.get("data") not in (None, "hub"):
+        parameters["data"] = str(Path(parameters["data"]).expanduser().resolve())
+    if os.environ.get("HEADPRUNE_DATA"):
+        os.environ["HEADPRUNE_DATA"] = str(Path(os.environ["HEADPRUNE_DATA"]).expanduser().resolve())
     notebook = papermill.execute_notebook(
         str(source),
         None,  # written below: papermill itself would leave a failed run in the file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pickle
 import random
 from pathlib import Path
@@ -16,9 +15,11 @@ from transformers import get_linear_schedule_with_warmup
 from headprune_lib.bases import BASES, load_tokenizer
 from headprune_lib.batching import make_batches
 from headprune_lib.data import TASKS, Examples
+from headprune_lib.journal import whole_file
 from headprune_lib.models import (
     new_classifier,
     read_finetuned,
+    recipe_digest,
     save_finetuned,
     weights_path,
     with_weights,
@@ -30,12 +31,16 @@ TRAINING_VERSION = 1
 """Bumped when the same parameters would give other weights."""
 
 
-def recipe(profile: Profile, seed: int) -> dict:
-    """Everything a fine-tuning depends on: part of a result's signature and of the weight file."""
+def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
+    """Everything a fine-tuning depends on: part of a result's signature and of the weight file.
+
+    With ``registered``, on the text that committed results were measured on.
+    """
+    task = TASKS[profile.task]
     return {
         "version": TRAINING_VERSION,
         "task": profile.task,
-        "data": TASKS[profile.task].checksums(profile.data),
+        "data": task.registered if registered else task.checksums(profile.data),
         "base": BASES[profile.model].checksums,
         "seed": seed,
         "precision": "bfloat16 autocast",
@@ -58,8 +63,8 @@ def finetuned(
         retrain: train again even if weights are stored.
     """
     seed = profile.seed if seed is None else seed
-    path = weights_path(profile.task, profile.model, seed)
     wanted = recipe(profile, seed)
+    path = weights_path(profile.model, wanted)
     weights = None if retrain else read_finetuned(path, wanted)
     if weights is None:
         model = finetune(profile, seed)
@@ -77,7 +82,7 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     After a kill it goes on from the last whole epoch, and ends with the same weights.
     """
     settings = profile.finetuning
-    train = TASKS[profile.task].load(profile.data)["train"].first(settings.n_train)
+    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     model.base_model.embeddings.requires_grad_(False)
     model.to(profile.device).train()
@@ -115,7 +120,8 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
 
 def checkpoint_path(profile: Profile, seed: int) -> Path:
     """Where a fine-tuning keeps its state after each epoch, until it is done."""
-    return cache_root() / "training" / f"{profile.task}-{profile.model}-seed{seed}.pt"
+    digest = recipe_digest(recipe(profile, seed))
+    return cache_root() / "training" / f"{profile.task}-{profile.model}-seed{seed}-{digest}.pt"
 
 
 class _Checkpoint:
@@ -131,9 +137,9 @@ class _Checkpoint:
             return 0
         try:
             state = torch.load(self.path, weights_only=True, map_location="cpu")
-            if state["recipe"] != self.recipe:
-                return 0
-        except (OSError, RuntimeError, KeyError, pickle.UnpicklingError):
+            if (state["recipe"], state["device"]) != (self.recipe, self.device.type):
+                return 0  # another device draws other dropout
+        except (OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError):
             return 0  # damaged, or not ours: train from the start
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
@@ -148,16 +154,11 @@ class _Checkpoint:
         version, numbers, gauss = self.shuffle.getstate()
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"epoch": epoch, "recipe": self.recipe, "dropout": torch.get_rng_state(),
-                  "shuffle": [version, list(numbers), gauss]}
+                  "shuffle": [version, list(numbers), gauss], "device": self.device.type}
         if self.device.type == "cuda":
             state["dropout on GPU"] = torch.cuda.get_rng_state(self.device)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
-        try:
+        with whole_file(self.path) as part:
             torch.save(state, part)
-            os.replace(part, self.path)
-        finally:
-            part.unlink(missing_ok=True)
 
 def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Random) -> list[int]:
     """A random order whose batches hold sentences of like length: little padding, still random."""

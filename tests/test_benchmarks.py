@@ -5,7 +5,7 @@ from dataclasses import replace
 import datasets
 import pytest
 
-from headprune_lib.data import TASKS, MissingData, WrongChecksum
+from headprune_lib.data import TASKS, MissingData
 from headprune_lib.data.tables import Hub, Lines, Table, to_examples
 
 PAIRS = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
@@ -90,24 +90,59 @@ def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
     (tmp_path / "files").mkdir()
     folder = write(tmp_path / "files", FILES["cola"])
     assert cola.load("hub") == cola.load(folder)
-    with pytest.raises(WrongChecksum, match="--data hub"):
-        cola.load()
+    assert cola.checksums("hub") == cola.checksums(folder)
+    with pytest.raises(MissingData, match="no text for cola at hand"):
+        cola.load()  # the Hub is read where it is asked for
 
 
-def test_a_missing_folder_says_what_to_put_where(tmp_path):
-    with pytest.raises(MissingData, match=r"Put cola/in_domain_train\.tsv.*HEADPRUNE_DATA"):
-        TASKS["cola"].load(str(tmp_path / "nowhere"))
-    with pytest.raises(MissingData, match="SICK_test_annotated"):
-        TASKS["sick"].load("hub")
+@pytest.mark.parametrize(("folder", "files", "message"), [
+    ("nowhere", {}, "there is no folder .*nowhere"),
+    ("", {"cola/in_domain_train.tsv": ""},
+     r"lacks cola/in_domain_dev\.tsv, cola/out_of_domain_dev\.tsv for cola$"),
+    ("", {"sst2/train.tsv": ""}, r"(?s)holds nothing for cola.*Put cola/in_domain_train\.tsv"),
+])
+def test_a_folder_without_the_text_says_what_is_missing(tmp_path, folder, files, message):
+    write(tmp_path, files)
+    with pytest.raises(MissingData, match=message):
+        TASKS["cola"].load(str(tmp_path / folder))
 
 
-def test_a_hub_that_cannot_be_reached_says_what_to_put_where(monkeypatch):
+def test_an_incomplete_folder_in_the_environment_is_not_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_DATA", write(tmp_path, {"cola/in_domain_train.tsv": ""}))
+    with pytest.raises(MissingData, match="lacks cola/in_domain_dev"):
+        TASKS["cola"].checksums()
+    assert TASKS["mrpc"].checksums() == TASKS["mrpc"].registered
+
+
+class OwnError(Exception):
+    """Of a library below, such as a proxy's refusal."""
+
+
+@pytest.mark.parametrize("error", [ConnectionError, ValueError, OwnError])
+def test_a_hub_that_cannot_be_reached_says_what_to_put_where(monkeypatch, error):
     def unreachable(*_args, **_kwargs):
-        raise ConnectionError("no route to host")
+        raise error("no route to host")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     with pytest.raises(MissingData, match=r"(?s)no route to host.*Put MNLI/train\.tsv"):
         TASKS["mnli"].load("hub")
+    with pytest.raises(MissingData, match="SICK_test_annotated"):
+        TASKS["sick"].load("hub")
+
+
+def test_a_task_without_training_text_is_refused_in_words(tmp_path):
+    folder = write(tmp_path, FILES["sick"])
+    with pytest.raises(ValueError, match="sick has no split train, only test"):
+        TASKS["sick"].split("train", folder)
+
+
+def test_text_in_another_encoding_is_named(tmp_path):
+    (tmp_path / "t").write_bytes("gut\t1\nschön\t0\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="t, after line 0: .*UTF-8"):
+        list(Table(("t",), 1, 0, width=2).rows(tmp_path))
+    (tmp_path / "l").write_text("0\n1\n")
+    with pytest.raises(ValueError, match="l, t must be text in UTF-8"):
+        list(Lines("l", "t").rows(tmp_path))
 
 
 @pytest.mark.parametrize(("table", "content", "message"), [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from headprune_lib import cut_heads, experiments, find_heads, masked_heads, results
+from headprune_lib import cut_heads, experiments, find_heads, judging, masked_heads, results
 from headprune_lib.experiments.all_but_one import best_of_layers
 from headprune_lib.experiments.iterative import oracle_scores
 from headprune_lib.experiments.outcomes import Setting
@@ -86,6 +86,27 @@ def test_other_tasks_are_measured_in_their_own_score(artifact, smoke):
 def test_a_figure_about_one_task_refuses_another(smoke):
     with pytest.raises(ValueError, match="figure6b is about synthetic-words"):
         experiments.get("figure6b", load_profile("smoke", task="synthetic-pairs"))
+
+
+def test_the_verdicts_of_a_task_without_every_order(smoke):
+    few = experiments.get("figure3b", smoke.on("synthetic-words"))
+    c3, c8 = judging.verdicts_of(few)
+    assert (c3.claim, c8.claim, c8.word) == ("C3", "C8", "not run") and c3.word != "not run"
+    with pytest.raises(ValueError, match="synthetic-words has no text of another domain"):
+        experiments.get("figure2b", smoke.on("synthetic-words"))
+
+
+def test_selection_and_scoring_must_not_overlap(smoke):
+    with pytest.raises(ValueError, match="ask for 1032 of 201 training sentences"):
+        experiments.get("figure3b", load_profile("smoke", n_selection=1000))
+
+
+def test_times_of_fewer_sentences_or_another_device_are_other_results(smoke):
+    entry = experiments.ARTIFACTS["table4"]
+    standard = experiments.signature(entry, smoke)["digest"]
+    assert experiments.signature(entry, load_profile("smoke", n_examples=8))["digest"] != standard
+    assert experiments.signature(entry, load_profile("smoke", device="cuda"))["digest"] != standard
+    assert experiments.signature(entry, load_profile("smoke", n_examples=40))["digest"] == standard
 
 
 def test_a_second_call_reads_what_the_first_stored(smoke, monkeypatch):

@@ -17,7 +17,7 @@ def profile(tmp_path, monkeypatch):
 
 def test_a_finetuning_is_stored_rounded_and_found_again(profile):
     first = finetuned(profile)
-    path = weights_path("synthetic", "tiny", 1)
+    path = weights_path("tiny", recipe(profile, 1))
     stored = read_finetuned(path, recipe(profile, 1))
     assert not any("embeddings" in name for name in stored)
     assert all(torch.equal(t, t.half().float()) for t in stored.values())
@@ -31,7 +31,7 @@ def test_a_finetuning_is_stored_rounded_and_found_again(profile):
 @pytest.mark.parametrize("damage", [b"", b"not safetensors at all", None])
 def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
     finetuned(profile)
-    path = weights_path("synthetic", "tiny", 1)
+    path = weights_path("tiny", recipe(profile, 1))
     good = path.read_bytes()
     wanted = recipe(profile, 1)
     if damage is None:
@@ -43,6 +43,23 @@ def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damag
     assert not path.exists() and path.with_name(f"{path.name}.damaged-1").exists()
     finetuned(profile)
     assert path.read_bytes() == good  # training is deterministic
+
+
+def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
+    finetuned(profile)
+    committed = tmp_path / "committed" / "synthetic-tiny-seed1.safetensors"
+    committed.parent.mkdir()
+    weights_path("tiny", recipe(profile, 1)).rename(committed)
+    content = committed.read_bytes()
+    assert weights_path("tiny", recipe(profile, 1)) == committed
+    other = {**recipe(profile, 1), "epochs": 7}
+    assert weights_path("tiny", other).parent == tmp_path / "models"
+    assert weights_path("tiny", other) != weights_path("tiny", {**other, "epochs": 8})
+    committed.write_bytes(b"cut short")
+    with pytest.warns(UserWarning, match="is damaged .* restore it with git"):
+        assert weights_path("tiny", recipe(profile, 1)).parent == tmp_path / "models"
+    committed.write_bytes(content)
+    assert weights_path("tiny", recipe(profile, 1)) == committed
 
 
 def test_weights_of_another_model_are_refused():

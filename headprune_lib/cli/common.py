@@ -11,7 +11,7 @@ import typer
 
 ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
 Data = Annotated[str | None, typer.Option(
-    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA and then the Hub if left out.")]
+    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from headprune_lib import results
+from headprune_lib import judging, results
 from headprune_lib.comparison.pages import points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
@@ -30,8 +30,6 @@ _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": 
 """Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
 
 
-_SETTINGS: tuple[tuple[str, str | None], ...] = (
-    ("base", None), ("base", "snli"), ("default", None), ("default", "snli"))
 
 
 def _there(places: Iterable[tuple[str, str, str | None]]) -> list[Result]:
@@ -46,7 +44,8 @@ def pruned_tasks() -> list[Result]:
 
 def on_tasks(artifact: str) -> list[Result]:
     """An artifact's stored results on the settings that verdicts rest on, the larger encoder first."""
-    return _there((profile, artifact, task) for profile, task in _SETTINGS)
+    settings = (*judging.FURTHER["default"], ("default", None))
+    return _there((profile, artifact, task) for profile, task in settings)
 
 
 def heads_tasks_table(found: list[Result]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from headprune_lib.data.sources import (
     locate,
 )
 from headprune_lib.data.synthetic import WORDS, synthetic, synthetic_pairs
-from headprune_lib.data.task import REGISTERED, Task
+from headprune_lib.data.task import Task
 
 _SENTIMENT = ("negative", "positive")
 _RATED = {
@@ -44,7 +44,6 @@ TASKS: dict[str, Task] = {
 
 __all__ = [
     "INSTALL",
-    "REGISTERED",
     "SOURCES",
     "TASKS",
     "WORDS",

@@ -1,12 +1,7 @@
 """The public benchmarks: where their text may lie, as folders lay it out, and on the Hub.
 
-A task is read from the first of these that holds it:
-
-1. the folder given as ``data``, or the Hub for ``data="hub"``;
-2. the folder named in ``$HEADPRUNE_DATA``;
-3. the Hub.
-
-All go through one path once read, and their examples are put in order of a hash of their text.
+A task is read from the folder given as ``data``, from the Hub for ``data="hub"``, or from the folder
+named in ``$HEADPRUNE_DATA``. All go through one path once read, and their examples are put in order of a hash of their text.
 """
 
 from __future__ import annotations
@@ -16,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from headprune_lib.data.examples import Examples, in_hash_order
-from headprune_lib.data.sources import MissingData, WrongChecksum, data_folder
+from headprune_lib.data.sources import MissingData, data_folder
 from headprune_lib.data.tables import Hub, Lines, Table, to_examples
-from headprune_lib.data.task import REGISTERED, Task
+from headprune_lib.data.task import Task
 
 
 @dataclass(frozen=True)
@@ -52,45 +47,45 @@ class Benchmark(Task):
         """The splits by name.
 
         Args:
-            data: a folder, ``"hub"``, or None for ``$HEADPRUNE_DATA`` and then the Hub.
+            data: a folder, ``"hub"``, or None for ``$HEADPRUNE_DATA``.
 
         Raises:
-            MissingData: none of these holds the text; says what to put where.
+            MissingData: the text is not there; says what to put where.
             ValueError: a file that is not laid out as expected (file and line are named).
-            WrongChecksum: without ``data``, the Hub's text is not the registered one.
         """
+        if data == "hub":
+            try:
+                return dict(_from_hub(self))
+            except MissingData as error:
+                raise MissingData(f"no text for {self.name}: {error}\n{self._help()}") from error
         root = self._root(data)
-        if root is not None:
-            return dict(_from_folder(self, root))
-        try:
-            splits = dict(_from_hub(self))
-        except MissingData as error:
-            raise MissingData(f"no text for the task {self.name}: {error}\n{self._help()}") from error
-        found = _checksums(self.name, splits)
-        if data is None and found != self.registered:
-            raise WrongChecksum(
-                f"the Hub's text of {self.name} is not what the committed results were measured on "
-                "(another release or spelling); give data=hub (--data hub) to measure on it, with "
-                f"a signature of its own.\n{self._help()}")
-        return splits
+        if root is None:
+            raise MissingData(f"no text for {self.name} at hand.\n{self._help()}")
+        return dict(_from_folder(self, root))
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
         """Checksums of the text at hand; without any, those of the committed results."""
-        if data == REGISTERED or (data is None and self._root(data) is None):
+        if data is None and self._root(None) is None:
             return self.registered
-        return _checksums(self.name, self.load(data))
+        splits = self.load(data)
+        return {f"{self.name}/{split}": examples.sha256 for split, examples in splits.items()}
 
     def _root(self, data: str | None) -> Path | None:
-        """The folder to read, or None for the Hub."""
-        if data == "hub":
+        """The folder to read; None where none is named, or ``$HEADPRUNE_DATA`` lacks the task."""
+        root = data_folder() if data is None else Path(data).expanduser()
+        if root is None:
             return None
-        if data is not None:
-            root = Path(data).expanduser()
-            if self._layout(root) is None:
-                raise MissingData(f"{root} does not hold the task {self.name}.\n{self._help()}")
+        if not root.is_dir():
+            raise MissingData(f"there is no folder {root}.\n{self._help()}")
+        if self._layout(root) is not None:
             return root
-        root = data_folder()
-        return root if root is not None and self._layout(root) is not None else None
+        for layout in self.layouts:
+            missing = layout.missing(root)
+            if len(missing) < len(layout.files):
+                raise MissingData(f"{root} lacks {', '.join(missing)} for {self.name}")
+        if data is not None:
+            raise MissingData(f"{root} holds nothing for {self.name}.\n{self._help()}")
+        return None
 
     def _layout(self, root: Path) -> Layout | None:
         return next((layout for layout in self.layouts if not layout.missing(root)), None)
@@ -98,7 +93,7 @@ class Benchmark(Task):
     def _help(self) -> str:
         ways = " or ".join(", ".join(layout.files) for layout in self.layouts)
         return (f"Put {ways} into a folder and give it as data (--data FOLDER) or in "
-                "HEADPRUNE_DATA.")
+                "HEADPRUNE_DATA" + (", or give data=hub (--data hub)." if self.hub else "."))
 
 
 @lru_cache(maxsize=8)
@@ -114,10 +109,6 @@ def _from_hub(task: Benchmark) -> tuple[tuple[str, Examples], ...]:
         raise MissingData("it is not on the Hugging Face Hub in a form that can be read")
     return tuple((name, in_hash_order(to_examples(task.hub.rows(name), task.labels)))
                  for name in task.hub.splits)
-
-
-def _checksums(name: str, splits: dict[str, Examples]) -> dict[str, str]:
-    return {f"{name}/{split}": examples.sha256 for split, examples in splits.items()}
 
 
 _REGISTERED = {

@@ -33,7 +33,7 @@ class Source:
 def data_folder() -> Path | None:
     """The folder named in ``$HEADPRUNE_DATA``, if it is set."""
     named = os.environ.get("HEADPRUNE_DATA")
-    return Path(named) if named else None
+    return Path(named).expanduser() if named else None
 
 
 def locate(source: Source) -> Path:

@@ -56,6 +56,10 @@ class Table:
         wanted = [self.label, self.text, *([] if self.second is None else [self.second])]
         with path.open(encoding="utf-8-sig", newline="") as opened:
             lines = csv.reader(opened, delimiter="\t", quoting=csv.QUOTE_NONE)
+            yield from self._rows(path, lines, wanted)
+
+    def _rows(self, path: Path, lines, wanted: list[str | int]) -> Iterator[Row]:
+        try:
             width, places = self.width, wanted
             if width is None:
                 header = next(lines, [])
@@ -69,6 +73,9 @@ class Table:
                     raise ValueError(f"{where}: {len(cells)} columns, expected {width}, "
                                      "separated by tabs")
                 yield Row(where, *(cells[place] for place in places))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path}, after line {lines.line_num}: {error}; expected "
+                             "tab-separated text in UTF-8") from error
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,14 @@ class Lines:
     def rows(self, folder: Path) -> Iterator[Row]:
         """Every line as a row; raises ValueError if the files differ in length."""
         with ExitStack() as stack:
-            files = [stack.enter_context((folder / file).open(encoding="utf-8"))
+            files = [stack.enter_context((folder / file).open(encoding="utf-8-sig"))
                      for file in self.files]
             try:
                 for number, cells in enumerate(zip(*files, strict=True), 1):
                     yield Row(f"{folder}, line {number} of {', '.join(self.files)}", *cells)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{folder}: {', '.join(self.files)} must be text in UTF-8: "
+                                 f"{error}") from error
             except ValueError as error:
                 raise ValueError(f"{folder}: {', '.join(self.files)} differ in their numbers of "
                                  "lines; expected one line an example in each") from error
@@ -120,7 +130,7 @@ class Hub:
                               "folder with the text") from error
         try:
             table = datasets.load_dataset(self.path, self.config, split=self.splits[split])
-        except (OSError, ValueError) as error:  # no network, no such dataset, or offline
+        except Exception as error:  # each layer below has its own: network, proxy, file format
             raise MissingData(f"{self.path} of the Hugging Face Hub cannot be read "
                               f"({type(error).__name__}: {error})") from error
         for number, row in enumerate(table):

@@ -8,8 +8,6 @@ from typing import Literal
 
 from headprune_lib.data.examples import Examples
 
-REGISTERED = "registered"
-"""In place of a folder: the text of the committed results, whatever is at hand."""
 Metric = Literal["accuracy", "matthews", "f1"]
 
 
@@ -37,6 +35,14 @@ class Task:
     def load(self, data: str | None = None) -> dict[str, Examples]:
         """The splits by name; ``data`` matters to the public benchmarks alone."""
         return self.read()
+
+    def split(self, name: str, data: str | None = None) -> Examples:
+        """One split; raises ValueError where the task has none of this name."""
+        splits = self.load(data)
+        if name not in splits:
+            raise ValueError(f"{self.name} has no split {name}, only {', '.join(splits)}: it serves "
+                             "as another domain of a task that is fine-tuned on")
+        return splits[name]
 
     def checksums(self, data: str | None = None) -> dict[str, str]:
         """Name -> checksum of the text that :meth:`load` gives: part of a result's signature."""

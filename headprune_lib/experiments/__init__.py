@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headprune_lib import results
 from headprune_lib.bases import BASES
-from headprune_lib.data import REGISTERED, TASKS
+from headprune_lib.data import TASKS
 from headprune_lib.experiments import (
     across_datasets,
     agreement,
@@ -74,18 +74,23 @@ def _on_its_task(artifact: str, profile: Profile) -> Profile:
     return profile.on(task)
 
 
-def signature(entry: Artifact, profile: Profile) -> dict:
-    """What a stored result must agree with: parameters, data, base weights, training recipes."""
+def signature(entry: Artifact, profile: Profile, *, registered: bool = False) -> dict:
+    """What a stored result must agree with: parameters, data, base weights, training recipes.
+
+    Args:
+        registered: with the text that committed results were measured on, whatever is at hand.
+    """
     if entry.translates(profile):
         return _translation_signature(entry, profile)
-    texts = {name: TASKS[name].checksums(profile.data) for name in entry.tasks(profile)}
+    texts = {name: TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
+             for name in entry.tasks(profile)}
     seeds = profile.seeds if entry.all_seeds else [profile.seed]
     return results.make_signature(
         entry.version,
         {"task": profile.task, "model": profile.model, **entry.parameters(profile)},
         {path: sha for checksums in texts.values() for path, sha in checksums.items()},
         BASES[profile.model].checksums,
-        {f"seed {seed}": recipe(profile, seed) for seed in seeds},
+        {f"seed {seed}": recipe(profile, seed, registered=registered) for seed in seeds},
     )
 
 
@@ -104,6 +109,6 @@ def _translation_signature(entry: Artifact, profile: Profile) -> dict:
 
 def _root(entry: Artifact, profile: Profile, own: str) -> Path | None:
     """A result with parameters of one's own must not overwrite the committed one."""
-    committed = load_profile(profile.name, task=profile.task, data=REGISTERED)
-    standard = signature(entry, committed)["digest"]
+    committed = load_profile(profile.name, task=profile.task)
+    standard = signature(entry, committed, registered=True)["digest"]
     return None if own == standard else cache_root() / "results" / own[:12]

@@ -18,10 +18,13 @@ _RESAMPLES, _SPLITS, _SEED = 10_000, 200, 0
 
 
 def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
+    if not profile.domains:
+        raise ValueError(f"{profile.task} has no text of another domain here; figure2b is for "
+                         "reviews, sst2, snli and mnli, or give domains of your own")
     setting = Setting.of(profile)
     raw = {f"{profile.task}/{name}": array for name, array in get("figure1b", profile).raw.items()}
     for domain in profile.domains:
-        examples = TASKS[domain].load(profile.data)["test"].first(profile.n_domain)
+        examples = TASKS[domain].split("test", profile.data).first(profile.n_domain)
         found = sweep(setting, examples, "one head", journal, domain)
         raw |= {f"{domain}/{name}": array for name, array in found.items()}
     return measurement(setting, {**raw, "domains": np.array([profile.task, *profile.domains])})

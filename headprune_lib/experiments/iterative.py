@@ -62,9 +62,10 @@ def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
 def _first_seed(setting: Setting, journal: Journal, get: Get) -> Arrays:
     """Every order on the main fine-tuning, or I_h's alone and random ones."""
     profile = setting.profile
+    if every := profile.orders == "every":
+        setting.check_apart()
     plain = importance(setting, journal, normalize=None)
     scores = normalize_l2(plain)
-    every = profile.orders == "every"
     named: dict[str, list[Head]] = {"importance": prune_order(scores)}
     if every:
         test = get("figure1b", profile).raw

@@ -23,7 +23,7 @@ from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.models import weights_path
 from headprune_lib.profiles import Profile
-from headprune_lib.training import finetuned
+from headprune_lib.training import finetuned, recipe
 
 MILLINAT = 1000
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
@@ -43,7 +43,7 @@ class Setting:
     def of(cls, profile: Profile, seed: int | None = None, kernel: str = "sdpa") -> Setting:
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
-        path = weights_path(profile.task, profile.model, seed)
+        path = weights_path(profile.model, recipe(profile, seed))
         return cls(profile, seed, model, file_sha256(path))
 
     def batches(self, examples: Examples) -> Batches:
@@ -66,8 +66,16 @@ class Setting:
         """Training sentences that I_h is measured on: the last ones, apart from ``selection``."""
         return self._split("train").last(self.profile.n_scoring)
 
+    def check_apart(self) -> None:
+        """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
+        asked, there = self.profile.n_selection + self.profile.n_scoring, len(self._split("train"))
+        if asked > there:
+            raise ValueError(f"n_selection and n_scoring ask for {asked} of {there} training "
+                             f"sentences of {self.profile.task}; give smaller ones, so that no "
+                             "sentence is in both")
+
     def _split(self, name: str) -> Examples:
-        return TASKS[self.profile.task].load(self.profile.data)[name]
+        return TASKS[self.profile.task].split(name, self.profile.data)
 
 
 def sweep(setting: Setting, examples: Examples, how: str, journal: Journal, name: str) -> Arrays:

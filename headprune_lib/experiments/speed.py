@@ -185,10 +185,19 @@ def _summary(raw: Arrays, name: str) -> dict:
     return {"n_sentences": n, "columns": list(_VARIANTS), "speed": rows, **sizes}
 
 
+def _parameters(profile: Profile) -> dict:
+    """Times are of a device; and of fewer sentences where there are fewer."""
+    found = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
+    if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
+        found["n_examples"] = profile.n_examples
+    if torch.device(profile.device).type != "cpu":
+        found["device"] = torch.device(profile.device).type
+    return found
+
+
 ARTIFACTS = (
     Artifact(
         "table4", 1, 1,
-        lambda profile: {"n_scoring": profile.n_scoring, **vars(profile.speed)},
-        _measure, _summarise,
+        _parameters, _measure, _summarise,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 import yaml
@@ -118,10 +119,15 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
     if values["task"] not in TASKS:
         raise ValueError(unknown("task", values["task"], TASKS))
+    for domain in values["domains"]:
+        if domain not in TASKS:
+            raise ValueError(unknown("domain", domain, TASKS))
     if values["model"] not in BASES:
         raise ValueError(unknown("model", values["model"], BASES))
     if values["n_examples"] is not None and values["n_examples"] < 1:
         raise ValueError(f"n_examples is {values['n_examples']}; give at least 1, or null for all")
+    if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
+        values["data"] = str(Path(values["data"]).expanduser().resolve())
     values["finetuning"] = Finetuning(**values["finetuning"])
     values["speed"] = Speed(**values["speed"])
     values["translation"] = {task: Recipe(**{**recipe, "shape": Shape(**recipe["shape"])})

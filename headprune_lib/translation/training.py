@@ -14,7 +14,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallba
 from transformers.trainer_utils import get_last_checkpoint
 
 from headprune_lib.journal import replace_files
-from headprune_lib.models import save_finetuned
+from headprune_lib.models import save_finetuned, stored_recipe
 from headprune_lib.naming import unknown
 from headprune_lib.paths import cache_root
 from headprune_lib.profiles import Profile
@@ -65,13 +65,15 @@ def train(profile: Profile, task: str, seed: int, *, retrain: bool = False) -> P
     ``curve.json`` (one record an epoch) and the last checkpoint, from which a killed run goes on.
 
     Raises:
-        ValueError: the profile has no recipe for the task (the nearest names are suggested).
+        ValueError: the profile has no recipe for the task (the nearest names are suggested), or
+            the folder holds a training by another one.
     """
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
     recipe, folder = profile.translation[task], training_folder(task, seed)
     if retrain and folder.exists():
         shutil.rmtree(folder)
+    _check_recipe(folder, full_recipe(task, recipe, seed))
     if (curve := read_curve(folder)) and finished(curve, recipe):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,6 +98,14 @@ def train(profile: Profile, task: str, seed: int, *, retrain: bool = False) -> P
     trainer.judge = lambda: validation_bleu(trainer.model, vocabulary, splits["valid"])
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
     return folder
+
+
+def _check_recipe(folder: Path, wanted: dict) -> None:
+    """Raises ValueError where the folder holds epochs of another recipe, damaged ones included."""
+    for path in sorted(folder.glob("epoch-*.safetensors")):
+        if stored_recipe(path) != wanted:
+            raise ValueError(f"{path} is of a training by another recipe, or damaged: move "
+                             f"{folder} away, or train anew with --retrain")
 
 
 def validation_bleu(model: nn.Module, vocabulary, pairs: Pairs) -> float:
