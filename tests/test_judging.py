@@ -32,8 +32,10 @@ def test_both_halves_count(smoke):
     alone = [judging.verdicts_of(results.load(a, "smoke"))[0] for a in ("figure1b", "table1")]
     assert first.rows == tuple(alone)
     table = comparison.verdict_table([first])
-    assert table["verdict"].tolist() == [first.word, *(v.word for v in alone)]
-    assert table["measured on"].tolist() == ["", "encoder: figure1b", "translation: table1"]
+    assert table["verdict"].tolist() == [first.word, "", *(v.word for v in alone)]
+    assert table["claim"].tolist()[1:] == [
+        "the paper, §3.2", "encoder: Figure 1b", "translation: Table 1"]
+    assert "<strong>C1</strong>" in comparison.as_html(table)
 
 
 def test_results_of_the_profile_base_count_for_the_default_one(smoke, monkeypatch):

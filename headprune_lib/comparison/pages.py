@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,40 +14,40 @@ from headprune_lib.verdicts import Verdict
 
 
 def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
-    """One row a verdict: claim, what the paper found, what we measured, the word.
+    """For each claim a row with its verdict, one with what the paper found, and one a measurement.
 
-    Where a verdict rests on several, each of these has a row of its own below it.
+    Columns: ``claim`` (its number, or where it was measured), ``found`` (in a claim's own row what
+    it says), and ``verdict``.
     """
     claims, rows = {claim.id: claim for claim in CLAIMS}, []
     for verdict in judged:
         claim = claims[verdict.claim]
-        rows.append({
-            "claim": f"{claim.id}. {claim.title}",
-            "paper": f"§{claim.section}: {claim.paper_value}",
-            "measured on": "" if verdict.rows else _where(verdict),
-            "here": verdict.measured,
-            "verdict": verdict.word,
-        })
-        rows += [{"claim": "", "paper": "", "measured on": _where(row), "here": row.measured,
-                  "verdict": row.word} for part in verdict.rows for row in part.rows or (part,)]
-    return pd.DataFrame(rows)
+        rows.append((claim.id, claim.title, verdict.word))
+        rows.append((f"the paper, §{claim.section}", claim.paper_value, ""))
+        parts = [row for part in verdict.rows or (verdict,) for row in part.rows or (part,)]
+        rows += [(f"{part.half}: {', '.join(map(_as_in_the_paper, part.evidence))}", part.measured,
+                  part.word if verdict.rows else "") for part in parts if part.word != "not run"]
+    return pd.DataFrame(rows, columns=["claim", "found", "verdict"])
 
 
-def _where(verdict: Verdict) -> str:
-    return "" if verdict.word == "not run" else f"{verdict.half}: {', '.join(verdict.evidence)}"
+def _as_in_the_paper(artifact: str) -> str:
+    return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)
 
 
 def as_html(table: pd.DataFrame) -> str:
-    """A table for a page; a column ``verdict`` is shown as a coloured word."""
+    """A table for a page; verdicts are coloured words, and claims stand out."""
     shown = table.copy()
     for column in shown.columns:
         if column == "verdict":
             shown[column] = [
-                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
+                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>' if word else ""
                 for word in shown[column]]
         else:
             shown[column] = [html.escape(cell) if isinstance(cell, str) else cell
                              for cell in shown[column]]
+    if {"claim", "found"} <= set(shown.columns):
+        own = table["claim"].isin([claim.id for claim in CLAIMS])
+        shown.loc[own, ["claim", "found"]] = "<strong>" + shown.loc[own, ["claim", "found"]] + "</strong>"
     return shown.to_html(index=False, escape=False, border=0)
 
 
