@@ -58,4 +58,5 @@ def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
     mask = cut_heads(setting.model, [("enc-dec", 1, 2)])
     with torch.inference_mode(), masked_heads(setting.model, mask):
         expected = generate(setting.model, sources)
-    assert sweep_translations(setting.model, sources, [mask]) == [expected]
+    drafts = generate(setting.model, sources)
+    assert sweep_translations(setting.model, sources, drafts, [mask]) == [expected]
