@@ -44,27 +44,35 @@ def weights_path(base: str, recipe: dict) -> Path:
 
     A committed file of another recipe is left alone.
     """
-    name = f"{recipe['task']}-{base}-seed{recipe['seed']}"
-    committed = models_root() / f"{name}.safetensors"
+    committed = models_root() / f"{_title(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed
-    return cache_root() / "models" / f"{name}-{recipe_digest(recipe)}.safetensors"
+    return cache_root() / "models" / f"{cached_name(base, recipe)}.safetensors"
 
 
-def recipe_digest(recipe: dict) -> str:
-    """Eight characters that tell one recipe from another in a file's name."""
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:8]
+def cached_name(base: str, recipe: dict) -> str:
+    """What the cache's files of a fine-tuning are called; recipes of one task have names of their own."""
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+    return f"{_title(base, recipe)}-{digest[:8]}"
+
+
+def _title(base: str, recipe: dict) -> str:
+    return f"{recipe['task']}-{base}-seed{recipe['seed']}"
 
 
 def stored_recipe(path: Path) -> dict | None:
     """The recipe in a file of weights; None, with a warning, where the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
-            return json.loads((file.metadata() or {}).get("recipe", "null"))
+            return _recipe_in(file)
     except (SafetensorError, ValueError, OSError) as error:
         warnings.warn(f"{path} is damaged ({error}) and is not used; restore it with git",
                       stacklevel=2)
         return None
+
+
+def _recipe_in(file: safe_open) -> dict | None:
+    return json.loads((file.metadata() or {}).get("recipe", "null"))
 
 
 def save_finetuned(model: nn.Module, path: Path, frozen: set[str], recipe: dict) -> None:
@@ -89,7 +97,7 @@ def read_finetuned(path: Path, recipe: dict) -> dict[str, Tensor] | None:
         return None
     try:
         with safe_open(path, "pt") as file:
-            found = json.loads((file.metadata() or {}).get("recipe", "null"))
+            found = _recipe_in(file)
             if found != recipe:
                 raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118

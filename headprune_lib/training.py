@@ -17,9 +17,9 @@ from headprune_lib.batching import make_batches
 from headprune_lib.data import TASKS, Examples
 from headprune_lib.journal import whole_file
 from headprune_lib.models import (
+    cached_name,
     new_classifier,
     read_finetuned,
-    recipe_digest,
     save_finetuned,
     weights_path,
     with_weights,
@@ -70,7 +70,7 @@ def finetuned(
         model = finetune(profile, seed)
         frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
         save_finetuned(model, path, frozen, wanted)
-        checkpoint_path(profile, seed).unlink(missing_ok=True)
+        checkpoint_path(profile.model, wanted).unlink(missing_ok=True)
         weights = read_finetuned(path, wanted)
     model = with_weights(profile.task, profile.model, seed, weights, kernel)
     return model.to(profile.device)
@@ -118,17 +118,17 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     return model.eval()
 
 
-def checkpoint_path(profile: Profile, seed: int) -> Path:
+def checkpoint_path(base: str, recipe: dict) -> Path:
     """Where a fine-tuning keeps its state after each epoch, until it is done."""
-    digest = recipe_digest(recipe(profile, seed))
-    return cache_root() / "training" / f"{profile.task}-{profile.model}-seed{seed}-{digest}.pt"
+    return cache_root() / "training" / f"{cached_name(base, recipe)}.pt"
 
 
 class _Checkpoint:
     """The state of a fine-tuning after a whole epoch, in the cache."""
 
     def __init__(self, profile: Profile, seed: int, parts: dict, shuffle: random.Random) -> None:
-        self.path, self.recipe = checkpoint_path(profile, seed), recipe(profile, seed)
+        self.recipe = recipe(profile, seed)
+        self.path = checkpoint_path(profile.model, self.recipe)
         self.parts, self.shuffle, self.device = parts, shuffle, torch.device(profile.device)
 
     def restore(self) -> int:
@@ -159,6 +159,7 @@ class _Checkpoint:
             state["dropout on GPU"] = torch.cuda.get_rng_state(self.device)
         with whole_file(self.path) as part:
             torch.save(state, part)
+
 
 def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Random) -> list[int]:
     """A random order whose batches hold sentences of like length: little padding, still random."""

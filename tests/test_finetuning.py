@@ -5,7 +5,7 @@ import torch
 
 from headprune_lib import training
 from headprune_lib.profiles import load_profile
-from headprune_lib.training import checkpoint_path, finetune, finetuned
+from headprune_lib.training import checkpoint_path, finetune, finetuned, recipe
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ class Killed(Exception):
 
 def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, monkeypatch):
     whole = finetune(profile, 1).state_dict()
-    checkpoint_path(profile, 1).unlink()
+    checkpoint_path(profile.model, recipe(profile, 1)).unlink()
     calls, make = [], training.make_batches
 
     def dying(*args):
@@ -41,11 +41,11 @@ def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, mon
         # as the file has them: trained weights in float16, embeddings untouched
         expected = weight if "embeddings" in name else weight.half().float()
         assert torch.equal(resumed[name], expected), name
-    assert not checkpoint_path(profile, 1).exists()
+    assert not checkpoint_path(profile.model, recipe(profile, 1)).exists()
 
 
 def test_a_checkpoint_of_another_recipe_or_a_damaged_one_is_not_used(profile):
-    path = checkpoint_path(profile, 1)
+    path = checkpoint_path(profile.model, recipe(profile, 1))
     whole = finetune(profile, 1).state_dict()
     state = torch.load(path, weights_only=True)
     for other in ({**state, "recipe": {}}, None):

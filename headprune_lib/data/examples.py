@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Examples:
         second = None if self.second is None else self.second[part]
         return Examples(self.texts[part], self.labels[part], second)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Checksum of labels and texts, in their order."""
         content = json.dumps([self.texts, self.labels, self.second], ensure_ascii=False)
@@ -51,13 +52,21 @@ def hash_place(*texts: str) -> float:
 
 def in_hash_order(examples: Examples) -> Examples:
     """The examples in order of their hash, so that the first n are a random sample."""
+    return _of_rows(_placed(examples), examples)
+
+
+def _placed(examples: Examples) -> list[tuple]:
+    """Rows of place, one or two texts and label, in order of their places."""
     sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
-    rows = sorted((hash_place(*texts), *texts, label)
+    return sorted((hash_place(*texts), *texts, label)
                   for *texts, label in zip(*sides, examples.labels, strict=True))
+
+
+def _of_rows(rows: list[tuple], like: Examples) -> Examples:
     if not rows:
-        return examples
-    _, *texts, labels = zip(*rows, strict=True)
-    return Examples(texts[0], labels, *texts[1:])
+        return Examples((), (), None if like.second is None else ())
+    _, first, *second, labels = zip(*rows, strict=True)
+    return Examples(first, labels, *second)
 
 
 def split_by_hash(examples: Examples, shares: dict[str, float]) -> dict[str, Examples]:
@@ -67,12 +76,8 @@ def split_by_hash(examples: Examples, shares: dict[str, float]) -> dict[str, Exa
         shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
             that its first n are a random sample.
     """
-    placed = in_hash_order(examples)
-    places = [hash_place(text) for text in placed.texts]
-    splits, low = {}, 0.0
+    rows, splits, low = _placed(examples), {}, 0.0
     for name, share in shares.items():
-        members = [i for i, place in enumerate(places) if low <= place < low + share]
-        splits[name] = Examples(tuple(placed.texts[i] for i in members),
-                                tuple(placed.labels[i] for i in members))
+        splits[name] = _of_rows([row for row in rows if low <= row[0] < low + share], examples)
         low += share
     return splits

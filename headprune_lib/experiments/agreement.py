@@ -9,7 +9,6 @@ import torch
 
 from headprune_lib.experiments.artifact import Artifact, Get
 from headprune_lib.experiments.iterative import importance
-from headprune_lib.experiments.one_head import measurement
 from headprune_lib.experiments.outcomes import Setting, runs_of
 from headprune_lib.experiments.records import correlation_record
 from headprune_lib.journal import Arrays, Journal
@@ -26,11 +25,10 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     settings = [Setting.of(profile, seed) for seed in profile.seeds]
     scores = np.stack([importance(setting, journal, normalize=None)["self"].numpy()
                        for setting in settings])
-    found = measurement(settings[0], {"scores": scores}, len(settings[0].scoring))
-    found.dataset, found.runs = f"{profile.task}/train", runs_of(settings)
-    found.metric, found.unit = "importance", "nats per unit of the gate"
-    found.weights_sha256 = {f"seed {s.seed}": s.weights_sha256 for s in settings}
-    return found
+    return Measurement(
+        {"scores": scores}, runs_of(settings), profile.model, f"{profile.task}/train",
+        len(settings[0].scoring), "importance", "nats per unit of the gate",
+        {f"seed {setting.seed}": setting.weights_sha256 for setting in settings})
 
 
 def _summarise(raw: Arrays, runs: list[dict]) -> dict:

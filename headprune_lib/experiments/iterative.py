@@ -195,15 +195,14 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
                      for name in groups},
         "area_differences": {
             other: _area_difference(shares, runs, drawn, other)
-            for other in groups if not other.startswith("importance")
-            or other.split()[-1] in ("unnormalised", "rescored", "reversed")
+            for other in groups if other not in ("importance", "importance main")
         },
     }
 
 
 def _drawn(score: Score, correct: dict[str, np.ndarray], labels: np.ndarray) -> dict:
     """Each order's curve on resampled test sets, name -> (resamples, steps + 1)."""
-    if score is SCORES["accuracy"]:
+    if score is SCORES["accuracy"]:  # a plain mean; through its counts the sixth digit would change
         return stats.bootstrap_curves(correct, _RESAMPLES, _SEED)
     counts = {name: score.counts(curve, labels) for name, curve in correct.items()}
     return stats.bootstrap_curves(counts, _RESAMPLES, _SEED, score.of)
