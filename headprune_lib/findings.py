@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headprune_lib import comparison, judging, plots, results
-from headprune_lib.claims import CLAIMS
+from headprune_lib.comparison.pages import emphasise_claims
 from headprune_lib.journal import replace_files
 from headprune_lib.paths import project_root
 
@@ -15,9 +15,7 @@ FIGURE = "book/static/figure3b.png"
 
 def findings(figure3b: dict) -> str:
     """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
-    table = comparison.verdict_table(judging.all_verdicts())
-    own = table["claim"].isin([claim.id for claim in CLAIMS])
-    table.loc[own, ["claim", "found"]] = "**" + table.loc[own, ["claim", "found"]] + "**"
+    table = emphasise_claims(comparison.verdict_table(judging.all_verdicts()), "**", "**")
     share, random = (figure3b["prunable"][order]["2%"]["share"]
                      for order in ("importance", "random"))
     caption = (f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"

@@ -24,6 +24,9 @@ from headprune_lib.architectures import ARCHITECTURES, Architecture, UnknownArch
 HeadTensors = dict[str, Tensor]
 """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
+KINDS = ("enc-enc", "enc-dec", "dec-dec")
+"""Those of an encoder-decoder, as the paper names them: the encoder's own attention, the decoder's
+attention to the encoder, and the decoder's own."""
 
 # What models call the decoder's attention to the encoder.
 _CROSS = frozenset({"encoder_attn", "EncDecAttention", "crossattention"})

@@ -250,21 +250,21 @@ def obtain(artifact: str, profile: str, task: str, signature: dict[str, Any],
     measures in any case. The result is returned as read back, so that a page does not differ
     between the machine that measured and the next. ``command`` goes to the provenance.
     """
-    stored = None
+    kept = None
     if not fresh:
         try:
-            stored = load(artifact, profile, task, root)
+            kept = load(artifact, profile, task, root)
         except FileNotFoundError:
             pass
         except ResultDamaged as error:
             warnings.warn(str(error), stacklevel=2)
-    if stored is not None and stored.signature.get("digest") == signature["digest"]:
-        if stored.statistics != statistics_version:
-            stored.values = summarise(stored.raw, stored.runs)
-            stored.statistics = statistics_version
-            save(stored, root)
-            stored = load(artifact, profile, task, root)
-        return stored
+    if kept is not None and kept.signature.get("digest") == signature["digest"]:
+        if kept.statistics != statistics_version:
+            kept.values = summarise(kept.raw, kept.runs)
+            kept.statistics = statistics_version
+            save(kept, root)
+            kept = load(artifact, profile, task, root)
+        return kept
 
     path = result_path(artifact, profile, task)
     journal = Journal(cache_root() / "journals" / profile / f"{path.stem}-{signature['digest'][:16]}")

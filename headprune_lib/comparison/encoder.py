@@ -6,7 +6,7 @@ import pandas as pd
 
 from headprune_lib import verdicts
 from headprune_lib.comparison import pages
-from headprune_lib.comparison.pages import p_text, points
+from headprune_lib.comparison.pages import estimate, p_text, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.results import Result
 
@@ -34,12 +34,12 @@ def domains_table(figure2b: Result) -> pd.DataFrame:
     values, rows = figure2b.values, []
     for domain, measures in values["correlations"].items():
         for measure, found in measures.items():
-            low, high = found["pearson"]["interval"]
             rows.append({
                 "domain": domain,
                 "accuracy there": f"{values['baselines'][domain]['accuracy']:.3f}",
                 "effect on": measure,
-                "Pearson r (95% interval)": f"{found['pearson']['r']:.2f} [{low:.2f}, {high:.2f}]",
+                "Pearson r (95% interval)": estimate(found["pearson"]["r"],
+                                                     found["pearson"]["interval"]),
                 "Spearman": f"{found['spearman']['r']:.2f}",
                 "reliability here, there": " and ".join(f"{r:.2f}" for r in found["reliability"]),
                 "ceiling of r": f"{found['ceiling']:.2f}",
@@ -63,8 +63,7 @@ def speed_table(table4: Result, model: str) -> pd.DataFrame:
             "batch": row["batch_size"],
             "unpruned (examples/s)": f"{row['mean'][0]:.1f} ± {row['sd'][0]:.1f}",
             "half removed (examples/s)": f"{row['mean'][1]:.1f} ± {row['sd'][1]:.1f}",
-            "times as fast (95% interval)":
-                f"{row['ratio']:.2f} [{row['interval'][0]:.2f}, {row['interval'][1]:.2f}]",
+            "times as fast (95% interval)": estimate(row["ratio"], row["interval"]),
             "paper": f"{ratios[row['batch_size']]:.2f}" if row["batch_size"] in ratios else "–",
         }
         for row in table4.values[model]["speed"]

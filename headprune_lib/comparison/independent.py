@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from headprune_lib import stats, verdicts
+from headprune_lib.comparison.pages import estimate
 from headprune_lib.comparison.published import paper
+from headprune_lib.heads import KINDS
 from headprune_lib.paths import reference_root
 from headprune_lib.results import Result
 
-_KINDS = ("enc-enc", "enc-dec", "dec-dec")
 _RESAMPLES = 10_000
 
 
@@ -73,7 +74,7 @@ def pairs() -> list[tuple[str, Grid, Grid]]:
     found += [("laboratory and test set, same weights",
                published_wmt(), grid(zebra, "WMT en-fr", kind="enc-enc"))]
     found += [("the test set: news, web forum", grid(zebra, "WMT en-fr", kind=kind),
-               grid(zebra, "MTNT en-fr", kind=kind)) for kind in _KINDS]
+               grid(zebra, "MTNT en-fr", kind=kind)) for kind in KINDS]
     return found
 
 
@@ -82,36 +83,34 @@ def independent_table() -> pd.DataFrame:
     rows = []
     for differs, one, two in pairs():
         x, y = one.values.ravel(), two.values.ravel()
-        pearson, spearman = (stats.correlation(x, y, method, _RESAMPLES)
+        pearson, spearman = (_shown(stats.correlation(x, y, method, _RESAMPLES))
                              for method in ("pearson", "spearman"))
         names = one.task if one.task == two.task else f"{one.task}, {two.task}"
         rows.append({
             "what differs": differs,
             "text": names if one.kind == "self" else f"{names} ({one.kind})",
             "heads": len(x),
-            "Pearson r (95% interval)": _shown(pearson),
-            "Spearman (95% interval)": _shown(spearman),
+            "Pearson r (95% interval)": pearson,
+            "Spearman (95% interval)": spearman,
         })
     return pd.DataFrame(rows)
 
 
 def _shown(found: stats.Estimate) -> str:
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return estimate(found.value, (found.low, found.high))
 
 
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
-    percent = 100 * grid("Silent-Zebra", "MNLI", "all_but_one").values.max(1)
-    rows = [{"model": "BERT, MNLI (points)", "kind": "self", "layer": i + 1,
-             "the paper": f"{ours:+.2f}", "again": f"{theirs:+.2f}"}
-            for i, (ours, theirs) in enumerate(zip(
-                paper("table3")["delta_accuracy_percent"], percent, strict=True))]
-    for kind in _KINDS:
-        again = grid("Silent-Zebra", "WMT en-fr", "all_but_one", kind).values.max(1)
-        rows += [{"model": "WMT en-fr (BLEU)", "kind": kind, "layer": i + 1,
-                  "the paper": f"{ours:+.2f}", "again": f"{theirs:+.2f}"}
-                 for i, (ours, theirs) in enumerate(zip(
-                     paper("table2")[kind]["delta_bleu"], again, strict=True))]
+    settings = [("BERT, MNLI (points)", "MNLI", "self", 100, paper("table3")["delta_accuracy_percent"])]
+    settings += [("WMT en-fr (BLEU)", "WMT en-fr", kind, 1, paper("table2")[kind]["delta_bleu"])
+                 for kind in KINDS]
+    rows = []
+    for model, task, kind, scale, published in settings:
+        again = scale * grid("Silent-Zebra", task, "all_but_one", kind).values.max(1)
+        rows += [{"model": model, "kind": kind, "layer": layer, "the paper": f"{theirs:+.2f}",
+                  "again": f"{best:+.2f}"}
+                 for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)]
     return pd.DataFrame(rows)
 
 

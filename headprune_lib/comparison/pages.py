@@ -45,10 +45,16 @@ def as_html(table: pd.DataFrame) -> str:
         else:
             shown[column] = [html.escape(cell) if isinstance(cell, str) else cell
                              for cell in shown[column]]
-    if {"claim", "found"} <= set(shown.columns):
-        own = table["claim"].isin([claim.id for claim in CLAIMS])
-        shown.loc[own, ["claim", "found"]] = "<strong>" + shown.loc[own, ["claim", "found"]] + "</strong>"
-    return shown.to_html(index=False, escape=False, border=0)
+    return emphasise_claims(shown, "<strong>", "</strong>").to_html(index=False, escape=False, border=0)
+
+
+def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
+    """A table whose rows of the claims themselves, where it has any, stand between two marks."""
+    if not {"claim", "found"} <= set(table.columns):
+        return table
+    own, shown = table["claim"].isin([claim.id for claim in CLAIMS]), table.copy()
+    shown.loc[own, ["claim", "found"]] = start + shown.loc[own, ["claim", "found"]] + end
+    return shown
 
 
 def points(delta: float, interval: Sequence[float] | None = None) -> str:
@@ -58,6 +64,16 @@ def points(delta: float, interval: Sequence[float] | None = None) -> str:
     '−1.23 [−2.00, +0.10]'
     """
     return signed(100 * delta, interval and [100 * end for end in interval])
+
+
+def estimate(value: float, interval: Sequence[float], form: str = ".2f") -> str:
+    """A value and its interval.
+
+    >>> estimate(0.123, [0.1, 0.2]), estimate(0.123, [0.1, 0.2], ".0%")
+    ('0.12 [0.10, 0.20]', '12% [10%, 20%]')
+    """
+    low, high = interval
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def p_text(p: float) -> str:
@@ -91,8 +107,7 @@ def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]
     for name, found in values["prunable"].items():
         row = {"order": name, "runs": len(values["curves"][name]["runs"])}
         for tolerance, share in found.items():
-            low, high = share["interval"]
-            row[f"goes at {tolerance} loss"] = f"{share['share']:.0%} [{low:.0%}, {high:.0%}]"
+            row[f"goes at {tolerance} loss"] = estimate(share["share"], share["interval"], ".0%")
         difference = values.get("area_differences", {}).get(name)
         row[area] = shown(difference["difference"], difference["interval"]) if difference else ""
         rows.append(row)

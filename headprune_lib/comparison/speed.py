@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from headprune_lib.comparison.pages import estimate
+
 
 def bench_table(path: Path) -> pd.DataFrame:
     """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""
@@ -15,10 +17,10 @@ def bench_table(path: Path) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     rows, stored = [], json.loads(path.read_text("utf-8"))["rows"]
     for row in stored:
-        target, (low, high) = row["target"], row["quartiles"]
+        target = row["target"]
         bound = float(target.split()[-1]) if target else 0.0
         met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
-        rows.append((row["what"], row["reference"], f"{row['ratio']:.2f} [{low:.2f}, {high:.2f}]",
+        rows.append((row["what"], row["reference"], estimate(row["ratio"], row["quartiles"]),
                      f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
                      ("yes" if met else "no") if target else "–"))
     table = pd.DataFrame(rows, columns=columns)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from headprune_lib import judging, results
-from headprune_lib.comparison.pages import points
+from headprune_lib.comparison.pages import estimate, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
 from headprune_lib.results import Result
@@ -28,8 +28,6 @@ _MODELS = {"minilm": "MiniLM", "mpnet": "MPNet"}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
               "snli": ("figure3", "bert_mnli")}
 """Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
-
-
 
 
 def _there(places: Iterable[tuple[str, str, str | None]]) -> list[Result]:
@@ -79,7 +77,6 @@ def tasks_table(curves: list[Result]) -> pd.DataFrame:
     for result in curves:
         curve, two = result.values["curves"]["importance"], result.values["prunable"]
         share = two["importance"]["2%"]
-        low, high = share["interval"]
         published = _PUBLISHED.get(result.task)
         rows.append({
             "model and task": setting_name(result),
@@ -89,7 +86,7 @@ def tasks_table(curves: list[Result]) -> pd.DataFrame:
             "uncut": f"{curve['mean'][0]:.3f}",
             "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
             "chance": f"{result.values['chance']:.3f}",
-            "can go (95% interval)": f"{share['share']:.0%} [{low:.0%}, {high:.0%}]",
+            "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
             "in random order": f"{two['random']['2%']['share']:.0%}",
             "the paper": f"{paper(published[0])[published[1]]:.0%}" if published else "–",
         })

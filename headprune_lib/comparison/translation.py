@@ -6,11 +6,10 @@ import pandas as pd
 
 from headprune_lib import verdicts
 from headprune_lib.comparison import pages
-from headprune_lib.comparison.pages import p_text, signed
+from headprune_lib.comparison.pages import estimate, p_text, signed
 from headprune_lib.comparison.published import paper
+from headprune_lib.heads import KINDS
 from headprune_lib.results import Result
-
-_KINDS = ("enc-enc", "enc-dec", "dec-dec")
 
 
 def quality_table(quality: Result) -> pd.DataFrame:
@@ -19,11 +18,10 @@ def quality_table(quality: Result) -> pd.DataFrame:
     for task, values in quality.values.items():
         for search in (name for name in values if name.startswith("beam ")):
             found = values[search]
-            low, high = found["bleu_interval"]
             rows.append({
                 "model": task,
                 "search": "greedy" if search == "beam 1" else search,
-                "BLEU (95% interval)": f"{found['bleu']:.1f} [{low:.1f}, {high:.1f}]",
+                "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
                 "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
                 "chrF": f"{found['chrf']:.1f}",
                 "verses": values["n"],
@@ -41,7 +39,7 @@ def heads_table(table1: Result) -> pd.DataFrame:
     """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
     published = paper("table1")["significant"]
     rows = []
-    for kind in _KINDS:
+    for kind in KINDS:
         found = table1.values["counts"][kind]
         rows.append({
             "kind": kind,
@@ -60,7 +58,7 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
     """Tables 2 and 5 side by side: one row a layer of each kind; changes of BLEU."""
     free = {(row["kind"], row["layer"]): row for row in table5.values["layers"]}
     rows = []
-    for kind in _KINDS:
+    for kind in KINDS:
         published = paper("table5")[kind]
         for ours in (row for row in table2.values["layers"] if row["kind"] == kind):
             other, layer = free[kind, ours["layer"]], ours["layer"]
@@ -88,7 +86,7 @@ def kinds_table(figure4: Result) -> pd.DataFrame:
     curves, shares = figure4.values["curves"], figure4.values["shares"]
     return pd.DataFrame([
         {"removed": f"{share:.0%}",
-         **{kind: f"{curves[f'{kind} importance']['mean'][i]:.1f}" for kind in _KINDS}}
+         **{kind: f"{curves[f'{kind} importance']['mean'][i]:.1f}" for kind in KINDS}}
         for i, share in enumerate(shares)
     ])
 
@@ -102,10 +100,10 @@ def checkpoints_table(figure5: Result) -> pd.DataFrame:
             "epoch": point["epoch"],
             "updates": point["updates"],
             "BLEU": f"{point['bleu'][0]:.1f}",
-            f"kept with {values['kept_at']:.0%} removed": "{:.0%} [{:.0%}, {:.0%}]".format(
-                point["kept"][at], *point["kept_at_interval"]),
-            "Gini coefficient of importance": "{:.3f} [{:.3f}, {:.3f}]".format(
-                point["gini"], *point["gini_interval"]),
+            f"kept with {values['kept_at']:.0%} removed":
+                estimate(point["kept"][at], point["kept_at_interval"], ".0%"),
+            "Gini coefficient of importance":
+                estimate(point["gini"], point["gini_interval"], ".3f"),
         }
         for point in values["checkpoints"]
     ])

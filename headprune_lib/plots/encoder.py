@@ -18,6 +18,7 @@ from headprune_lib.plots.style import (
     RED,
     dots,
     estimates,
+    layer_changes,
     pruning_axes,
     pruning_curve,
     style,
@@ -57,14 +58,11 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
             (chosen_on_test, "chosen on the test set (the paper's way)", BLUE, -0.12),
             (chosen_on_train, "chosen on training sentences", ORANGE, 0.12),
         ):
-            rows = values["layers"]
-            x = np.array([row["layer"] + 1 for row in rows])
-            y = np.array([100 * row["delta"] for row in rows])
-            ends = [[100 * end for end in row["interval"]] for row in rows]
-            estimates(left, x + shift, y, ends, color=colour, label=label)
+            layer_changes(left, values["layers"], 100, shift, color=colour, label=label)
         left.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
         left.legend(loc="lower right", fontsize=9)
-        left.set(xlabel="layer", ylabel="change of accuracy (points)", xticks=x, title="here")
+        left.set(xlabel="layer", ylabel="change of accuracy (points)", title="here",
+                 xticks=[row["layer"] + 1 for row in chosen_on_test["layers"]])
         right.plot(range(1, len(published) + 1), published, "o", color=GREEN)
         right.axhspan(-1, 0, color=GREY, alpha=0.15)
         right.set(xlabel="layer", xticks=range(1, len(published) + 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from headprune_lib.comparison.pages import estimate
 
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = sns.color_palette("colorblind", 8)
 
@@ -28,14 +30,21 @@ def estimates(axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: s
     axes.errorbar(x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, **kwargs)
 
 
+def layer_changes(axes: Axes, rows: Sequence[Mapping[str, Any]], scale: float, shift: float,
+                  **kwargs: Any) -> None:
+    """The change of the score with each layer reduced to one head, times ``scale``, beside its number."""
+    estimates(axes, np.array([row["layer"] + 1 + shift for row in rows]),
+              scale * np.array([row["delta"] for row in rows]),
+              [[scale * end for end in row["interval"]] for row in rows], **kwargs)
+
+
 def dots(axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any],
          name: str = "") -> None:
     """A dot a head: two effects of its cut, with the line through them and their r as title."""
     sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
                 line_kws={"linewidth": 1})
     if found["r"] is not None:
-        low, high = found["interval"]
-        axes.set_title(f"{name}r = {found['r']:.2f} [{low:.2f}, {high:.2f}]")
+        axes.set_title(f"{name}r = {estimate(found['r'], found['interval'])}")
 
 
 def pruning_curve(axes: Axes, shares: np.ndarray, curve: Mapping[str, Any], label: str,

@@ -15,7 +15,7 @@ from headprune_lib.plots.style import (
     ORANGE,
     PURPLE,
     RED,
-    estimates,
+    layer_changes,
     pruning_axes,
     style,
 )
@@ -55,11 +55,8 @@ def layers_tasks(found: list[Result]) -> Figure:
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 4.2))
         for place, (result, colour) in enumerate(zip(found, (BLUE, ORANGE, PURPLE), strict=False)):
-            rows = result.values["layers"]
-            x = np.array([row["layer"] + 1 for row in rows]) + 0.15 * (place - 1)
-            estimates(axes, x, 100 * np.array([row["delta"] for row in rows]),
-                      [[100 * end for end in row["interval"]] for row in rows], color=colour,
-                      label=setting_name(result))
+            layer_changes(axes, result.values["layers"], 100, 0.15 * (place - 1), color=colour,
+                          label=setting_name(result))
         axes.plot(np.arange(1, len(published) + 1) + 0.3, published, "s", color=GREEN,
                   label="the paper, Table 6 (BERT-base, MNLI)")
         axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
@@ -76,7 +73,6 @@ def pruned_tasks(curves: list[Result]) -> Figure:
 
     MPNet's lines are whole, MiniLM's dashed; the mean of the fine-tunings.
     """
-    shares = 100 * np.linspace(0, 1, 11)
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for result in curves:
@@ -89,6 +85,6 @@ def pruned_tasks(curves: list[Result]) -> Figure:
         axes.axhline(98, color="black", linewidth=1, linestyle=":")
         axes.annotate("2% lost", (99, 98.6), fontsize=9, ha="right")
         axes.axhline(0, color="black", linewidth=1)
-        pruning_axes(axes, shares, "kept of the score above chance (%)")
+        pruning_axes(axes, np.linspace(0, 100, 11), "kept of the score above chance (%)")
         figure.tight_layout()
     return figure

@@ -8,6 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
+from headprune_lib.comparison.pages import estimate
 from headprune_lib.plots.style import (
     BLUE,
     GREEN,
@@ -17,6 +18,7 @@ from headprune_lib.plots.style import (
     RED,
     dots,
     estimates,
+    layer_changes,
     pruning_axes,
     pruning_curve,
     style,
@@ -52,8 +54,7 @@ def search(values: dict) -> Figure:
             axes.plot(x, y, "o", color=colour, alpha=0.8, label=label)
         axes.axline((0, 0), slope=1, color="black", linewidth=1, linestyle=":")
         if rank["r"] is not None:
-            low, high = rank["interval"]
-            axes.set_title(f"Spearman {rank['r']:.2f} [{low:.2f}, {high:.2f}]")
+            axes.set_title(f"Spearman {estimate(rank['r'], rank['interval'])}")
         axes.set(xlabel="greedy: change of BLEU", ylabel="beam 5: change of BLEU")
         axes.legend(fontsize=9)
         figure.tight_layout()
@@ -109,10 +110,7 @@ def table2(chosen_on_test: dict, chosen_on_valid: dict) -> Figure:
                 (chosen_on_valid, "chosen on other chapters (Table 5's)", ORANGE, 0.0),
             ):
                 rows = [row for row in values["layers"] if row["kind"] == kind]
-                x = np.array([row["layer"] + 1 for row in rows])
-                y = np.array([row["delta"] for row in rows])
-                estimates(axes, x + shift, y, [row["interval"] for row in rows], color=colour,
-                          label=label)
+                layer_changes(axes, rows, 1, shift, color=colour, label=label)
             published = paper("table5")[kind]["delta_bleu"]
             axes.plot(np.arange(1, len(published) + 1) + 0.15, published, "s", color=GREEN,
                       label="the paper, Table 5")

@@ -15,7 +15,7 @@ from torch import nn
 
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.experiments.outcomes import MILLINAT, resumed
-from headprune_lib.heads import HeadTensors, full_mask
+from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.journal import Arrays, Journal
 from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import Head
@@ -29,7 +29,6 @@ from headprune_lib.translation.store import Translator, load_translator
 from headprune_lib.translation.sweep import translations_under
 from headprune_lib.translation.verses import TRANSLATION_TASKS, Pairs
 
-KINDS = ("enc-enc", "enc-dec", "dec-dec")
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
 
