@@ -144,6 +144,6 @@ def table4(values: dict) -> Figure:
         ticks = [row["batch_size"] for row in values["finetuned"]["speed"]]
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.set(xlabel="batch size (sentences)", ylabel="speed, pruned / unpruned")
-        axes.legend(fontsize=9)
+        axes.legend(fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         figure.tight_layout()
     return figure
