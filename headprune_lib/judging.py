@@ -85,15 +85,19 @@ def _c6(values: Values) -> Verdict:
 def _c7(values: Values) -> Verdict:
     if values is None or not values["correlations"]:
         return verdicts.c7(None)
-    effects = {domain: found["accuracy"]["pearson"]
+    effects = {domain: _with_reliability(found["accuracy"])
                for domain, found in values["correlations"].items()}
     return verdicts.combine([  # the mean over domains would hide one that disagrees
         verdicts.c7(found, evidence=(f"figure2b {domain}",))
         for domain, found in effects.items()])
 
 
+def _with_reliability(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {**found["pearson"], "reliability": found["reliability"]}
+
+
 def _c7_translation(values: Values) -> Verdict:
-    return verdicts.c7(values and values["correlations"]["bleu"]["pearson"],
+    return verdicts.c7(values and _with_reliability(values["correlations"]["bleu"]),
                        half="translation", evidence=("figure2a",))
 
 

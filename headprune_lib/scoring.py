@@ -62,15 +62,15 @@ def head_importance(
     blocks = find_heads(model)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     running = [torch.zeros_like(total) for total in totals]
-    count = 0
+    counts = [0] * len(blocks)
     for batch, per_token in _batch_gradients(model, batches, blocks, loss, device):
-        count += {"example": len(per_token[0]),
-                  "token": _n_tokens(batch, per_token[0])}.get(variant, 1)
-        for total, run, gradient in zip(totals, running, per_token, strict=True):
-            total += _reduce(gradient, variant, run)
-    if count == 0:
+        for i, (block, gradient) in enumerate(zip(blocks, per_token, strict=True)):
+            counts[i] += {"example": len(gradient),
+                          "token": _n_tokens(batch, gradient, block.kind)}.get(variant, 1)
+            totals[i] += _reduce(gradient, variant, running[i])
+    if not all(counts):
         raise ValueError("no batches given: head importance is a mean over at least one example")
-    scores = _on_grid(model, blocks, [total / count for total in totals])
+    scores = _on_grid(model, blocks, [total / n for total, n in zip(totals, counts, strict=True)])
     return normalize_l2(scores) if normalize == "l2" else scores
 
 
@@ -203,11 +203,16 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
     return losses.sum(-1) if labels.ndim == 2 else losses
 
 
-def _n_tokens(batch: Batch, per_token: Tensor) -> int:
-    """Positions of a batch that are not padding; ``per_token`` is (batch, position, head)."""
-    if "attention_mask" in batch:
-        return int(batch["attention_mask"].sum())
-    return per_token.shape[0] * per_token.shape[1]
+def _n_tokens(batch: Batch, per_token: Tensor, kind: str) -> int:
+    """Positions of a batch that are not padding; ``per_token`` is (batch, position, head).
+
+    The heads of a decoder beside an encoder have as many positions as there are labels.
+    """
+    decoder, labels = kind in ("enc-dec", "dec-dec"), batch.get("labels")
+    mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
+    if mask is None and decoder and labels is not None and labels.shape == per_token.shape[:2]:
+        mask = labels != NO_LABEL
+    return per_token.shape[0] * per_token.shape[1] if mask is None else int(mask.sum())
 
 
 def _reduce(gradient: Tensor, variant: str, running: Tensor) -> Tensor:

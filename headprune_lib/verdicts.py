@@ -7,6 +7,7 @@ Effects are cut minus uncut, as fractions. Sentences count layers and heads from
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,8 @@ class Verdict:
 def c1(values: Mapping[str, Any] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("figure1b",)) -> Verdict:
     """C1 from the values of figure1b: ``counts`` and ``heads``; for BLEU, those of table1."""
-    rule = (f"Replicates if at least {C1_REMOVABLE:.0%} of the heads are removable (the interval "
+    of = "the encoder's own heads" if half == "translation" else "the heads"
+    rule = (f"Replicates if at least {C1_REMOVABLE:.0%} of {of} are removable (the interval "
             f"rules out a loss of {_delta(half)}) and fewer than {C1_HARMFUL:.0%} do significant "
             f"harm (Holm, {ALPHA}); differs if fewer than {C1_DIFFERS:.0%} are removable.")
     if values is None:
@@ -78,7 +80,8 @@ def c1(values: Mapping[str, Any] | None, *, half: str = "encoder",
         word = "replicates"
     else:
         word = "differs" if removable < C1_DIFFERS * heads - _ROUNDING else "inconclusive"
-    measured = (f"{removable} of {heads} heads ({removable / heads:.0%}) are removable one by one; "
+    heads_named = f"the encoder's own {heads} heads" if half == "translation" else f"{heads} heads"
+    measured = (f"{removable} of {heads_named} ({removable / heads:.0%}) are removable one by one; "
                 f"{harmful} ({harmful / heads:.0%}) do significant harm.")
     return Verdict("C1", word, measured, rule, tuple(evidence), half)
 
@@ -112,8 +115,14 @@ def c2(values: Mapping[str, Any] | None, *, half: str = "encoder",
     least = bound * len(layers) - _ROUNDING
     word = ("replicates" if sum(yes) >= least else
             "differs" if sum(yes) + sum(unknown) < least else "inconclusive")
-    measured = f"One head is enough in {sum(yes)} of {len(layers)} layers"
-    for label, chosen in (("not enough in", no), ("open for", unknown)):
+    if half == "encoder":
+        measured = f"One head is enough in {sum(yes)} of {len(layers)} layers"
+    else:  # not to be told from no loss is not the same as none
+        sure = sum(bool(record.get("removable")) for record in layers)
+        measured = (f"{sum(yes)} of {len(layers)} layers with one head do not lose significantly; "
+                    f"a loss of {_delta(half)} is ruled out in {sure}")
+    for label, chosen in (("not enough in" if half == "encoder" else "loss in", no),
+                          ("open for", unknown)):
         if any(chosen):
             measured += f"; {label} {_names(layers, chosen)}"
     return Verdict("C2", word, measured + ".", rule, tuple(evidence), half)
@@ -193,13 +202,19 @@ def c7(correlation: Mapping[str, Any] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("figure2b",)) -> Verdict:
     """C7 from the correlation over heads of in-domain with out-of-domain effects.
 
-    {"r", "interval"}; ``r`` is None where no head had any effect, which makes it ``not run``.
+    {"r", "interval"}; ``r`` is None where no head had any effect, which makes it ``not run``. Split-half
+    ``reliability`` of the two sides' effects, where given, is told: near 0, effects are noise.
     """
     rule = ("Replicates if the effects of removing each head correlate across domains, r > 0 with "
             "its interval above 0. Differs if the interval is below 0.")
     known = correlation is not None and correlation["r"] is not None
     given = {"difference": correlation["r"], "interval": correlation["interval"]} if known else None
-    return _signs("C7", {"correlation r": given}, 1, rule, evidence, half)
+    verdict = _signs("C7", {"correlation r": given}, 1, rule, evidence, half)
+    if not known or "reliability" not in correlation:
+        return verdict
+    here, there = correlation["reliability"]
+    return dataclasses.replace(verdict, measured=(
+        f"{verdict.measured} Reliability of the effects: {here:.2f} here, {there:.2f} there."))
 
 
 def c8(difference: Mapping[str, Any] | None, *, half: str = "encoder",

@@ -198,3 +198,14 @@ def test_a_signature_holds_the_recipe_of_every_model_it_rests_on(task):
     other = dataclasses.replace(profile, translation={**profile.translation, task: changed})
     assert experiments.signature(entry, profile)["digest"] != (
         experiments.signature(entry, other)["digest"])
+
+
+def test_a_new_version_of_what_goes_into_an_artifact_makes_it_stale(smoke, monkeypatch):
+    before = {name: experiments.signature(entry, smoke)["digest"] for name, entry in experiments.ARTIFACTS.items()}
+    for source, made in (("figure1b", {"figure2b", "figure3b", "figure6b", "figure6c"}),
+                         ("table1", {"figure2a", "figure3a", "search"}), ("table3", {"table6"})):
+        with monkeypatch.context() as patch:
+            made_anew = dataclasses.replace(experiments.ARTIFACTS[source], version=7)
+            patch.setitem(experiments.ARTIFACTS, source, made_anew)
+            after = {name: experiments.signature(entry, smoke)["digest"] for name, entry in experiments.ARTIFACTS.items()}
+        assert {name for name in after if after[name] != before[name]} == {source, *made}

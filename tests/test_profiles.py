@@ -35,6 +35,7 @@ def test_another_task_brings_its_own_values_and_keeps_the_given_ones():
     ({"model": "mini"}, "unknown model 'mini': did you mean minilm"),
     ({"n_exampels": 3}, "unknown parameter 'n_exampels': did you mean n_examples"),
     ({"n_examples": 0}, "n_examples is 0"),
+    ({"n_verses": -3}, "n_verses is -3"),
 ])
 def test_wrong_names(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import batch, build
+from tiny import batch, batch_for, build
 
 from headprune_lib import head_importance
 from headprune_lib.heads import find_heads
@@ -46,6 +46,18 @@ def test_variants_equal_their_definitions(model, batches):
                    for inputs in batches)
     found = head_importance(model, batches, normalize=None, variant="token")["self"]
     torch.testing.assert_close(found, by_token.double() / tokens)
+
+
+def test_tokens_of_a_decoder_are_its_own():
+    model, inputs = build("bart"), batch_for("bart")
+    source = int(inputs["attention_mask"].sum())
+    target = int((inputs["labels"] != -100).sum())
+    assert source != target
+    found = head_importance(model, [inputs], normalize=None, variant="token")
+    for block, gradient in zip(find_heads(model), gate_gradients(model, inputs), strict=True):
+        tokens = source if block.kind == "enc-enc" else target
+        torch.testing.assert_close(found[block.kind][block.layer],
+                                   gradient.abs().sum((0, 1)).double() / tokens)
 
 
 def test_l2_normalisation_is_per_layer(model, batches):

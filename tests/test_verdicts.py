@@ -157,13 +157,18 @@ def test_sentences():
     assert verdicts.c2(layers(YES, NO, OPEN, OPEN)).measured == (
         "One head is enough in 1 of 4 layers; not enough in layer 2; open for layers 3, 4.")
     assert verdicts.c2(bleu_layers(SAME, WORSE, SAME, WORSE), half="translation").measured == (
-        "One head is enough in 2 of 4 layers; not enough in layers enc-dec 1, enc-dec 2.")
+        "2 of 4 layers with one head do not lose significantly; a loss of 0.5 BLEU is ruled out in 0; "
+        "loss in layers enc-dec 1, enc-dec 2.")
+    assert verdicts.c1(counts(72, 66, 3), half="translation").measured.startswith(
+        "66 of the encoder's own 72 heads (92%)")
     assert verdicts.c3(prunable(0.4, 0.6)).measured == (
         "50% of the heads can go together (95% interval 40% to 60%).")
     assert verdicts.c6(speed(b16=FAST, b64=SLOW)).measured == (
         "Batch 16: 1.20 times as fast (1.15 to 1.25); batch 64: 1.04 times as fast (1.00 to 1.08).")
     assert verdicts.c7({"r": 0.68, "interval": [0.5, 0.8]}).measured == (
         "Correlation r: +0.680 (+0.500 to +0.800).")
+    assert verdicts.c7({"r": 0.68, "interval": [0.5, 0.8], "reliability": [-0.1, 0.9]}).measured == (
+        "Correlation r: +0.680 (+0.500 to +0.800). Reliability of the effects: -0.10 here, 0.90 there.")
     for claim, rule in enumerate((verdicts.c1, verdicts.c2), 1):
         nothing = rule(None)
         assert (nothing.claim, nothing.half, nothing.measured) == (

@@ -87,11 +87,18 @@ def signature(entry: Artifact, profile: Profile, *, registered: bool = False) ->
     seeds = profile.seeds if entry.all_seeds else [profile.seed]
     return results.make_signature(
         entry.version,
-        {"task": profile.task, "model": profile.model, **entry.parameters(profile)},
+        {"task": profile.task, "model": profile.model, **entry.parameters(profile), **_later(entry)},
         {path: sha for checksums in texts.values() for path, sha in checksums.items()},
         BASES[profile.model].checksums,
         {f"seed {seed}": recipe(profile, seed, registered=registered) for seed in seeds},
     )
+
+
+def _later(entry: Artifact) -> dict[str, dict[str, int]]:
+    """The versions of what an artifact is made of, where they are no longer the first ones."""
+    versions = {name: ARTIFACTS[name].version for name in entry.needs}
+    later = {name: version for name, version in versions.items() if version > 1}
+    return {"needs": later} if later else {}
 
 
 def _translation_signature(entry: Artifact, profile: Profile) -> dict:
@@ -100,7 +107,7 @@ def _translation_signature(entry: Artifact, profile: Profile) -> dict:
     seed = profile.translation_seed
     trained = [task for task in tasks if task in profile.translation]  # others are only read
     return results.make_signature(
-        entry.version, {"tasks": tasks, **entry.parameters(profile)},
+        entry.version, {"tasks": tasks, **entry.parameters(profile), **_later(entry)},
         {path: sha for checksums in texts for path, sha in checksums.items()}, {},
         {f"{task} seed {seed}": final_recipe(task, profile.translation[task], seed)
          for task in trained},

@@ -81,5 +81,6 @@ ARTIFACTS = (
     Artifact("figure2b", 1, 1,
              lambda profile: {"n_examples": profile.n_examples, "n_domain": profile.n_domain,
                               "domains": profile.domains},
-             _measure, _summarise, lambda profile: [profile.task, *profile.domains]),
+             _measure, _summarise, lambda profile: [profile.task, *profile.domains],
+             needs=("figure1b",)),
 )

@@ -66,5 +66,5 @@ ARTIFACTS = (
     Artifact("table6", 1, 1,
              lambda profile: {"n_examples": profile.n_examples,
                               "n_selection": profile.n_selection},
-             _measure_table6, _summarise_table6),
+             _measure_table6, _summarise_table6, needs=("table3",)),
 )

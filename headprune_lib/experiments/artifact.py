@@ -25,6 +25,7 @@ class Artifact:
         summarise: ``(raw, runs) -> values``, without model or data.
         tasks: names of the tasks whose text is read.
         all_seeds: whether every fine-tuning seed is measured, or the first alone.
+        needs: names of the artifacts whose outcomes go into it through ``get``.
         translates: the translation tasks of an artifact of that half, the main one first; empty
             for the encoder half.
     """
@@ -37,4 +38,5 @@ class Artifact:
     summarise: Callable[[Arrays, list[dict]], dict]
     tasks: Callable[[Profile], list[str]] = lambda profile: [profile.task]
     all_seeds: bool = False
+    needs: tuple[str, ...] = ()
     translates: Callable[[Profile], tuple[str, ...]] = lambda _profile: ()

@@ -242,6 +242,7 @@ def _parameters(profile: Profile) -> dict:
 
 
 ARTIFACTS = tuple(
-    Artifact(name, 1, 1, _parameters, _measure, _summarise, all_seeds=True)
+    Artifact(name, 1, 1, _parameters, _measure, _summarise, all_seeds=True,
+             needs=("figure1b",))
     for name in ("figure3b", "figure6b", "figure6c")
 )

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from headprune_lib.comparison import paper
 from headprune_lib.comparison.pages import estimate
@@ -37,6 +38,7 @@ def quality(values: dict) -> Figure:
             axes.plot([record["epoch"] for record in curve], [record["bleu"] for record in curve],
                       "o-", color=colour, label=task)
         axes.set(xlabel="epoch", ylabel="validation BLEU, greedy", ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize=9, loc="lower right")
         figure.tight_layout()
     return figure

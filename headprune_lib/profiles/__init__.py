@@ -63,7 +63,6 @@ class Profile:
     steps: int
     random_orders: int
     orders: Literal["every", "importance"]
-    delta: float
     finetuning: Finetuning
     translation_task: str
     translation_far: str
@@ -99,7 +98,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
 
     Raises:
         ValueError: an unknown profile, task, model or field (the nearest names are suggested), or
-            an ``n_examples`` that is not positive.
+            a number of examples or verses that is not positive.
     """
     if name not in PROFILES:
         raise ValueError(unknown("profile", name, PROFILES))
@@ -124,8 +123,9 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
             raise ValueError(unknown("domain", domain, TASKS))
     if values["model"] not in BASES:
         raise ValueError(unknown("model", values["model"], BASES))
-    if values["n_examples"] is not None and values["n_examples"] < 1:
-        raise ValueError(f"n_examples is {values['n_examples']}; give at least 1, or null for all")
+    for size in ("n_examples", "n_verses", "n_headline", "n_domain", "n_scoring", "n_selection"):
+        if values[size] is not None and values[size] < 1:
+            raise ValueError(f"{size} is {values[size]}; give at least 1, or null for all")
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(Path(values["data"]).expanduser().resolve())
     values["finetuning"] = Finetuning(**values["finetuning"])

@@ -12,13 +12,13 @@ from headprune_lib.batching import by_length, pad
 from headprune_lib.translation.models import END, PAD
 
 
-def length_limit(n_source: int) -> int:
+def length_limit(model: nn.Module, n_source: int) -> int:
     """Most tokens, end mark included, of a translation of ``n_source`` tokens (end mark included).
 
     1.5 times the source and 10, whatever the mask: broken models would otherwise run to the
-    model's maximum.
+    model's maximum, which is the limit where it is lower. One position is the start mark's.
     """
-    return int(1.5 * n_source) + 10
+    return min(int(1.5 * n_source) + 10, model.config.max_position_embeddings - 1)
 
 
 @torch.inference_mode()
@@ -34,10 +34,10 @@ def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: 
         ids = pad([sources[i] for i in members], PAD).to(device)
         made = model.generate(
             input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams, do_sample=False,
-            max_new_tokens=length_limit(max(len(sources[i]) for i in members)),
+            max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
         )
         for i, row in zip(members, made[:, 1:].tolist(), strict=True):
-            outputs[i] = until_end(row)[: length_limit(len(sources[i]))]
+            outputs[i] = until_end(row)[: length_limit(model, len(sources[i]))]
     return outputs
 
 

@@ -85,7 +85,7 @@ class _Group:
         device = next(model.parameters()).device
         ids = pad(sources, PAD).to(device)
         self.drafts = [list(draft) for draft in drafts]
-        self.limits = [length_limit(len(source)) for source in sources]
+        self.limits = [length_limit(model, len(source)) for source in sources]
         self.source = {"input_ids": ids, "attention_mask": (ids != PAD).long()}
         self.inputs = pad([[PAD, *draft] for draft in self.drafts], PAD).to(device)
         self.targets = pad([[*draft, END] for draft in self.drafts], PAD).to(device)

@@ -109,8 +109,9 @@ def test_mend_keeps_what_agrees(draft, data):
     assert done == (len(text) == limit or ended and text == draft[: len(text)])
 
 
-def test_limits_and_ends():
-    assert length_limit(11) == 26
+def test_limits_and_ends(model):
+    room = model.config.max_position_embeddings
+    assert length_limit(model, 11) == 26 and length_limit(model, room) == room - 1
     assert until_end([5, 6, END, 7]) == [5, 6] and until_end([5, PAD]) == [5]
     assert until_end([5]) == [5]
 

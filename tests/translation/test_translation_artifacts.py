@@ -17,7 +17,7 @@ from headprune_lib import (
 from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.batching import teacher_forced
 from headprune_lib.experiments.translation.all_but_one import best_of_layers
-from headprune_lib.experiments.translation.dynamics import matched_epochs
+from headprune_lib.experiments.translation.dynamics import coarse, matched_epochs
 from headprune_lib.experiments.translation.iterative import oracle_scores
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
@@ -143,6 +143,12 @@ def test_figure2a_and_6d(smoke):
     assert [r["bleu home"] for r in values["heads"]] == pytest.approx(own, abs=1e-3)
     assert set(values["correlations"]) == {"bleu", "loss"}
     assert "importance" in experiments.get("figure6d", smoke).values["curves"]
+
+
+def test_coarse_importance_keeps_its_mean():
+    values = np.random.default_rng(0).lognormal(-5, 2, (1000, 6))
+    assert np.abs(coarse(values) / values - 1).max() <= 1 / 32
+    np.testing.assert_allclose(coarse(values).astype(float).mean(0), values.mean(0), rtol=3e-3)
 
 
 def test_figure5_follows_the_training(smoke):

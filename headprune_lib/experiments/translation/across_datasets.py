@@ -69,6 +69,6 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
 
 ARTIFACTS = (
     Artifact("figure2a", 1, 1, lambda profile: {"n_verses": profile.n_verses}, _measure,
-             _summarise,
+             _summarise, needs=("table1",),
              translates=lambda profile: (profile.translation_task, profile.translation_far)),
 )

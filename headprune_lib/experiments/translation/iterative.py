@@ -120,17 +120,13 @@ def _along(setting: TranslationSetting, pairs: Pairs, orders: Orders, scores: He
 def _curves(raw: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """BLEU (runs, steps + 1) of each order, and resampled mean curves (resamples, steps + 1)."""
     uncut, cuts = all_counts(raw)
-    systems = np.concatenate([uncut[None], cuts])
-    bleu = corpus_bleu(systems.sum(1))
-    drawn = stats.bootstrap_scores(corpus_bleu, systems, _RESAMPLES, _SEED)
     members: dict[str, list[np.ndarray]] = {}
     for order in dict.fromkeys(map(str, raw["orders"])):
-        rows = [0, *(1 + np.flatnonzero(raw["orders"] == order))]
-        members.setdefault(order.split("/")[0], []).append(np.array(rows))
-    found = {name: np.stack([bleu[rows] for rows in runs]) for name, runs in members.items()}
-    resampled = {name: np.mean([drawn[:, rows] for rows in runs], axis=0)
-                 for name, runs in members.items()}
-    return found, resampled
+        curve = np.concatenate([uncut[None], cuts[raw["orders"] == order]])
+        members.setdefault(order.split("/")[0], []).append(curve)
+    counts = {name: np.stack(runs) for name, runs in members.items()}
+    return ({name: corpus_bleu(runs.sum(2)) for name, runs in counts.items()},
+            stats.bootstrap_curves(counts, _RESAMPLES, _SEED, corpus_bleu))
 
 
 def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
@@ -155,14 +151,17 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
 def _summarise_figure4(raw: Arrays, runs: list[dict]) -> dict:
     found, drawn = _curves(raw)
     at = int(np.flatnonzero(np.isclose(raw["shares"], C4_REMOVED))[0])
+    differences = {  # at each share removed
+        f"enc-dec minus {other}": [
+            _difference(found, drawn, "enc-dec importance", f"{other} importance",
+                        lambda curve, step=step: curve[..., step])
+            for step in range(len(raw["shares"]))]
+        for other in ("enc-enc", "dec-dec")}
     return {
         **_summarise(raw, runs),
         "left_at": C4_REMOVED,
-        "differences": {
-            f"enc-dec minus {other}": _difference(
-                found, drawn, "enc-dec importance", f"{other} importance",
-                lambda curve: curve[..., at])
-            for other in ("enc-enc", "dec-dec")},
+        "differences": {name: along[at] for name, along in differences.items()},
+        "differences_along": differences,
     }
 
 
@@ -178,10 +177,10 @@ def _parameters(profile: Profile) -> dict:
 
 
 ARTIFACTS = (
-    Artifact("figure3a", 1, 1, _parameters, _measure_figure3a, _summarise,
+    Artifact("figure3a", 1, 2, _parameters, _measure_figure3a, _summarise, needs=("table1",),
              translates=lambda profile: (profile.translation_task,)),
-    Artifact("figure4", 1, 1, _parameters, _measure_figure4, _summarise_figure4,
+    Artifact("figure4", 1, 2, _parameters, _measure_figure4, _summarise_figure4,
              translates=lambda profile: (profile.translation_task,)),
-    Artifact("figure6d", 1, 1, _parameters, _measure_figure6d, _summarise,
+    Artifact("figure6d", 1, 2, _parameters, _measure_figure6d, _summarise,
              translates=lambda profile: (profile.training_task,)),
 )

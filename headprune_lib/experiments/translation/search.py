@@ -95,5 +95,5 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
 ARTIFACTS = (
     Artifact("search", 2, 1, lambda profile: {"heads": _HEADS, "n_search": _VERSES,
                                               "n_verses": profile.n_verses}, _measure,
-             _summarise, translates=lambda profile: (profile.translation_task,)),
+             _summarise, needs=("table1", "table5"), translates=lambda profile: (profile.translation_task,)),
 )
