@@ -68,8 +68,11 @@ def _c3(half: str, artifact: str) -> Callable[[Values], Verdict]:
 
 
 def _c4(values: Values) -> Verdict:
-    found = values["differences"] if values else {}
-    return verdicts.c4(found.get("enc-dec minus enc-enc"), found.get("enc-dec minus dec-dec"))
+    if values is None:
+        return verdicts.c4(None, None)
+    uncut, found = values["curves"]["enc-dec importance"]["mean"][0], values["differences"]
+    return verdicts.c4(*({**found[f"enc-dec minus {other}"], "uncut": uncut}
+                         for other in ("enc-enc", "dec-dec")))
 
 
 def _c5(values: Values) -> Verdict:
@@ -103,8 +106,13 @@ def _c7_translation(values: Values) -> Verdict:
 
 def _c8(half: str, artifact: str) -> Callable[[Values], Verdict]:
     """Against the one-by-one order of the paper, the oracle on the test set."""
-    return lambda values: verdicts.c8(values and values["area_differences"].get("oracle"),
-                                      half=half, evidence=(artifact,))
+    def judge(values: Values) -> Verdict:
+        found = values and values["area_differences"].get("oracle")
+        if found and half == "translation":  # BLEU of different models cannot be compared as it is
+            found = {**found, "uncut": values["curves"]["importance"]["mean"][0]}
+        return verdicts.c8(found, half=half, evidence=(artifact,))
+
+    return judge
 
 
 # Profile -> the further profiles and tasks whose results bear on its verdicts.

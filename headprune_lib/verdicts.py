@@ -150,7 +150,8 @@ def c4(versus_enc_enc: Mapping[str, Any] | None, versus_dec_dec: Mapping[str, An
     """C4 from two differences, each {"difference", "interval"} in BLEU.
 
     BLEU with C4_REMOVED of the enc-dec heads removed by importance, minus BLEU with as many
-    removed of the other kind; below 0 where enc-dec is the sensitive kind.
+    removed of the other kind; below 0 where enc-dec is the sensitive kind. ``uncut``, the unpruned
+    model's BLEU, may stand beside: the difference is then told as a share of it, too.
     """
     rule = (f"Replicates if removing {C4_REMOVED:.0%} of the enc-dec heads leaves less BLEU than "
             "removing as many of either other kind, both intervals below 0. Differs if one is "
@@ -221,7 +222,7 @@ def c8(difference: Mapping[str, Any] | None, *, half: str = "encoder",
        evidence: Sequence[str] = ("figure3b",)) -> Verdict:
     """C8 from area under the pruning curve, importance minus one-by-one order, paired.
 
-    {"difference", "interval"} in the score's own unit.
+    {"difference", "interval"} in the score's own unit, and ``uncut`` as for :func:`c4`.
     """
     rule = ("Replicates if the area under the pruning curve is larger in importance order than in "
             "the order of one-by-one effects, interval of the paired difference above 0. Differs "
@@ -280,6 +281,13 @@ def _names(layers: Sequence[Mapping[str, Any]], chosen: Sequence[bool]) -> str:
     return ("layer " if len(names) == 1 else "layers ") + ", ".join(names)
 
 
+def _relative(quantity: Mapping[str, Any]) -> str:
+    """A difference as a share of the unpruned model's score, where that is given as ``uncut``."""
+    if not quantity.get("uncut"):
+        return ""
+    return f", {quantity['difference'] / quantity['uncut']:+.0%} of the uncut score"
+
+
 def _signs(claim: str, quantities: Mapping[str, Mapping[str, Any] | None], sign: int, rule: str,
            evidence: Sequence[str], half: str) -> Verdict:
     """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
@@ -292,6 +300,7 @@ def _signs(claim: str, quantities: Mapping[str, Mapping[str, Any] | None], sign:
         word = ("differs" if any(sign * low < 0 and sign * high < 0 for low, high in ends)
                 else "inconclusive")
     measured = "; ".join(f"{name}: {quantity['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
+                         + _relative(quantity)
                          for (name, quantity), (low, high) in zip(quantities.items(), ends,
                                                                   strict=True))
     return Verdict(claim, word, f"{measured[0].upper()}{measured[1:]}.", rule, tuple(evidence),

@@ -148,6 +148,14 @@ def test_a_correlation_of_effects_that_do_not_vary_was_not_run():
     assert verdicts.c7(correlation(None, None)).word == "not run"
 
 
+def test_differences_of_bleu_are_told_as_shares_of_it_too():
+    half_a_point = {**difference(-0.6, -0.4), "uncut": 25.0}
+    assert verdicts.c4(half_a_point, difference(-2, -1)).measured == (
+        "BLEU left, enc-dec minus enc-enc: -0.500 (-0.600 to -0.400), -2% of the uncut score; "
+        "BLEU left, enc-dec minus dec-dec: -1.500 (-2.000 to -1.000).")
+    assert "uncut" not in verdicts.c8({**difference(1, 3), "uncut": 0.0}).measured
+
+
 def test_sentences():
     one = verdicts.c1(counts(72, 66, 3))
     assert one.measured == ("66 of 72 heads (92%) are removable one by one; "

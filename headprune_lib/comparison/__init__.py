@@ -12,6 +12,7 @@ from headprune_lib.comparison.independent import (
     independent_table,
     layers_again_table,
     published_wmt,
+    ranks_of_same_weights,
     seeds_table,
     significant_again,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "pruned_tasks",
     "published_wmt",
     "quality_table",
+    "ranks_of_same_weights",
     "reduced_table",
     "samples_table",
     "seeds_table",

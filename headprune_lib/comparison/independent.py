@@ -100,6 +100,13 @@ def _shown(found: stats.Estimate) -> str:
     return estimate(found.value, (found.low, found.high))
 
 
+def ranks_of_same_weights() -> tuple[float, float]:
+    """The lowest and the highest Spearman correlation of effects measured twice on the same weights."""
+    found = [stats.correlation(one.values.ravel(), two.values.ravel(), "spearman").value
+             for _, one, two in pairs() if one.kind in KINDS]
+    return min(found), max(found)
+
+
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
     settings = [("BERT, MNLI (points)", "MNLI", "self", 100, paper("table3")["delta_accuracy_percent"])]

@@ -72,6 +72,7 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
                 "significant loss": "yes" if other["delta"] < 0 and other["p"] < verdicts.ALPHA
                 else "no",
                 "paper, Table 5": signed(theirs[0]) if theirs else "–",
+                "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
             })
     return pd.DataFrame(rows)
 
@@ -82,12 +83,12 @@ def curves_table(curves: Result) -> pd.DataFrame:
 
 
 def kinds_table(figure4: Result) -> pd.DataFrame:
-    """One row a share removed: BLEU left for each kind, by importance."""
-    curves, shares = figure4.values["curves"], figure4.values["shares"]
+    """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut."""
+    means = {kind: figure4.values["curves"][f"{kind} importance"]["mean"] for kind in KINDS}
     return pd.DataFrame([
         {"removed": f"{share:.0%}",
-         **{kind: f"{curves[f'{kind} importance']['mean'][i]:.1f}" for kind in KINDS}}
-        for i, share in enumerate(shares)
+         **{kind: f"{mean[i]:.1f} ({mean[i] / mean[0]:.0%})" for kind, mean in means.items()}}
+        for i, share in enumerate(figure4.values["shares"])
     ])
 
 

@@ -92,6 +92,7 @@ def figure2b(values: dict, measure: str = "loss") -> Figure:
 
 _ORDERS = {
     "importance": ("importance, Eq. 2, mean of the seeds", BLUE, "-"),
+    "importance main": ("importance, first seed, as all other lines", BLUE, "--"),
     "importance unnormalised": ("importance, not normalised", BLUE, ":"),
     "importance rescored": ("importance, measured again each step", PURPLE, "-"),
     "oracle": ("one-by-one effect on the test set (the paper's way)", ORANGE, "--"),

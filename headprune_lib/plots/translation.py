@@ -128,8 +128,10 @@ def figure2a(values: dict) -> Figure:
     """Effect of each encoder cut on the test verses against another English: BLEU, and loss."""
     with style():
         figure, panels = plt.subplots(1, 2, figsize=(10, 4.4))
-        for axes, measure, unit in zip(panels, ("bleu", "loss"),
-                                       ("BLEU", "loss of the draft (nats a verse)"), strict=True):
+        for axes, measure, unit in (
+            (panels[0], "bleu", "BLEU"),
+            (panels[1], "loss", "loss of the uncut translation\n(nats a verse)"),
+        ):
             x, y = ([head[f"{measure} {place}"] for head in values["heads"]]
                     for place in ("home", "far"))
             dots(axes, x, y, values["correlations"][measure]["pearson"])
@@ -188,7 +190,7 @@ def figure5(values: dict) -> Figure:
     shares, points = 100 * np.array(values["shares"]), values["checkpoints"]
     colours = sns.color_palette("viridis", len(points))
     with style():
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.6))
+        figure, ((left, middle), (right, legend)) = plt.subplots(2, 2, figsize=(9.5, 7.6))
         for point, colour in zip(points, colours, strict=True):
             label = f"epoch {point['epoch']} (BLEU {point['bleu'][0]:.1f})"
             left.plot(shares, 100 * np.array(point["kept"]), color=colour, label=label)
@@ -196,7 +198,8 @@ def figure5(values: dict) -> Figure:
         left.set(xlabel="heads removed (%)", ylabel="BLEU kept (%)", xlim=(0, 100))
         middle.set(xlabel="heads removed (%)", ylabel="loss of the references (nats a piece)",
                    xlim=(0, 100))
-        middle.legend(fontsize=8)
+        legend.axis("off")
+        legend.legend(*left.get_legend_handles_labels(), loc="center", frameon=False)
         x, y = (np.array([point[name] for point in points]) for name in ("updates", "gini"))
         estimates(right, x, y, [point["gini_interval"] for point in points], "o-", color=BLUE)
         right.set(xlabel="updates", ylabel="Gini coefficient of importance", ylim=(0, None))
