@@ -34,6 +34,9 @@ def _as_in_the_paper(artifact: str) -> str:
     return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)
 
 
+_LONG = 60  # letters: what is longer reads from the left, as text does
+
+
 def as_html(table: pd.DataFrame) -> str:
     """A table for a page; verdicts are coloured words, and claims stand out."""
     shown = table.copy()
@@ -45,7 +48,9 @@ def as_html(table: pd.DataFrame) -> str:
         else:
             shown[column] = [html.escape(cell) if isinstance(cell, str) else cell
                              for cell in shown[column]]
-    return emphasise_claims(shown, "<strong>", "</strong>").to_html(index=False, escape=False, border=0)
+    prose = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
+    return emphasise_claims(shown, "<strong>", "</strong>").to_html(
+        index=False, escape=False, border=0, classes="prose" if prose else None)
 
 
 def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
