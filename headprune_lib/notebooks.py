@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 
 from headprune_lib.journal import replace_files
 from headprune_lib.naming import unknown
-from headprune_lib.paths import project_root
+from headprune_lib.paths import absolute, project_root
 
 KERNEL = "python3"
 # Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.
@@ -113,7 +113,7 @@ def run_notebook(
     import papermill
 
     source = find_notebook(path)
-    target = source if output is None else Path(output).expanduser().resolve()
+    target = source if output is None else absolute(output)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name} into")
     parameters = dict(parameters or {})
@@ -123,9 +123,9 @@ def run_notebook(
             raise UnknownParameter(unknown(f"parameter of {source.name}", name, declared))
     # the kernel works in another folder
     if parameters.get("data") not in (None, "hub"):
-        parameters["data"] = str(Path(parameters["data"]).expanduser().resolve())
+        parameters["data"] = str(absolute(parameters["data"]))
     if os.environ.get("HEADPRUNE_DATA"):
-        os.environ["HEADPRUNE_DATA"] = str(Path(os.environ["HEADPRUNE_DATA"]).expanduser().resolve())
+        os.environ["HEADPRUNE_DATA"] = str(absolute(os.environ["HEADPRUNE_DATA"]))
     notebook = papermill.execute_notebook(
         str(source),
         None,  # written below: papermill itself would leave a failed run in the file

@@ -11,10 +11,15 @@ def project_root() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+def absolute(path: str | Path) -> Path:
+    """A path as the current folder and home make it: it holds in another folder, too."""
+    return Path(path).expanduser().resolve()
+
+
 def _folder(variable: str, default: Path) -> Path:
     # An empty variable counts as unset: `HEADPRUNE_RESULTS= make book` must not write to ".".
     value = os.environ.get(variable)
-    return Path(value).expanduser().resolve() if value else default
+    return absolute(value) if value else default
 
 
 def results_root() -> Path:

@@ -65,8 +65,7 @@ def head_importance(
     counts = [0] * len(blocks)
     for batch, per_token in _batch_gradients(model, batches, blocks, loss, device):
         for i, (block, gradient) in enumerate(zip(blocks, per_token, strict=True)):
-            counts[i] += {"example": len(gradient),
-                          "token": _n_tokens(batch, gradient, block.kind)}.get(variant, 1)
+            counts[i] += _n_counted(variant, batch, gradient, block.kind)
             totals[i] += _reduce(gradient, variant, running[i])
     if not all(counts):
         raise ValueError("no batches given: head importance is a mean over at least one example")
@@ -201,6 +200,13 @@ def cross_entropy(outputs, batch: Batch) -> Tensor:
     losses = nn.functional.cross_entropy(exact.movedim(-1, 1), labels, reduction="none",
                                          ignore_index=NO_LABEL)
     return losses.sum(-1) if labels.ndim == 2 else losses
+
+
+def _n_counted(variant: str, batch: Batch, per_token: Tensor, kind: str) -> int:
+    """How many of what a variant is a mean over a batch holds."""
+    if variant == "example":
+        return len(per_token)
+    return _n_tokens(batch, per_token, kind) if variant == "token" else 1
 
 
 def _n_tokens(batch: Batch, per_token: Tensor, kind: str) -> int:

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from headprune_lib import stats, verdicts
 from headprune_lib.comparison.pages import estimate
@@ -102,7 +103,7 @@ def _shown(found: stats.Estimate) -> str:
 
 def ranks_of_same_weights() -> tuple[float, float]:
     """The lowest and the highest Spearman correlation of effects measured twice on the same weights."""
-    found = [stats.correlation(one.values.ravel(), two.values.ravel(), "spearman").value
+    found = [float(spearmanr(one.values.ravel(), two.values.ravel()).statistic)
              for _, one, two in pairs() if one.kind in KINDS]
     return min(found), max(found)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 from typing import Literal
 
 import yaml
@@ -13,6 +12,7 @@ import yaml
 from headprune_lib.bases import BASES
 from headprune_lib.data import TASKS
 from headprune_lib.naming import unknown
+from headprune_lib.paths import absolute
 from headprune_lib.translation.recipe import Recipe, Shape
 
 PROFILES = ("smoke", "default", "base")
@@ -127,7 +127,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         if values[size] is not None and values[size] < 1:
             raise ValueError(f"{size} is {values[size]}; give at least 1, or null for all")
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
-        values["data"] = str(Path(values["data"]).expanduser().resolve())
+        values["data"] = str(absolute(values["data"]))
     values["finetuning"] = Finetuning(**values["finetuning"])
     values["speed"] = Speed(**values["speed"])
     values["translation"] = {task: Recipe(**{**recipe, "shape": Shape(**recipe["shape"])})
