@@ -44,7 +44,7 @@ def test_committed_cells_of_table1_are_found_again():
     raw = results.load("table1", "default").raw
     profile = load_profile("default")
     setting = TranslationSetting.of(profile, profile.translation_task)
-    pairs = setting.pairs("test")
+    pairs = setting.headline
     assert raw["counts_change"].shape[1] == len(pairs)
     seed = random.SystemRandom().randrange(10**6)
     print(f"cells drawn with seed {seed}")

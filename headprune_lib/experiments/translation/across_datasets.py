@@ -15,6 +15,7 @@ from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
     all_counts,
+    first_verses,
     sweep_heads,
 )
 from headprune_lib.journal import Arrays, Journal
@@ -32,7 +33,7 @@ def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
              if head[0] == "enc-enc"}
     far = setting.pairs(_FAR_SPLIT, profile.translation_far)
     raw = sweep_heads(setting, far, masks, journal, f"one head cut, {profile.translation_far}")
-    home = get("table1", profile).raw
+    home = first_verses(get("table1", profile).raw, profile.n_verses)
     rows = home["heads"][:, 0] == KINDS.index("enc-enc")
     kept = {name: values[rows] if name.endswith("_change") else values
             for name, values in home.items() if name != "heads"}

@@ -23,6 +23,7 @@ from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
     all_counts,
+    first_verses,
     importance,
     sweep,
     sweep_heads,
@@ -50,7 +51,8 @@ def _measure_figure3a(profile: Profile, journal: Journal, get: Get) -> Measureme
     orders = {
         "importance": prune_order(normalize_l2(plain)),
         "importance unnormalised": prune_order(plain),
-        "oracle": prune_order(oracle_scores(get("table1", profile).raw)),
+        "oracle": prune_order(oracle_scores(
+            first_verses(get("table1", profile).raw, profile.n_verses))),
         "oracle leak-free": prune_order(oracle_scores(valid)),
     }
     orders |= _random(orders["importance"], profile.translation_orders)

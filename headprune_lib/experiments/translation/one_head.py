@@ -24,7 +24,7 @@ from headprune_lib.verdicts import DELTA_BLEU
 
 def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
-    masks, pairs = one_head_masks(setting.model), setting.pairs("test")
+    masks, pairs = one_head_masks(setting.model), setting.headline
     return setting.measurement(sweep_heads(setting, pairs, masks, journal, "one head cut"),
                                len(pairs))
 
@@ -37,6 +37,6 @@ def _summarise(raw: Arrays, _runs: list[dict]) -> dict:
 
 ARTIFACTS = (
     Artifact("table1", 1, 1,
-             lambda profile: {"n_verses": profile.n_verses}, _measure,
+             lambda profile: {"n_headline": profile.n_headline}, _measure,
              _summarise, translates=lambda profile: (profile.translation_task,)),
 )

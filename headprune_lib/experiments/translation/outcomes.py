@@ -168,6 +168,13 @@ def sweep_heads(setting: TranslationSetting, pairs: Pairs, masks: Mapping[Head, 
     return {**raw, "heads": heads_array(masks)}
 
 
+def first_verses(raw: Arrays, n: int | None) -> Arrays:
+    """What :func:`sweep_heads` found on the first ``n`` verses."""
+    return {name: values if name == "heads" else
+            values[:, :n] if name.endswith("_change") else values[:n]
+            for name, values in raw.items()}
+
+
 def heads_array(heads: Iterable[Head]) -> np.ndarray:
     """(kind, layer, head) as small integers, the kind as its place in ``KINDS``."""
     return np.array([(KINDS.index(kind), layer, head) for kind, layer, head in heads], np.int16)

@@ -18,6 +18,7 @@ from headprune_lib.experiments.records import correlation_record
 from headprune_lib.experiments.translation.outcomes import (
     KINDS,
     TranslationSetting,
+    first_verses,
     heads_array,
 )
 from headprune_lib.heads import HeadTensors, full_mask
@@ -36,7 +37,8 @@ _RESAMPLES, _SPLITS, _SEED = 10_000, 200, 0
 
 def _measure(profile: Profile, journal: Journal, get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
-    cut, alone = _costly(get("table1", profile).raw), _heads(get("table5", profile).raw)
+    found = first_verses(get("table1", profile).raw, profile.n_verses)
+    cut, alone = _costly(found), _heads(get("table5", profile).raw)
     one, but_one = one_head_masks(setting.model), all_but_one_masks(setting.model)
     masks = {"none": full_mask(setting.model), **{f"without {head}": one[head] for head in cut},
              **{f"only {head}": but_one[head] for head in alone}}
