@@ -23,6 +23,7 @@ from headprune_lib.comparison.tasks import (
     heads_tasks_table,
     on_tasks,
     pruned_tasks,
+    side_by_side,
     tasks_table,
 )
 from headprune_lib.comparison.translation import (
@@ -59,6 +60,7 @@ __all__ = [
     "reduced_table",
     "samples_table",
     "seeds_table",
+    "side_by_side",
     "significant_again",
     "sizes_table",
     "speed_table",

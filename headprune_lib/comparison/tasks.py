@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
@@ -64,6 +64,12 @@ def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
                          f"{points(worst['delta'], worst['interval'])}",
         })
     return pd.DataFrame(rows)
+
+
+def side_by_side(table: Callable[[Result], pd.DataFrame], found: list[Result]) -> pd.DataFrame:
+    """One artifact's table for several results, below one another, model and task in front."""
+    tables = {setting_name(result): table(result) for result in found}
+    return pd.concat(tables, names=["model and task"]).reset_index("model and task")
 
 
 def setting_name(result: Result) -> str:

@@ -7,7 +7,7 @@ accuracy are in percentage points, changes of BLEU in BLEU points.
 from headprune_lib.plots.encoder import figure1b, figure2b, figure3b, table3, table4
 from headprune_lib.plots.independent import agreement, same_heads
 from headprune_lib.plots.style import as_png
-from headprune_lib.plots.tasks import layers_tasks, one_head_tasks, pruned_tasks
+from headprune_lib.plots.tasks import domains_tasks, layers_tasks, one_head_tasks, pruned_tasks
 from headprune_lib.plots.translation import (
     figure1a,
     figure2a,
@@ -22,6 +22,7 @@ from headprune_lib.plots.translation import (
 __all__ = [
     "agreement",
     "as_png",
+    "domains_tasks",
     "figure1a",
     "figure1b",
     "figure2a",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
@@ -75,19 +78,24 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
 
 def figure2b(values: dict, measure: str = "loss") -> Figure:
     """Effect of each cut in domain against out of domain, a panel a domain."""
-    domains, home = list(values["correlations"]), values["in_domain"]
-    scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
+    domains = list(values["correlations"])
     with style():
         figure, panels = plt.subplots(1, len(domains), figsize=(3.8 * len(domains), 4),
                                       sharex=True, squeeze=False)
         for axes, domain in zip(panels[0], domains, strict=True):
-            x = [scale * head[f"{measure} {home}"] for head in values["heads"]]
-            y = [scale * head[f"{measure} {domain}"] for head in values["heads"]]
-            dots(axes, x, y, values["correlations"][domain][measure]["pearson"],
-                       f"{domain}: ")
-            axes.set(xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
+            two_domains(axes, values, domain, measure)
         figure.tight_layout()
     return figure
+
+
+def two_domains(axes: Axes, values: dict, domain: str, measure: str, name: str = "") -> None:
+    """One panel of Figure 2b; ``measure`` is ``"loss"`` or ``"accuracy"``."""
+    home = values["in_domain"]
+    scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
+    x, y = ([scale * head[f"{measure} {text}"] for head in values["heads"]]
+            for text in (home, domain))
+    dots(axes, x, y, values["correlations"][domain][measure]["pearson"], f"{name}{domain}: ")
+    axes.set(xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
 
 
 _ORDERS = {
@@ -123,18 +131,22 @@ def figure3b(values: dict) -> Figure:
     return figure
 
 
-def table4(values: dict) -> Figure:
-    """How many times as fast the pruned model is at each batch size; interval and the paper's."""
+def table4(values: dict, others: Mapping[str, dict] | None = None) -> Figure:
+    """How many times as fast the pruned model is at each batch size; interval and the paper's.
+
+    Args:
+        others: label -> values of another fine-tuned model.
+    """
+    lines = [("this model, real sentences", values["finetuned"], BLUE),
+             ("the second shape, random weights", values["shape"], ORANGE)]
+    lines += [(label, other["finetuned"], PURPLE) for label, other in (others or {}).items()]
     published = paper("table4")
     ratios = np.array(published["pruned50"]["mean"]) / np.array(published["original"]["mean"])
     with style():
         figure, axes = plt.subplots(figsize=(8, 4))
-        for key, label, colour, shift in (
-            ("finetuned", "this model, real sentences", BLUE, 0.96),
-            ("shape", "the second shape, random weights", ORANGE, 1.04),
-        ):
-            rows = values[key]["speed"]
-            x = shift * np.array([row["batch_size"] for row in rows])
+        for number, (label, timed, colour) in enumerate(lines):
+            rows = timed["speed"]
+            x = (0.96 + 0.08 * number) * np.array([row["batch_size"] for row in rows])
             y = np.array([row["ratio"] for row in rows])
             estimates(axes, x, y, [row["interval"] for row in rows], "o-", color=colour,
                       label=label)

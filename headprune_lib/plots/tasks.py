@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
 from headprune_lib.comparison.tasks import setting_name
+from headprune_lib.plots.encoder import two_domains
 from headprune_lib.plots.style import (
     BLUE,
     GREEN,
@@ -64,6 +65,18 @@ def layers_tasks(found: list[Result]) -> Figure:
         axes.set(xlabel="layer", ylabel="change of accuracy (points)",
                  xticks=range(1, len(published) + 1))
         axes.legend(fontsize=9)
+        figure.tight_layout()
+    return figure
+
+
+def domains_tasks(found: list[Result], measure: str = "loss") -> Figure:
+    """Figure 2b of several models and tasks: a panel a domain of each; see :func:`figure2b`."""
+    places = [(result, domain) for result in found for domain in result.values["correlations"]]
+    with style():
+        figure, panels = plt.subplots(1, len(places), figsize=(3.8 * len(places), 4),
+                                      squeeze=False)
+        for axes, (result, domain) in zip(panels[0], places, strict=True):
+            two_domains(axes, result.values, domain, measure, f"{setting_name(result)}\n")
         figure.tight_layout()
     return figure
 
