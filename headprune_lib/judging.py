@@ -117,14 +117,15 @@ def _c8(half: str, artifact: str) -> Callable[[Values], Verdict]:
 
 # Profile -> the further profiles and tasks whose results bear on its verdicts.
 FURTHER: dict[str, tuple[tuple[str, str | None], ...]] = {
-    "default": (("base", None), ("base", "snli")),
+    "default": (("base", None), ("base", "snli"), ("default", "sst2"), ("default", "snli")),
 }
 
 # Claim -> the artifacts that decide it, each with its rule; the encoder half first.
 _EVIDENCE: dict[str, tuple[tuple[str, Callable[[Values], Verdict]], ...]] = {
     "C1": (("figure1b", verdicts.c1), ("table1", _c1_translation)),
     "C2": (("table6", verdicts.c2), ("table5", _c2_translation)),
-    "C3": (("figure3b", _c3("encoder", "figure3b")), ("figure3a", _c3("translation", "figure3a"))),
+    "C3": (*((artifact, _c3("encoder", artifact)) for artifact in ("figure3b", "figure6b", "figure6c")),
+           *((artifact, _c3("translation", artifact)) for artifact in ("figure3a", "figure6d"))),
     "C4": (("figure4", _c4),),
     "C5": (("figure5", _c5),),
     "C6": (("table4", _c6),),

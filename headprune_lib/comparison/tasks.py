@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pandas as pd
 
-from headprune_lib import judging, results
+from headprune_lib import results
 from headprune_lib.comparison.pages import estimate, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
 from headprune_lib.results import Result
 
-# Where the pruning curve of each setting is kept: profile, artifact, task (None: its main one).
-_CURVES: tuple[tuple[str, str, str | None], ...] = (
-    ("base", "figure3b", None),
-    ("base", "figure3b", "snli"),
-    ("base", "figure6b", "cola"),
-    ("base", "figure6c", "mrpc"),
-    ("default", "figure3b", None),
-    ("default", "figure3b", "sst2"),
-    ("default", "figure3b", "snli"),
-    ("default", "figure6b", "cola"),
-    ("default", "figure6c", "mrpc"),
-)
+# Profile -> the tasks of its results (None: an artifact's main one); the larger encoder first.
+_TASKS: dict[str, tuple[str | None, ...]] = {
+    "base": (None, "snli"), "default": (None, "sst2", "snli", "cola", "mrpc")}
 _MODELS = {"minilm": "MiniLM", "mpnet": "MPNet"}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
               "snli": ("figure3", "bert_mnli")}
 """Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
 
 
-def _there(places: Iterable[tuple[str, str, str | None]]) -> list[Result]:
-    found = (results.stored(artifact, profile, task) for profile, artifact, task in places)
-    return [result for result in found if result is not None]
+def on_tasks(*artifacts: str) -> list[Result]:
+    """The stored results of artifacts on every task, those of the larger encoder first."""
+    found = [results.stored(artifact, profile, task) for profile, tasks in _TASKS.items()
+             for artifact in artifacts for task in tasks]
+    # The main task of an artifact may be asked for twice, with and without its name.
+    return list({(one.profile, one.artifact, one.task): one for one in found if one}.values())
 
 
 def pruned_tasks() -> list[Result]:
     """The stored pruning curves of all models and tasks, those of the larger encoder first."""
-    return _there(_CURVES)
-
-
-def on_tasks(artifact: str) -> list[Result]:
-    """An artifact's stored results on the settings that verdicts rest on, the larger encoder first."""
-    settings = (*judging.FURTHER["default"], ("default", None))
-    return _there((profile, artifact, task) for profile, task in settings)
+    return on_tasks("figure3b", "figure6b", "figure6c")
 
 
 def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
