@@ -20,9 +20,12 @@ from headprune_lib.comparison.pages import as_html, points, verdict_table
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
 from headprune_lib.comparison.tasks import (
+    agreement_tasks_table,
     heads_tasks_table,
+    importance_across_tasks,
     on_tasks,
     pruned_tasks,
+    setting_name,
     side_by_side,
     tasks_table,
 )
@@ -37,6 +40,7 @@ from headprune_lib.comparison.translation import (
 )
 
 __all__ = [
+    "agreement_tasks_table",
     "as_html",
     "bench_table",
     "checkpoints_table",
@@ -45,6 +49,7 @@ __all__ = [
     "grid",
     "heads_table",
     "heads_tasks_table",
+    "importance_across_tasks",
     "independent_table",
     "kinds_table",
     "layers_again_table",
@@ -60,6 +65,7 @@ __all__ = [
     "reduced_table",
     "samples_table",
     "seeds_table",
+    "setting_name",
     "side_by_side",
     "significant_again",
     "sizes_table",

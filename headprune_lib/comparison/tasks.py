@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
+import torch
 
-from headprune_lib import results
+from headprune_lib import results, stats
 from headprune_lib.comparison.pages import estimate, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
 from headprune_lib.results import Result
+from headprune_lib.scoring import normalize_l2
 
 # Profile -> the tasks of its results (None: an artifact's main one); the larger encoder first.
 _TASKS: dict[str, tuple[str | None, ...]] = {
@@ -83,5 +87,44 @@ def tasks_table(curves: list[Result]) -> pd.DataFrame:
             "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
             "in random order": f"{two['random']['2%']['share']:.0%}",
             "the paper": f"{paper(published[0])[published[1]]:.0%}" if published else "–",
+        })
+    return pd.DataFrame(rows)
+
+
+def agreement_tasks_table(found: list[Result]) -> pd.DataFrame:
+    """One row a model and task: how alike the importance of heads is after several fine-tunings."""
+    rows = []
+    for result in found:
+        pairs = result.values["pairs"]
+        ranks, common = ([pair[name] for pair in pairs] for name in ("spearman", "shared_least"))
+        rows.append({
+            "model and task": setting_name(result),
+            "pairs of fine-tunings": len(pairs),
+            "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
+            "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
+            "ten least important in common": f"{min(common)} to {max(common)}",
+            "by chance": f"{result.values['shared_least_by_chance']:.1f}",
+        })
+    return pd.DataFrame(rows)
+
+
+def importance_across_tasks(curves: list[Result]) -> pd.DataFrame:
+    """How I_h after fine-tuning on one task ranks the heads of the same model after another.
+
+    ``curves`` are pruning curves, the first fine-tuning of each.
+    """
+    rows = []
+    for one, two in itertools.combinations(curves, 2):
+        if one.model != two.model:
+            continue
+        x, y = (normalize_l2({"self": torch.from_numpy(each.raw["scores"])})["self"].flatten().numpy()
+                for each in (one, two))
+        found = stats.correlation(x, y, "spearman")
+        least = [set(np.argsort(side, kind="stable")[: len(side) // 5].tolist()) for side in (x, y)]
+        rows.append({
+            "model": _MODELS.get(one.model, one.model),
+            "tasks": f"{one.task}, {two.task}",
+            "Spearman (95% interval)": estimate(found.value, (found.low, found.high)),
+            "least important fifth in common": f"{len(least[0] & least[1])} of {len(least[0])}",
         })
     return pd.DataFrame(rows)
