@@ -7,11 +7,19 @@ import pytest
 
 from headprune_lib import cut_heads, masked_heads, results
 from headprune_lib.ablation import all_but_one_masks
-from headprune_lib.data import Examples
+from headprune_lib.data import TASKS, Examples, MissingData, file_sha256
 from headprune_lib.experiments.outcomes import MILLINAT, Setting, evaluate
 from headprune_lib.experiments.translation.outcomes import KINDS, TranslationSetting, all_counts
+from headprune_lib.models import weights_path
+from headprune_lib.orders import order_mask, prune_schedule
 from headprune_lib.profiles import load_profile
+from headprune_lib.training import recipe
 from headprune_lib.translation.bleu import corpus_bleu, sentence_counts
+
+
+def _taken(examples: Examples, members: list[int]) -> Examples:
+    return Examples(*(side and tuple(side[i] for i in members)
+                      for side in (examples.texts, examples.labels, examples.second)))
 
 
 @pytest.mark.parametrize("artifact", ["figure1b", "table3"])
@@ -25,9 +33,7 @@ def test_committed_cells_are_found_again(artifact):
     print(f"cells drawn with seed {seed}")
     generator = random.Random(seed)
     members = sorted(generator.sample(range(len(setting.test)), 400))
-    texts = setting.test
-    part = Examples(tuple(texts.texts[i] for i in members), tuple(texts.labels[i] for i in members))
-    prepared = setting.batches(part)
+    prepared = setting.batches(_taken(setting.test, members))
     for row in generator.sample(range(len(raw["heads"])), 2):
         layer, head = raw["heads"][row].tolist()
         mask = (cut_heads(setting.model, [("self", layer, head)]) if artifact == "figure1b"
@@ -37,6 +43,39 @@ def test_committed_cells_are_found_again(artifact):
         assert differing <= 2, f"seed {seed}, layer {layer}, head {head}: {differing} differ"
         stored = (raw["loss_uncut"].astype(int) + raw["loss_change"][row])[members] / MILLINAT
         np.testing.assert_allclose(found["loss"], stored, atol=0.01)
+
+
+@pytest.mark.parametrize(("name", "artifact"), [
+    ("default", "figure3b"), ("default", "figure6b"), ("default", "figure6c"),
+    ("base", "figure3b"), ("base", "figure6b"), ("base", "figure6c"),
+])
+def test_a_committed_point_of_a_pruning_curve_is_found_again(name, artifact):
+    """Heads removed by importance up to a drawn step; benchmarks where their text and weights are."""
+    stored = results.stored(artifact, name)
+    if stored is None:
+        pytest.skip(f"no result {name}/{artifact} is committed")
+    profile = load_profile(name).on(stored.task)
+    weights = weights_path(profile.model, recipe(profile, profile.seed))
+    try:
+        TASKS[profile.task].split("test", profile.data)
+    except MissingData:
+        pytest.skip(f"the text of {profile.task} is not here; name its folder in HEADPRUNE_DATA")
+    if not weights.is_file() or file_sha256(weights) != stored.runs[0]["weights_sha256"]:
+        pytest.skip(f"the weights of {name}/{artifact} are not here: "
+                    f"headprune reproduce {artifact} --profile {name} --fresh makes others")
+    setting = Setting.of(profile)
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"point drawn with seed {seed}")
+    generator = random.Random(seed)
+    members = sorted(generator.sample(range(len(setting.test)), min(400, len(setting.test))))
+    step = generator.randrange(1, profile.steps)
+    order = [("self", *head) for head in stored.raw["order"].tolist()]
+    mask = order_mask(setting.model, order, prune_schedule(len(order), profile.steps)[step])
+    found = evaluate(setting, setting.batches(_taken(setting.test, members)), mask)
+    differing = (found["correct"] != stored.raw["correct"][0, step, members]).sum()
+    assert differing <= 2, f"seed {seed}, step {step}: {differing} differ"
+    np.testing.assert_allclose(found["loss"], stored.raw["loss"][0, step, members] / MILLINAT,
+                               atol=0.01)
 
 
 def test_committed_cells_of_table1_are_found_again():
