@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison.pages import estimate
+from headprune_lib.images import small_png
 
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = sns.color_palette("colorblind", 8)
 
@@ -69,4 +70,4 @@ def as_png(figure: Figure, dpi: int = 110) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
     plt.close(figure)
-    return file.getvalue()
+    return small_png(file.getvalue())
