@@ -28,28 +28,29 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
     For ``default``, those of the profile ``base`` count as well.
     """
     @cache
-    def stored(artifact: str, where: str, task: str | None) -> Values:
-        found = results.stored(artifact, where, task)
-        return None if found is None else found.values
+    def stored(artifact: str, where: str, task: str | None) -> Result | None:
+        return results.stored(artifact, where, task)
 
-    judged = []
+    further, judged = FURTHER.get(profile, ()), []
     for claim in CLAIMS:
-        rows = [_named(judge(stored(artifact, where, task)), where, task, profile)
-                for artifact, judge in _EVIDENCE[claim.id]
-                for where, task in ((profile, None), *FURTHER.get(profile, ()))]
+        rows = []
+        for artifact, judge in _EVIDENCE[claim.id]:
+            for where, task in ((profile, None), *further):
+                found = stored(artifact, where, task)
+                verdict = judge(found and found.values)
+                rows.append(_named(verdict, found.setting) if found and further else verdict)
         run = [row for row in rows if row.word != "not run"]
         judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
     return judged
 
 
-def _named(verdict: Verdict, where: str, task: str | None, main: str) -> Verdict:
-    """The verdict with its evidence named by profile and task, where these are not the main ones."""
-    if where == main and task is None:
+def _named(verdict: Verdict, setting: str) -> Verdict:
+    """The verdict on an encoder with its evidence named by model and task: there are several."""
+    if verdict.half != "encoder":
         return verdict
-    suffix = f" ({where}, {task})" if task else f" ({where})"
     return dataclasses.replace(
-        verdict, evidence=tuple(name + suffix for name in verdict.evidence),
-        rows=tuple(_named(row, where, task, main) for row in verdict.rows))
+        verdict, evidence=tuple(f"{name} ({setting})" for name in verdict.evidence),
+        rows=tuple(_named(row, setting) for row in verdict.rows))
 
 
 def _c1_translation(values: Values) -> Verdict:

@@ -27,6 +27,7 @@ import torch
 
 from . import profiles
 from .journal import Arrays, Journal, npz_arrays, npz_bytes, replace_files, set_aside
+from .naming import spelled
 from .paths import cache_root, results_root
 
 
@@ -57,6 +58,11 @@ class Result:
     statistics: int = 1
     raw_sha256: str = ""
     raw: Arrays = field(default_factory=dict, repr=False)
+
+    @property
+    def setting(self) -> str:
+        """Model and task as pages call them, such as ``MPNet, SST-2``."""
+        return f"{spelled(self.model)}, {spelled(self.task)}"
 
     def to_json(self) -> str:
         """The text of the JSON file: sorted keys, one record or list of numbers a line.

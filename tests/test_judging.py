@@ -43,5 +43,5 @@ def test_results_of_the_profile_base_count_for_the_default_one(smoke, monkeypatc
     first = results.load("figure1b", "smoke")
     monkeypatch.setattr(judging, "FURTHER", {"default": (("smoke", None), ("smoke", "snli"))})
     judged = judging.all_verdicts("default")[0]  # no result of its own in this folder
-    assert judged.evidence == ("figure1b (smoke)", "table1 (smoke)")[:len(judged.evidence)]
+    assert judged.evidence == ("figure1b (tiny, synthetic)", "table1")[:len(judged.evidence)]
     assert judged.word != "not run" and first.task == "synthetic"

@@ -25,7 +25,6 @@ from headprune_lib.comparison.tasks import (
     importance_across_tasks,
     on_tasks,
     pruned_tasks,
-    setting_name,
     side_by_side,
     tasks_table,
 )
@@ -65,7 +64,6 @@ __all__ = [
     "reduced_table",
     "samples_table",
     "seeds_table",
-    "setting_name",
     "side_by_side",
     "significant_again",
     "sizes_table",

@@ -13,13 +13,13 @@ from headprune_lib import results, stats
 from headprune_lib.comparison.pages import estimate, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
+from headprune_lib.naming import spelled
 from headprune_lib.results import Result
 from headprune_lib.scoring import normalize_l2
 
 # Profile -> the tasks of its results (None: an artifact's main one); the larger encoder first.
 _TASKS: dict[str, tuple[str | None, ...]] = {
     "base": (None, "snli"), "default": (None, "sst2", "snli", "cola", "mrpc")}
-_MODELS = {"minilm": "MiniLM", "mpnet": "MPNet"}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
               "snli": ("figure3", "bert_mnli")}
 """Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
@@ -45,7 +45,7 @@ def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
         counts, heads = result.values["counts"], result.values["heads"]
         worst = min(heads, key=lambda head: head["delta"])
         rows.append({
-            "model and task": setting_name(result),
+            "model and task": result.setting,
             "examples": result.n_examples,
             "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
             "heads": counts["heads"],
@@ -60,13 +60,8 @@ def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
 
 def side_by_side(table: Callable[[Result], pd.DataFrame], found: list[Result]) -> pd.DataFrame:
     """One artifact's table for several results, below one another, model and task in front."""
-    tables = {setting_name(result): table(result) for result in found}
+    tables = {result.setting: table(result) for result in found}
     return pd.concat(tables, names=["model and task"]).reset_index("model and task")
-
-
-def setting_name(result: Result) -> str:
-    """Model and task in words, such as ``MPNet, cola``."""
-    return f"{_MODELS.get(result.model, result.model)}, {result.task}"
 
 
 def tasks_table(curves: list[Result]) -> pd.DataFrame:
@@ -77,7 +72,7 @@ def tasks_table(curves: list[Result]) -> pd.DataFrame:
         share = two["importance"]["2%"]
         published = _PUBLISHED.get(result.task)
         rows.append({
-            "model and task": setting_name(result),
+            "model and task": result.setting,
             "score": TASKS[result.task].metric,
             "examples": result.n_examples,
             "fine-tunings": len(curve["runs"]),
@@ -98,7 +93,7 @@ def agreement_tasks_table(found: list[Result]) -> pd.DataFrame:
         pairs = result.values["pairs"]
         ranks, common = ([pair[name] for pair in pairs] for name in ("spearman", "shared_least"))
         rows.append({
-            "model and task": setting_name(result),
+            "model and task": result.setting,
             "pairs of fine-tunings": len(pairs),
             "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
             "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
@@ -122,8 +117,8 @@ def importance_across_tasks(curves: list[Result]) -> pd.DataFrame:
         found = stats.correlation(x, y, "spearman")
         least = [set(np.argsort(side, kind="stable")[: len(side) // 5].tolist()) for side in (x, y)]
         rows.append({
-            "model": _MODELS.get(one.model, one.model),
-            "tasks": f"{one.task}, {two.task}",
+            "model": spelled(one.model),
+            "tasks": f"{spelled(one.task)}, {spelled(two.task)}",
             "Spearman (95% interval)": estimate(found.value, (found.low, found.high)),
             "least important fifth in common": f"{len(least[0] & least[1])} of {len(least[0])}",
         })

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headprune_lib.comparison import paper
-from headprune_lib.comparison.tasks import setting_name
 from headprune_lib.plots.encoder import two_domains
 from headprune_lib.plots.style import (
     BLUE,
@@ -32,7 +31,7 @@ def one_head_tasks(found: list[Result], others: dict[str, np.ndarray]) -> Figure
         found: results of Figure 1b.
         others: label -> changes in points that other laboratories measured.
     """
-    rows = {f"{setting_name(result)} (n = {result.n_examples:,})":
+    rows = {f"{result.setting} (n = {result.n_examples:,})":
             [100 * head["delta"] for head in result.values["heads"]] for result in found}
     rows |= {label: changes.ravel() for label, changes in others.items()}
     spread = np.random.default_rng(0)
@@ -57,7 +56,7 @@ def layers_tasks(found: list[Result]) -> Figure:
         figure, axes = plt.subplots(figsize=(9.5, 4.2))
         for place, (result, colour) in enumerate(zip(found, (BLUE, ORANGE, PURPLE), strict=False)):
             layer_changes(axes, result.values["layers"], 100, 0.15 * (place - 1), color=colour,
-                          label=setting_name(result))
+                          label=result.setting)
         axes.plot(np.arange(1, len(published) + 1) + 0.3, published, "s", color=GREEN,
                   label="the paper, Table 6 (BERT-base, MNLI)")
         axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
@@ -76,7 +75,7 @@ def domains_tasks(found: list[Result], measure: str = "loss") -> Figure:
         figure, panels = plt.subplots(1, len(places), figsize=(3.8 * len(places), 4),
                                       squeeze=False)
         for axes, (result, domain) in zip(panels[0], places, strict=True):
-            two_domains(axes, result.values, domain, measure, f"{setting_name(result)}\n")
+            two_domains(axes, result.values, domain, measure, f"{result.setting}\n")
         figure.tight_layout()
     return figure
 
@@ -94,7 +93,7 @@ def pruned_tasks(curves: list[Result]) -> Figure:
                 result.values["chance"]
             kept = 100 * (scores - chance) / (scores[0] - chance)
             axes.plot(shares, kept, "-" if result.model == "mpnet" else "--",
-                      color=_COLOURS.get(result.task, GREY), label=setting_name(result))
+                      color=_COLOURS.get(result.task, GREY), label=result.setting)
         axes.axhline(98, color="black", linewidth=1, linestyle=":")
         axes.annotate("2% lost", (99, 98.6), fontsize=9, ha="right")
         axes.axhline(0, color="black", linewidth=1)
