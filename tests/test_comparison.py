@@ -24,8 +24,11 @@ def test_each_stored_result_is_listed_once(measured):
 
 def test_tables_have_a_row_for_each_model_and_task(measured):
     curves = comparison.pruned_tasks()
-    table = comparison.tasks_table(curves)
-    assert table["score"].tolist() == ["accuracy", "matthews", "f1"]
+    assert comparison.scores_table(curves)["score"].tolist() == ["accuracy", "matthews", "f1"]
+    for result, row in zip(curves, comparison.tasks_table(curves).to_dict("records"), strict=True):
+        mean, chance = result.values["curves"]["importance"]["mean"], result.values["chance"]
+        assert row["kept at 40%"] == f"{(mean[4] - chance) / (mean[0] - chance):.0%}"
+        assert row["model and task"] == f"tiny, {result.task}"
     assert comparison.heads_tasks_table(comparison.on_tasks("figure1b"))["heads"].tolist() == [8]
     domains = comparison.side_by_side(comparison.domains_table, comparison.on_tasks("figure2b"))
     assert set(domains["model and task"]) == {"tiny, synthetic"}

@@ -22,7 +22,17 @@ _TASKS: dict[str, tuple[str | None, ...]] = {
     "base": (None, "snli"), "default": (None, "sst2", "snli", "cola", "mrpc")}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
               "snli": ("figure3", "bert_mnli")}
-"""Where the paper's prunable share of a task is; MNLI's stands beside SNLI."""
+
+
+_REMOVED = (0.2, 0.4, 0.6)
+
+
+def published_share(task: str) -> float | None:
+    """The share of heads that goes in the paper on a task, MNLI's for SNLI; None where it has none."""
+    if task not in _PUBLISHED:
+        return None
+    artifact, name = _PUBLISHED[task]
+    return paper(artifact)[name]
 
 
 def on_tasks(*artifacts: str) -> list[Result]:
@@ -64,25 +74,42 @@ def side_by_side(table: Callable[[Result], pd.DataFrame], found: list[Result]) -
     return pd.concat(tables, names=["model and task"]).reset_index("model and task")
 
 
-def tasks_table(curves: list[Result]) -> pd.DataFrame:
-    """One row a model and task: score uncut, chance, and the share that can go by importance."""
+def scores_table(curves: list[Result]) -> pd.DataFrame:
+    """One row a model and task: what was scored on how much, uncut and by chance."""
     rows = []
     for result in curves:
-        curve, two = result.values["curves"]["importance"], result.values["prunable"]
-        share = two["importance"]["2%"]
-        published = _PUBLISHED.get(result.task)
+        curve = result.values["curves"]["importance"]
         rows.append({
             "model and task": result.setting,
             "score": TASKS[result.task].metric,
             "examples": result.n_examples,
             "fine-tunings": len(curve["runs"]),
             "uncut": f"{curve['mean'][0]:.3f}",
-            "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
             "chance": f"{result.values['chance']:.3f}",
-            "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
-            "in random order": f"{two['random']['2%']['share']:.0%}",
-            "the paper": f"{paper(published[0])[published[1]]:.0%}" if published else "–",
+            "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
         })
+    return pd.DataFrame(rows)
+
+
+def tasks_table(curves: list[Result]) -> pd.DataFrame:
+    """One row a model and task: the share that can go by importance, and what is kept beyond it."""
+    rows = []
+    for result in curves:
+        mean, chance = result.values["curves"]["importance"]["mean"], result.values["chance"]
+        prunable, published = result.values["prunable"], published_share(result.task)
+        above, shares = mean[0] - chance, result.values["shares"]
+        share = prunable["importance"]["2%"]
+        row = {
+            "model and task": result.setting,
+            "2% in points": f"{100 * 0.02 * above:.2f}",
+            "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
+            "random order": f"{prunable['random']['2%']['share']:.0%}",
+            "the paper": "–" if published is None else f"{published:.0%}",
+        }
+        for removed in _REMOVED:
+            at = min(range(len(shares)), key=lambda i, to=removed: abs(shares[i] - to))
+            row[f"kept at {removed:.0%}"] = f"{(mean[at] - chance) / above:.0%}"
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.comparison import paper
+from headprune_lib.comparison import paper, published_share
+from headprune_lib.naming import spelled
 from headprune_lib.plots.encoder import two_domains
 from headprune_lib.plots.style import (
     BLUE,
@@ -22,6 +23,7 @@ from headprune_lib.plots.style import (
 from headprune_lib.results import Result
 
 _COLOURS = {"sst2": BLUE, "reviews": PURPLE, "snli": ORANGE, "cola": RED, "mrpc": GREEN}
+_PAPER_TASK = {"snli": "MNLI"}
 
 
 def one_head_tasks(found: list[Result], others: dict[str, np.ndarray]) -> Figure:
@@ -83,7 +85,8 @@ def domains_tasks(found: list[Result], measure: str = "loss") -> Figure:
 def pruned_tasks(curves: list[Result]) -> Figure:
     """What is kept of the score above chance as heads go by importance: a line a model and task.
 
-    MPNet's lines are whole, MiniLM's dashed; the mean of the fine-tunings.
+    MPNet's lines are whole, MiniLM's dashed; the mean of the fine-tunings. Triangles point to the
+    shares at which the paper's curves begin to fall.
     """
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
@@ -94,6 +97,10 @@ def pruned_tasks(curves: list[Result]) -> Figure:
             kept = 100 * (scores - chance) / (scores[0] - chance)
             axes.plot(shares, kept, "-" if result.model == "mpnet" else "--",
                       color=_COLOURS.get(result.task, GREY), label=result.setting)
+        for place, task in enumerate(dict.fromkeys(result.task for result in curves)):
+            if (share := published_share(task)) is not None:
+                axes.plot(100 * share, 104 + 5 * (place % 2), "v", color=_COLOURS[task], markersize=8,
+                          linestyle="none", label=f"the paper, {_PAPER_TASK.get(task, spelled(task))}")
         axes.axhline(98, color="black", linewidth=1, linestyle=":")
         axes.annotate("2% lost", (99, 98.6), fontsize=9, ha="right")
         axes.axhline(0, color="black", linewidth=1)
