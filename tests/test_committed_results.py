@@ -62,7 +62,7 @@ def test_a_committed_point_of_a_pruning_curve_is_found_again(name, artifact):
         pytest.skip(f"the text of {profile.task} is not here; name its folder in HEADPRUNE_DATA")
     if not weights.is_file() or file_sha256(weights) != stored.runs[0]["weights_sha256"]:
         pytest.skip(f"the weights of {name}/{artifact} are not here: "
-                    f"headprune reproduce {artifact} --profile {name} --fresh makes others")
+                    f"headprune reproduce {artifact} --profile {name} makes others")
     setting = Setting.of(profile)
     seed = random.SystemRandom().randrange(10**6)
     print(f"point drawn with seed {seed}")

@@ -124,7 +124,7 @@ def agreement_tasks_table(found: list[Result]) -> pd.DataFrame:
             "pairs of fine-tunings": len(pairs),
             "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
             "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
-            "ten least important in common": f"{min(common)} to {max(common)}",
+            "ten least important in common": " to ".join(map(str, sorted({min(common), max(common)}))),
             "by chance": f"{result.values['shared_least_by_chance']:.1f}",
         })
     return pd.DataFrame(rows)
