@@ -97,9 +97,12 @@ def pruned_tasks(curves: list[Result]) -> Figure:
             kept = 100 * (scores - chance) / (scores[0] - chance)
             axes.plot(shares, kept, "-" if result.model == "mpnet" else "--",
                       color=_COLOURS.get(result.task, GREY), label=result.setting)
-        for place, task in enumerate(dict.fromkeys(result.task for result in curves)):
+        shown: list[float] = []
+        for task in dict.fromkeys(result.task for result in curves):
             if (share := published_share(task)) is not None:
-                axes.plot(100 * share, 104 + 5 * (place % 2), "v", color=_COLOURS[task], markersize=8,
+                height = 104 + 5 * shown.count(share)  # one above the other where shares are equal
+                shown.append(share)
+                axes.plot(100 * share, height, "v", color=_COLOURS[task], markersize=8,
                           linestyle="none", label=f"the paper, {_PAPER_TASK.get(task, spelled(task))}")
         axes.axhline(98, color="black", linewidth=1, linestyle=":")
         axes.annotate("2% lost", (99, 98.6), fontsize=9, ha="right")
