@@ -27,10 +27,7 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
 
     For ``default``, those of the profile ``base`` count as well.
     """
-    @cache
-    def stored(artifact: str, where: str, task: str | None) -> Result | None:
-        return results.stored(artifact, where, task)
-
+    stored = cache(results.stored)  # several claims rest on one artifact
     further, judged = FURTHER.get(profile, ()), []
     for claim in CLAIMS:
         rows = []

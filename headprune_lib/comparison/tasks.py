@@ -14,16 +14,16 @@ from headprune_lib.comparison.pages import estimate, points
 from headprune_lib.comparison.published import paper
 from headprune_lib.data import TASKS
 from headprune_lib.naming import spelled
+from headprune_lib.orders import prune_order
 from headprune_lib.results import Result
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.verdicts import C3_TOLERANCE
 
 # Profile -> the tasks of its results (None: an artifact's main one); the larger encoder first.
 _TASKS: dict[str, tuple[str | None, ...]] = {
     "base": (None, "snli"), "default": (None, "sst2", "snli", "cola", "mrpc")}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
               "snli": ("figure3", "bert_mnli")}
-
-
 _REMOVED = (0.2, 0.4, 0.6)
 
 
@@ -91,24 +91,30 @@ def scores_table(curves: list[Result]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def kept_above_chance(result: Result) -> np.ndarray:
+    """What a pruning curve by importance keeps of the uncut score above chance, a value a step."""
+    scores, chance = np.array(result.values["curves"]["importance"]["mean"]), result.values["chance"]
+    return (scores - chance) / (scores[0] - chance)
+
+
 def tasks_table(curves: list[Result]) -> pd.DataFrame:
     """One row a model and task: the share that can go by importance, and what is kept beyond it."""
-    rows = []
+    rows, tolerance = [], f"{C3_TOLERANCE:.0%}"
     for result in curves:
-        mean, chance = result.values["curves"]["importance"]["mean"], result.values["chance"]
+        above = result.values["curves"]["importance"]["mean"][0] - result.values["chance"]
         prunable, published = result.values["prunable"], published_share(result.task)
-        above, shares = mean[0] - chance, result.values["shares"]
-        share = prunable["importance"]["2%"]
+        share = prunable["importance"][tolerance]
+        shares, kept = result.values["shares"], kept_above_chance(result)
         row = {
             "model and task": result.setting,
-            "2% in points": f"{100 * 0.02 * above:.2f}",
+            f"{tolerance} in points": f"{100 * C3_TOLERANCE * above:.2f}",
             "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
-            "random order": f"{prunable['random']['2%']['share']:.0%}",
+            "random order": f"{prunable['random'][tolerance]['share']:.0%}",
             "the paper": "–" if published is None else f"{published:.0%}",
         }
         for removed in _REMOVED:
             at = min(range(len(shares)), key=lambda i, to=removed: abs(shares[i] - to))
-            row[f"kept at {removed:.0%}"] = f"{(mean[at] - chance) / above:.0%}"
+            row[f"kept at {removed:.0%}"] = f"{kept[at]:.0%}"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -136,13 +142,13 @@ def importance_across_tasks(curves: list[Result]) -> pd.DataFrame:
     ``curves`` are pruning curves, the first fine-tuning of each.
     """
     rows = []
-    for one, two in itertools.combinations(curves, 2):
+    ranked = [(result, normalize_l2({"self": torch.from_numpy(result.raw["scores"])}))
+              for result in curves]
+    for (one, x), (two, y) in itertools.combinations(ranked, 2):
         if one.model != two.model:
             continue
-        x, y = (normalize_l2({"self": torch.from_numpy(each.raw["scores"])})["self"].flatten().numpy()
-                for each in (one, two))
-        found = stats.correlation(x, y, "spearman")
-        least = [set(np.argsort(side, kind="stable")[: len(side) // 5].tolist()) for side in (x, y)]
+        found = stats.correlation(x["self"].flatten().numpy(), y["self"].flatten().numpy(), "spearman")
+        least = [set(prune_order(side)[: side["self"].numel() // 5]) for side in (x, y)]
         rows.append({
             "model": spelled(one.model),
             "tasks": f"{spelled(one.task)}, {spelled(two.task)}",

@@ -12,6 +12,7 @@ from headprune_lib.experiments.iterative import importance
 from headprune_lib.experiments.outcomes import Setting, runs_of
 from headprune_lib.experiments.records import correlation_record
 from headprune_lib.journal import Arrays, Journal
+from headprune_lib.orders import prune_order
 from headprune_lib.profiles import Profile
 from headprune_lib.results import Measurement
 from headprune_lib.scoring import normalize_l2
@@ -33,10 +34,10 @@ def _measure(profile: Profile, journal: Journal, _get: Get) -> Measurement:
 
 def _summarise(raw: Arrays, runs: list[dict]) -> dict:
     """``scores`` (seed, layer, head), normalised by layer as the paper does, and each pair's r."""
-    scores = np.stack([normalize_l2({"self": torch.from_numpy(plain)})["self"].numpy()
-                       for plain in raw["scores"]])
+    normalised = [normalize_l2({"self": torch.from_numpy(plain)}) for plain in raw["scores"]]
+    scores = np.stack([each["self"].numpy() for each in normalised])
     flat = scores.reshape(len(scores), -1)
-    least = [set(np.argsort(row, kind="stable")[:LEAST].tolist()) for row in flat]
+    least = [set(prune_order(each)[:LEAST]) for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
         rank = correlation_record(flat[i], flat[j], "spearman", _RESAMPLES, _SEED)

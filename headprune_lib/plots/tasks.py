@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.comparison import paper, published_share
+from headprune_lib.comparison import kept_above_chance, paper, published_share
 from headprune_lib.naming import spelled
 from headprune_lib.plots.encoder import two_domains
 from headprune_lib.plots.style import (
@@ -21,6 +21,7 @@ from headprune_lib.plots.style import (
     style,
 )
 from headprune_lib.results import Result
+from headprune_lib.verdicts import C3_TOLERANCE
 
 _COLOURS = {"sst2": BLUE, "reviews": PURPLE, "snli": ORANGE, "cola": RED, "mrpc": GREEN}
 _PAPER_TASK = {"snli": "MNLI"}
@@ -92,10 +93,7 @@ def pruned_tasks(curves: list[Result]) -> Figure:
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for result in curves:
             shares = 100 * np.array(result.values["shares"])
-            scores, chance = np.array(result.values["curves"]["importance"]["mean"]), \
-                result.values["chance"]
-            kept = 100 * (scores - chance) / (scores[0] - chance)
-            axes.plot(shares, kept, "-" if result.model == "mpnet" else "--",
+            axes.plot(shares, 100 * kept_above_chance(result), "-" if result.model == "mpnet" else "--",
                       color=_COLOURS.get(result.task, GREY), label=result.setting)
         shown: list[float] = []
         for task in dict.fromkeys(result.task for result in curves):
@@ -104,8 +102,9 @@ def pruned_tasks(curves: list[Result]) -> Figure:
                 shown.append(share)
                 axes.plot(100 * share, height, "v", color=_COLOURS[task], markersize=8,
                           linestyle="none", label=f"the paper, {_PAPER_TASK.get(task, spelled(task))}")
-        axes.axhline(98, color="black", linewidth=1, linestyle=":")
-        axes.annotate("2% lost", (99, 98.6), fontsize=9, ha="right")
+        bound = 100 * (1 - C3_TOLERANCE)
+        axes.axhline(bound, color="black", linewidth=1, linestyle=":")
+        axes.annotate(f"{C3_TOLERANCE:.0%} lost", (99, bound + 0.6), fontsize=9, ha="right")
         axes.axhline(0, color="black", linewidth=1)
         pruning_axes(axes, np.linspace(0, 100, 11), "kept of the score above chance (%)")
         figure.tight_layout()
