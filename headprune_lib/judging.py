@@ -9,6 +9,7 @@ from typing import Any
 
 from headprune_lib import results, verdicts
 from headprune_lib.claims import CLAIMS
+from headprune_lib.naming import spelled
 from headprune_lib.results import Result
 from headprune_lib.verdicts import Verdict
 
@@ -89,7 +90,7 @@ def _c7(values: Values) -> Verdict:
     effects = {domain: _with_reliability(found["accuracy"])
                for domain, found in values["correlations"].items()}
     return verdicts.combine([  # the mean over domains would hide one that disagrees
-        verdicts.c7(found, evidence=(f"figure2b {domain}",))
+        verdicts.c7(found, evidence=(f"figure2b {spelled(domain)}",))
         for domain, found in effects.items()])
 
 

@@ -19,7 +19,7 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 
 
 _SPELLED = {"minilm": "MiniLM", "mpnet": "MPNet", "sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC",
-            "snli": "SNLI", "mnli": "MNLI", "sick": "SICK"}
+            "snli": "SNLI", "mnli": "MNLI", "sick": "SICK", "amazon": "Amazon", "nyt": "NYT"}
 
 
 def spelled(name: str) -> str:

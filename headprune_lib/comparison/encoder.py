@@ -8,6 +8,7 @@ from headprune_lib import verdicts
 from headprune_lib.comparison import pages
 from headprune_lib.comparison.pages import estimate, p_text, points
 from headprune_lib.comparison.published import paper
+from headprune_lib.naming import spelled
 from headprune_lib.results import Result
 
 
@@ -35,13 +36,13 @@ def domains_table(figure2b: Result) -> pd.DataFrame:
     for domain, measures in values["correlations"].items():
         for measure, found in measures.items():
             rows.append({
-                "domain": domain,
+                "domain": spelled(domain),
                 "accuracy there": f"{values['baselines'][domain]['accuracy']:.3f}",
                 "effect on": measure,
                 "Pearson r (95% interval)": estimate(found["pearson"]["r"],
                                                      found["pearson"]["interval"]),
                 "Spearman": f"{found['spearman']['r']:.2f}",
-                "reliability here, there": " and ".join(f"{r:.2f}" for r in found["reliability"]),
+                "reliability here, there": ", ".join(f"{r:.2f}" for r in found["reliability"]),
                 "ceiling of r": f"{found['ceiling']:.2f}",
             })
     return pd.DataFrame(rows)

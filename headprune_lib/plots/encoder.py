@@ -9,8 +9,10 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from headprune_lib.comparison import paper
+from headprune_lib.naming import spelled
 from headprune_lib.plots.style import (
     BLUE,
     BROWN,
@@ -94,8 +96,9 @@ def two_domains(axes: Axes, values: dict, domain: str, measure: str, name: str =
     scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
     x, y = ([scale * head[f"{measure} {text}"] for head in values["heads"]]
             for text in (home, domain))
-    dots(axes, x, y, values["correlations"][domain][measure]["pearson"], f"{name}{domain}: ")
-    axes.set(xlabel=f"{home}: change of\n{unit}", ylabel=f"change of {unit}")
+    dots(axes, x, y, values["correlations"][domain][measure]["pearson"], f"{name}{spelled(domain)}: ")
+    axes.set(xlabel=f"{spelled(home)}: change of\n{unit}", ylabel=f"change of {unit}")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
 _ORDERS = {
