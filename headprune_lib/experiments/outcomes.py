@@ -130,14 +130,18 @@ def judge(logits: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
     """The arrays as they are stored: losses in whole thousandths of a nat, cuts as changes."""
-    limit = np.iinfo(np.int16).max
-    change = np.rint((loss - loss_uncut) * MILLINAT).clip(-limit, limit)
     return {
         "correct_uncut": correct_uncut,
         "correct": correct,
-        "loss_uncut": np.rint(loss_uncut * MILLINAT).clip(-limit, limit).astype(np.int16),
-        "loss_change": change.astype(np.int16),
+        "loss_uncut": millinats(loss_uncut),
+        "loss_change": millinats(loss - loss_uncut),
     }
+
+
+def millinats(nats: np.ndarray) -> np.ndarray:
+    """Whole thousandths of a nat in 16 bits; what lies beyond is put at their end (32.767 nats)."""
+    limit = np.iinfo(np.int16).max
+    return np.rint(nats * MILLINAT).clip(-limit, limit).astype(np.int16)
 
 
 def resumed(journal: Journal, keys: list[str], functions: list[Callable[[], Arrays]],
