@@ -124,8 +124,9 @@ def test_a_hub_that_cannot_be_reached_says_what_to_put_where(monkeypatch, error)
         raise error("no route to host")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(MissingData, match=r"(?s)no route to host.*Put MNLI/train\.tsv"):
+    with pytest.raises(MissingData, match=r"(?s)no route to host.*Put MNLI/train\.tsv") as refused:
         TASKS["mnli"].load("hub")
+    assert "data=hub" not in str(refused.value), "no use in asking it again"
     with pytest.raises(MissingData, match="SICK_test_annotated"):
         TASKS["sick"].load("hub")
 

@@ -57,7 +57,9 @@ def test_figures_show_every_model_and_task(measured):
     names = [label.get_text() for label in
              plots.one_head_tasks(heads, {"others": np.zeros((2, 4))}).axes[0].get_yticklabels()]
     assert len(names) == 2
-    assert len(plots.layers_tasks(comparison.on_tasks("table6")).axes) == 1
+    layers = plots.layers_tasks(comparison.on_tasks("table3"), comparison.on_tasks("table6"))
+    assert [axes.get_legend_handles_labels()[1] for axes in layers.axes] == [
+        ["the paper (BERT-base, MNLI)", "within 1 point", "tiny, synthetic"]] * 2
     domains = comparison.on_tasks("figure2b")
     assert len(plots.domains_tasks(domains).axes) == len(domains[0].values["correlations"])
     speed, = comparison.on_tasks("table4")

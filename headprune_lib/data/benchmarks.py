@@ -57,7 +57,7 @@ class Benchmark(Task):
             try:
                 return dict(_from_hub(self))
             except MissingData as error:
-                raise MissingData(f"no text for {self.name}: {error}\n{self._help()}") from error
+                raise MissingData(f"no text for {self.name}: {error}\n{self._help(hub=False)}") from error
         root = self._root(data)
         if root is None:
             raise MissingData(f"no text for {self.name} at hand.\n{self._help()}")
@@ -90,10 +90,11 @@ class Benchmark(Task):
     def _layout(self, root: Path) -> Layout | None:
         return next((layout for layout in self.layouts if not layout.missing(root)), None)
 
-    def _help(self) -> str:
+    def _help(self, hub: bool = True) -> str:
+        """What to put where, or, unless it was asked in vain, to ask the Hub."""
         ways = " or ".join(", ".join(layout.files) for layout in self.layouts)
         return (f"Put {ways} into a folder and give it as data (--data FOLDER) or in "
-                "HEADPRUNE_DATA" + (", or give data=hub (--data hub)." if self.hub else "."))
+                "HEADPRUNE_DATA" + (", or give data=hub (--data hub)." if hub and self.hub else "."))
 
 
 @lru_cache(maxsize=8)

@@ -52,21 +52,24 @@ def one_head_tasks(found: list[Result], others: dict[str, np.ndarray]) -> Figure
     return figure
 
 
-def layers_tasks(found: list[Result]) -> Figure:
-    """Table 6 of every model with 12 layers, beside the paper's twelve numbers."""
-    published = paper("table6")["delta_accuracy_percent"]
+def layers_tasks(table3: list[Result], table6: list[Result]) -> Figure:
+    """Tables 3 and 6 of models with 12 layers, a panel each, beside the paper's twelve numbers."""
+    panels = (("table3", table3, "best head chosen on the test set"),
+              ("table6", table6, "best head chosen on training sentences"))
     with style():
-        figure, axes = plt.subplots(figsize=(9.5, 4.2))
-        for place, (result, colour) in enumerate(zip(found, (BLUE, ORANGE, PURPLE), strict=False)):
-            layer_changes(axes, result.values["layers"], 100, 0.15 * (place - 1), color=colour,
-                          label=result.setting)
-        axes.plot(np.arange(1, len(published) + 1) + 0.3, published, "s", color=GREEN,
-                  label="the paper, Table 6 (BERT-base, MNLI)")
-        axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
-        axes.axhline(0, color="black", linewidth=1)
-        axes.set(xlabel="layer", ylabel="change of accuracy (points)",
-                 xticks=range(1, len(published) + 1))
-        axes.legend(fontsize=9)
+        figure, places = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+        for axes, (artifact, found, title) in zip(places, panels, strict=True):
+            for place, result in enumerate(found):
+                layer_changes(axes, result.values["layers"], 100, 0.2 * (place - 0.5),
+                              color=_COLOURS.get(result.task, GREY), label=result.setting)
+            published = paper(artifact)["delta_accuracy_percent"]
+            axes.plot(np.arange(1, len(published) + 1) + 0.3, published, "s", color="black",
+                      markersize=4, label="the paper (BERT-base, MNLI)")
+            axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
+            axes.axhline(0, color="black", linewidth=1)
+            axes.set(xlabel="layer", title=title, xticks=range(1, len(published) + 1))
+            axes.legend(fontsize=9)
+        places[0].set_ylabel("change of accuracy (points)")
         figure.tight_layout()
     return figure
 
