@@ -16,7 +16,7 @@ from headprune_lib.comparison.independent import (
     seeds_table,
     significant_again,
 )
-from headprune_lib.comparison.pages import as_html, points, verdict_table
+from headprune_lib.comparison.pages import as_html, points, shown_orders, verdict_table
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
 from headprune_lib.comparison.tasks import (
@@ -70,6 +70,7 @@ __all__ = [
     "samples_table",
     "scores_table",
     "seeds_table",
+    "shown_orders",
     "side_by_side",
     "significant_again",
     "sizes_table",

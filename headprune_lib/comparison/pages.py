@@ -100,6 +100,12 @@ def signed(change: float, interval: Sequence[float] | None = None) -> str:
     return f"{value} [{', '.join(ends)}]" if ends else value
 
 
+def shown_orders(values: Mapping[str, Any]) -> list[str]:
+    """The orders of a pruning curve's result, the main fine-tuning apart only if there are others."""
+    single = len(values["curves"]["importance"]["runs"]) == 1
+    return [name for name in values["prunable"] if not (single and name == "importance main")]
+
+
 def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]) -> pd.DataFrame:
     """One row an order of removal: share that goes at each tolerance, and area under the curve.
 
@@ -109,9 +115,9 @@ def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]
         shown: :func:`points` or :func:`signed`.
     """
     rows = []
-    for name, found in values["prunable"].items():
+    for name in shown_orders(values):
         row = {"order": name, "runs": len(values["curves"][name]["runs"])}
-        for tolerance, share in found.items():
+        for tolerance, share in values["prunable"][name].items():
             row[f"goes at {tolerance} loss"] = estimate(share["share"], share["interval"], ".0%")
         difference = values.get("area_differences", {}).get(name)
         row[area] = shown(difference["difference"], difference["interval"]) if difference else ""

@@ -23,7 +23,7 @@ from headprune_lib.verdicts import C3_TOLERANCE
 _TASKS: dict[str, tuple[str | None, ...]] = {
     "base": (None, "snli"), "default": (None, "sst2", "snli", "cola", "mrpc")}
 _PUBLISHED = {"sst2": ("figure6", "sst2"), "cola": ("figure6", "cola"), "mrpc": ("figure6", "mrpc"),
-              "snli": ("figure3", "bert_mnli")}
+              **dict.fromkeys(("mnli", "snli"), ("figure3", "bert_mnli"))}
 _REMOVED = (0.2, 0.4, 0.6)
 
 

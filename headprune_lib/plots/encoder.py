@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from headprune_lib.comparison import paper
+from headprune_lib.comparison import paper, published_share, shown_orders
 from headprune_lib.naming import spelled
 from headprune_lib.plots.style import (
     BLUE,
@@ -102,7 +102,7 @@ def two_domains(axes: Axes, values: dict, domain: str, measure: str, name: str =
 
 
 _ORDERS = {
-    "importance": ("importance, Eq. 2, mean of the seeds", BLUE, "-"),
+    "importance": ("importance, Eq. 2", BLUE, "-"),
     "importance main": ("importance, first seed, as all other lines", BLUE, "--"),
     "importance unnormalised": ("importance, not normalised", BLUE, ":"),
     "importance rescored": ("importance, measured again each step", PURPLE, "-"),
@@ -113,20 +113,23 @@ _ORDERS = {
 }
 
 
-def figure3b(values: dict) -> Figure:
-    """Accuracy against the share of heads removed, a line an order; chance and the paper's share."""
+def figure3b(values: dict, task: str = "mnli") -> Figure:
+    """Accuracy against the share of heads removed, a line an order; chance and the paper's share.
+
+    ``task`` is the one whose share in the paper is marked.
+    """
     shares = 100 * np.array(values["shares"])
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6.2))
+        shown = shown_orders(values)
         for name, look in _ORDERS.items():
-            if name in values["curves"]:
+            if name in shown:
                 pruning_curve(axes, shares, values["curves"][name], *look, scale=100)
         axes.axhline(100 * values["chance"], color="black", linewidth=1, linestyle=":")
         axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
-        published = 100 * paper("figure3")["bert_mnli"]
-        top = axes.get_ylim()[1] + 4
+        published, top = 100 * published_share(task), axes.get_ylim()[1] + 4
         axes.axvline(published, color=GREEN, linewidth=2)
-        axes.annotate("the paper: up to here without noticeable loss (MNLI)",
+        axes.annotate(f"the paper: up to here without noticeable loss ({spelled(task)})",
                       (published + 1, top - 0.6), color=GREEN, fontsize=9, va="top")
         pruning_axes(axes, shares, "accuracy (%)")
         axes.set_ylim(axes.get_ylim()[0], top)
