@@ -46,7 +46,8 @@ def _smallest(array: np.ndarray) -> tuple[int, bytes]:
         content = io.BytesIO()
         np.lib.format.write_array(content, np.asarray(array, order=order), allow_pickle=False)
         contents.append(content.getvalue())
-    sizes = {(kind, content): len(module.compress(content)) for content in contents
+    # Once where the two orders are the same, as those of a vector: most of what a journal holds.
+    sizes = {(kind, content): len(module.compress(content)) for content in dict.fromkeys(contents)
              for kind, module in ((zipfile.ZIP_LZMA, lzma), (zipfile.ZIP_BZIP2, bz2))}
     return min(sizes, key=lambda way: sizes[way])
 
