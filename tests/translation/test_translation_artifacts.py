@@ -25,6 +25,7 @@ from headprune_lib.experiments.translation.outcomes import (
     all_counts,
     first_verses,
     importance,
+    mean_losses,
 )
 from headprune_lib.experiments.translation.quality import shared_ngrams
 from headprune_lib.journal import Journal
@@ -245,3 +246,13 @@ def test_oracle_breaks_ties_by_loss():
            "draft_loss_change": np.array([[30], [10], [20]])}
     scores = oracle_scores(raw)
     assert scores["enc-dec"] < scores["dec-dec"] < scores["enc-enc"]
+
+
+def test_mean_losses_are_the_means_of_what_they_replace():
+    rng = np.random.default_rng(0)
+    uncut, change = rng.integers(0, 9_000, 5), rng.integers(-500, 500, (3, 5))
+    found = mean_losses({"heads": np.zeros(3), "draft_loss_uncut": uncut,
+                         "draft_loss_change": change})
+    assert set(found) == {"heads", "draft_log_loss"}
+    expected = [uncut.mean() / 1000, *((uncut + row).mean() / 1000 for row in change)]
+    np.testing.assert_allclose(found["draft_log_loss"], expected, rtol=1e-12)

@@ -14,6 +14,7 @@ from headprune_lib.experiments.translation.effects import baseline, effect_recor
 from headprune_lib.experiments.translation.outcomes import (
     TranslationSetting,
     all_counts,
+    mean_losses,
     sweep_heads,
 )
 from headprune_lib.journal import Arrays, Journal
@@ -34,7 +35,8 @@ def _measure_table2(profile: Profile, journal: Journal, _get: Get) -> Measuremen
 def _measure_table5(profile: Profile, journal: Journal, _get: Get) -> Measurement:
     setting = TranslationSetting.of(profile, profile.translation_task)
     masks = all_but_one_masks(setting.model)
-    valid = sweep_heads(setting, setting.pairs("valid"), masks, journal, "all but one (valid)")
+    valid = mean_losses(
+        sweep_heads(setting, setting.pairs("valid"), masks, journal, "all but one (valid)"))
     heads = list(masks)
     best = {heads[row]: masks[heads[row]] for row in best_of_layers(valid)}
     raw = sweep_heads(setting, setting.headline, best, journal, "the best of each layer")
@@ -45,14 +47,14 @@ def _measure_table5(profile: Profile, journal: Journal, _get: Get) -> Measuremen
 def best_of_layers(raw: Arrays) -> np.ndarray:
     """For each layer of each kind, the row of its best single head: highest BLEU, lowest loss."""
     _, cuts = all_counts(raw)
-    order = np.lexsort((raw["draft_loss_change"].sum(-1), -corpus_bleu(cuts.sum(1))))
+    order = np.lexsort((raw["draft_log_loss"][1:], -corpus_bleu(cuts.sum(1))))
     layers = raw["heads"][:, :2]
     return np.array([next(i for i in order if (layers[i] == layer).all())
                      for layer in np.unique(layers, axis=0)])
 
 
 def _summarise_table2(raw: Arrays, _runs: list[dict]) -> dict:
-    best = best_of_layers(raw)
+    best = best_of_layers(mean_losses(raw))
     chosen = {**raw, **{name: raw[name][best] for name in _ROWS}}
     return {"baseline": baseline(raw), "layers": effect_records(chosen), "chosen_on": "test"}
 
@@ -63,10 +65,11 @@ def _summarise_table5(raw: Arrays, _runs: list[dict]) -> dict:
 
 
 ARTIFACTS = tuple(
-    Artifact(name, 1, 1,
+    Artifact(name, version, 1,
              lambda profile: {"n_verses": profile.n_verses, "n_headline": profile.n_headline},
              measure, summarise,
              translates=lambda profile: (profile.translation_task,))
-    for name, measure, summarise in (("table2", _measure_table2, _summarise_table2),
-                                     ("table5", _measure_table5, _summarise_table5))
+    for name, version, measure, summarise in (
+        ("table2", 1, _measure_table2, _summarise_table2),
+        ("table5", 2, _measure_table5, _summarise_table5))
 )

@@ -22,6 +22,7 @@ from headprune_lib.experiments.translation.outcomes import (
     all_counts,
     forced_batches,
     importance,
+    mean_losses,
     sweep,
     verse_importance,
 )
@@ -77,7 +78,7 @@ def _checkpoint(setting: TranslationSetting, epoch: int, journal: Journal) -> Ar
     pieces = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in batches]
     each = {f"each {kind}": coarse(values)
             for kind, values in verse_importance(setting, journal).items()}
-    return {**raw, **each, "reference_loss": np.stack([unit["loss"] for unit in losses]),
+    return {**mean_losses(raw), **each, "reference_loss": np.stack([unit["loss"] for unit in losses]),
             "reference_pieces": np.concatenate(pieces)}
 
 
@@ -138,7 +139,7 @@ def _resampled_gini(each: np.ndarray) -> np.ndarray:
 
 
 ARTIFACTS = (
-    Artifact("figure5", 1, 2,
+    Artifact("figure5", 2, 2,
              lambda profile: {"n_verses": profile.n_verses, "steps": profile.steps},
              _measure, _summarise, translates=lambda profile: (profile.training_task,)),
 )

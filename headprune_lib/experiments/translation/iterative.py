@@ -25,6 +25,7 @@ from headprune_lib.experiments.translation.outcomes import (
     all_counts,
     first_verses,
     importance,
+    mean_losses,
     sweep,
     sweep_heads,
 )
@@ -116,7 +117,7 @@ def _along(setting: TranslationSetting, pairs: Pairs, orders: Orders, scores: He
     raw |= {name: values[rows] for name, values in raw.items() if name.endswith("_change")}
     raw |= {"orders": np.repeat(list(orders), steps), "shares": np.arange(steps + 1) / steps,
             **{f"scores {kind}": values.numpy() for kind, values in scores.items()}}
-    return setting.measurement(raw, len(pairs))
+    return setting.measurement(mean_losses(raw), len(pairs))
 
 
 def _curves(raw: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -179,10 +180,10 @@ def _parameters(profile: Profile) -> dict:
 
 
 ARTIFACTS = (
-    Artifact("figure3a", 1, 2, _parameters, _measure_figure3a, _summarise, needs=("table1",),
+    Artifact("figure3a", 2, 2, _parameters, _measure_figure3a, _summarise, needs=("table1",),
              translates=lambda profile: (profile.translation_task,)),
-    Artifact("figure4", 1, 2, _parameters, _measure_figure4, _summarise_figure4,
+    Artifact("figure4", 2, 2, _parameters, _measure_figure4, _summarise_figure4,
              translates=lambda profile: (profile.translation_task,)),
-    Artifact("figure6d", 1, 2, _parameters, _measure_figure6d, _summarise,
+    Artifact("figure6d", 2, 2, _parameters, _measure_figure6d, _summarise,
              translates=lambda profile: (profile.training_task,)),
 )
