@@ -2,7 +2,7 @@
 
 import pytest
 
-from headprune_lib import comparison, experiments, judging, results
+from headprune_lib import comparison, experiments, judging, results, verdicts
 
 
 def test_without_results_nothing_was_run(smoke):
@@ -45,3 +45,17 @@ def test_results_of_the_profile_base_count_for_the_default_one(smoke, monkeypatc
     judged = judging.all_verdicts("default")[0]  # no result of its own in this folder
     assert judged.evidence == ("figure1b (tiny, synthetic)", "table1")[:len(judged.evidence)]
     assert judged.word != "not run" and first.task == "synthetic"
+
+
+def test_the_rows_of_a_row_count_one_by_one(smoke, monkeypatch):
+    experiments.get("figure1b", smoke)
+
+    def row(word):
+        return verdicts.Verdict("C1", word, "", "", ("figure1b",), "encoder")
+
+    two_domains = verdicts.combine([row("replicates"), row("differs")])  # inconclusive
+    monkeypatch.setitem(judging._EVIDENCE, "C1", (
+        ("figure1b", lambda _values: two_domains), ("figure1b", lambda _values: row("differs"))))
+    first = judging.all_verdicts("smoke")[0]
+    assert [part.word for part in first.rows] == ["replicates", "differs", "differs"]
+    assert first.word == "inconclusive"  # as two rows of two it would be "differs"
