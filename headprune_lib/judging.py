@@ -36,20 +36,23 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
             for where, task in ((profile, None), *further):
                 found = stored(artifact, where, task)
                 verdict = judge(found and found.values)
-                rows.append(_named(verdict, found.setting) if found and further else verdict)
+                rows.append(_named(verdict, found) if found and further else verdict)
         # A row with rows of its own, such as three domains, counts as these.
         run = [part for row in rows for part in row.rows or (row,) if part.word != "not run"]
         judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
     return judged
 
 
-def _named(verdict: Verdict, setting: str) -> Verdict:
+def _named(verdict: Verdict, result: Result) -> Verdict:
     """The verdict on an encoder with its evidence named by model and task: there are several."""
     if verdict.half != "encoder":
         return verdict
+    # The paper shows this curve on MNLI in Figure 3b, on SST-2 in Figure 6a.
+    papers = {"figure3b": "figure6a"} if result.task == "sst2" else {}
     return dataclasses.replace(
-        verdict, evidence=tuple(f"{name} ({setting})" for name in verdict.evidence),
-        rows=tuple(_named(row, setting) for row in verdict.rows))
+        verdict, evidence=tuple(f"{papers.get(name, name)} ({result.setting})"
+                                for name in verdict.evidence),
+        rows=tuple(_named(row, result) for row in verdict.rows))
 
 
 def _c1_translation(values: Values) -> Verdict:

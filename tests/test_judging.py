@@ -1,5 +1,7 @@
 """Each claim is judged from the artifacts that decide it, both halves together."""
 
+import dataclasses
+
 import pytest
 
 from headprune_lib import comparison, experiments, judging, results, verdicts
@@ -59,3 +61,13 @@ def test_the_rows_of_a_row_count_one_by_one(smoke, monkeypatch):
     first = judging.all_verdicts("smoke")[0]
     assert [part.word for part in first.rows] == ["replicates", "differs", "differs"]
     assert first.word == "inconclusive"  # as two rows of two it would be "differs"
+
+
+def test_the_curve_on_sst2_is_named_as_the_papers(smoke, monkeypatch):
+    found = experiments.get("figure3b", smoke)
+    monkeypatch.setattr(judging, "FURTHER", {"smoke": (("default", "sst2"),)})
+    monkeypatch.setattr(results, "stored", lambda artifact, profile, task=None: None if
+                        artifact != "figure3b" else dataclasses.replace(
+                            found, task=task or found.task))
+    third = judging.all_verdicts("smoke")[2]
+    assert third.evidence == ("figure3b (tiny, synthetic)", "figure6a (tiny, SST-2)")

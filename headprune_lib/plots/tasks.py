@@ -25,6 +25,7 @@ from headprune_lib.verdicts import C3_TOLERANCE
 
 _COLOURS = {"sst2": BLUE, "reviews": PURPLE, "snli": ORANGE, "cola": RED, "mrpc": GREEN}
 _PAPER_TASK = {"snli": "MNLI"}
+_PANELS_A_ROW = 2
 
 
 def one_head_tasks(found: list[Result], others: dict[str, np.ndarray]) -> Figure:
@@ -78,9 +79,10 @@ def domains_tasks(found: list[Result], measure: str = "loss") -> Figure:
     """Figure 2b of several models and tasks: a panel a domain of each; see :func:`figure2b`."""
     places = [(result, domain) for result in found for domain in result.values["correlations"]]
     with style():
-        figure, panels = plt.subplots(1, len(places), figsize=(3.8 * len(places), 4),
-                                      squeeze=False)
-        for axes, (result, domain) in zip(panels[0], places, strict=True):
+        rows = -(-len(places) // _PANELS_A_ROW)
+        figure = plt.figure(figsize=(9.5, 4.2 * rows))
+        for number, (result, domain) in enumerate(places, start=1):
+            axes = figure.add_subplot(rows, _PANELS_A_ROW, number)
             two_domains(axes, result.values, domain, measure, f"{result.setting}\n")
         figure.tight_layout()
     return figure
