@@ -24,7 +24,7 @@ def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
         claim = claims[verdict.claim]
         rows.append((claim.id, claim.title, verdict.word))
         rows.append((f"the paper, §{claim.section}", claim.paper_value, ""))
-        parts = [row for part in verdict.rows or (verdict,) for row in part.rows or (part,)]
+        parts = verdict.rows or (verdict,)
         rows += [(f"{part.half}: {', '.join(map(_as_in_the_paper, part.evidence))}", part.measured,
                   part.word if verdict.rows else "") for part in parts if part.word != "not run"]
     return pd.DataFrame(rows, columns=["claim", "found", "verdict"])

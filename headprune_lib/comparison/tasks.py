@@ -56,14 +56,12 @@ def heads_tasks_table(found: list[Result]) -> pd.DataFrame:
         worst = min(heads, key=lambda head: head["delta"])
         rows.append({
             "model and task": result.setting,
-            "examples": result.n_examples,
             "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
-            "heads": counts["heads"],
-            "removable": counts["removable"],
+            "heads removable": f"{counts['removable']} of {counts['heads']}",
             "significant losses (Holm)": counts["significant_losses"],
-            "significant without correction": counts["raw_losses"] + counts["raw_gains"],
-            "worst cut": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
-                         f"{points(worst['delta'], worst['interval'])}",
+            "any, not corrected": counts["raw_losses"] + counts["raw_gains"],
+            "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
+                                  f"{points(worst['delta'], worst['interval'])}",
         })
     return pd.DataFrame(rows)
 

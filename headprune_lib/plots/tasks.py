@@ -58,7 +58,7 @@ def layers_tasks(table3: list[Result], table6: list[Result]) -> Figure:
     panels = (("table3", table3, "best head chosen on the test set"),
               ("table6", table6, "best head chosen on training sentences"))
     with style():
-        figure, places = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+        figure, places = plt.subplots(2, 1, figsize=(9.5, 7.5), sharey=True)
         for axes, (artifact, found, title) in zip(places, panels, strict=True):
             for place, result in enumerate(found):
                 layer_changes(axes, result.values["layers"], 100, 0.2 * (place - 0.5),
@@ -68,9 +68,9 @@ def layers_tasks(table3: list[Result], table6: list[Result]) -> Figure:
                       markersize=4, label="the paper (BERT-base, MNLI)")
             axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
             axes.axhline(0, color="black", linewidth=1)
-            axes.set(xlabel="layer", title=title, xticks=range(1, len(published) + 1))
-            axes.legend(fontsize=9)
-        places[0].set_ylabel("change of accuracy (points)")
+            axes.set(xlabel="layer", ylabel="change of accuracy (points)", title=title,
+                     xticks=range(1, len(published) + 1))
+            axes.legend(loc="lower right")
         figure.tight_layout()
     return figure
 

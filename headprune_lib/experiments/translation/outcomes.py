@@ -178,8 +178,8 @@ def first_verses(raw: Arrays, n: int | None) -> Arrays:
 def mean_losses(raw: Arrays) -> Arrays:
     """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
 
-    The mean in nats, of the unmasked model first: all that is asked of losses that no interval is
-    computed from, in a hundredth of the space.
+    The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
+    between heads (Table 5) and for the record, where no statistic asks for single losses.
     """
     uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
     kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
