@@ -22,12 +22,32 @@ def _taken(examples: Examples, members: list[int]) -> Examples:
                       for side in (examples.texts, examples.labels, examples.second)))
 
 
-@pytest.mark.parametrize("artifact", ["figure1b", "table3"])
-def test_committed_cells_are_found_again(artifact):
+def _stored(name, artifact, task):
+    """A committed result and its setting; benchmarks where their text and weights are."""
+    stored = results.stored(artifact, name, task)
+    if stored is None:
+        pytest.skip(f"no result {name}/{artifact} of {task or 'the main task'} is committed")
+    profile = load_profile(name).on(stored.task)
+    weights = weights_path(profile.model, recipe(profile, profile.seed))
+    try:
+        TASKS[profile.task].split("test", profile.data)
+    except MissingData:
+        pytest.skip(f"the text of {profile.task} is not here; name its folder in HEADPRUNE_DATA")
+    if not weights.is_file() or file_sha256(weights) != stored.runs[0]["weights_sha256"]:
+        pytest.skip(f"the weights of {name}/{artifact} are not here: "
+                    f"headprune reproduce {artifact} --profile {name} makes others")
+    return stored, Setting.of(profile)
+
+
+@pytest.mark.parametrize(("name", "artifact", "task"), [
+    ("default", "figure1b", None), ("default", "table3", None), ("default", "figure1b", "snli"),
+    ("base", "figure1b", None), ("base", "figure1b", "snli"),
+    ("base", "table3", None), ("base", "table3", "snli"),
+])
+def test_committed_cells_are_found_again(name, artifact, task):
     """Two cells drawn at random from a committed result, measured again with its weights."""
-    profile = load_profile("default")
-    raw = results.load(artifact, "default").raw
-    setting = Setting.of(profile)
+    stored, setting = _stored(name, artifact, task)
+    raw = stored.raw
     assert raw["correct"].shape[1] == len(setting.test)
     seed = random.SystemRandom().randrange(10**6)
     print(f"cells drawn with seed {seed}")
@@ -41,36 +61,27 @@ def test_committed_cells_are_found_again(artifact):
         found = evaluate(setting, prepared, mask)
         differing = (found["correct"] != raw["correct"][row][members]).sum()
         assert differing <= 2, f"seed {seed}, layer {layer}, head {head}: {differing} differ"
-        stored = (raw["loss_uncut"].astype(int) + raw["loss_change"][row])[members] / MILLINAT
-        np.testing.assert_allclose(found["loss"], stored, atol=0.01)
+        nats = (raw["loss_uncut"].astype(int) + raw["loss_change"][row])[members] / MILLINAT
+        np.testing.assert_allclose(found["loss"], nats, atol=0.01)
 
 
-@pytest.mark.parametrize(("name", "artifact"), [
-    ("default", "figure3b"), ("default", "figure6b"), ("default", "figure6c"),
-    ("base", "figure3b"), ("base", "figure6b"), ("base", "figure6c"),
+@pytest.mark.parametrize(("name", "artifact", "task"), [
+    ("default", "figure3b", None), ("default", "figure3b", "sst2"), ("default", "figure3b", "snli"),
+    ("default", "figure6b", None), ("default", "figure6c", None),
+    ("base", "figure3b", None), ("base", "figure3b", "snli"),
+    ("base", "figure6b", None), ("base", "figure6c", None),
 ])
-def test_a_committed_point_of_a_pruning_curve_is_found_again(name, artifact):
-    """Heads removed by importance up to a drawn step; benchmarks where their text and weights are."""
-    stored = results.stored(artifact, name)
-    if stored is None:
-        pytest.skip(f"no result {name}/{artifact} is committed")
-    profile = load_profile(name).on(stored.task)
-    weights = weights_path(profile.model, recipe(profile, profile.seed))
-    try:
-        TASKS[profile.task].split("test", profile.data)
-    except MissingData:
-        pytest.skip(f"the text of {profile.task} is not here; name its folder in HEADPRUNE_DATA")
-    if not weights.is_file() or file_sha256(weights) != stored.runs[0]["weights_sha256"]:
-        pytest.skip(f"the weights of {name}/{artifact} are not here: "
-                    f"headprune reproduce {artifact} --profile {name} makes others")
-    setting = Setting.of(profile)
+def test_a_committed_point_of_a_pruning_curve_is_found_again(name, artifact, task):
+    """Heads removed by importance up to a drawn step."""
+    stored, setting = _stored(name, artifact, task)
     seed = random.SystemRandom().randrange(10**6)
     print(f"point drawn with seed {seed}")
     generator = random.Random(seed)
     members = sorted(generator.sample(range(len(setting.test)), min(400, len(setting.test))))
-    step = generator.randrange(1, profile.steps)
+    steps = setting.profile.steps
+    step = generator.randrange(1, steps)
     order = [("self", *head) for head in stored.raw["order"].tolist()]
-    mask = order_mask(setting.model, order, prune_schedule(len(order), profile.steps)[step])
+    mask = order_mask(setting.model, order, prune_schedule(len(order), steps)[step])
     found = evaluate(setting, setting.batches(_taken(setting.test, members)), mask)
     differing = (found["correct"] != stored.raw["correct"][0, step, members]).sum()
     assert differing <= 2, f"seed {seed}, step {step}: {differing} differ"
