@@ -36,9 +36,10 @@ def all_verdicts(profile: str = "default") -> list[Verdict]:
             for where, task in ((profile, None), *further):
                 found = stored(artifact, where, task)
                 verdict = judge(found and found.values)
-                rows.append(_named(verdict, found) if found and further else verdict)
-        # A row with rows of its own, such as three domains, counts as these.
-        run = [part for row in rows for part in row.rows or (row,) if part.word != "not run"]
+                # One with rows of its own, such as three domains, counts as these.
+                parts = verdict.rows or (verdict,)
+                rows += [_named(part, found) for part in parts] if found and further else parts
+        run = [row for row in rows if row.word != "not run"]
         judged.append(rows[0] if not run else run[0] if len(run) == 1 else verdicts.combine(run))
     return judged
 
@@ -49,10 +50,8 @@ def _named(verdict: Verdict, result: Result) -> Verdict:
         return verdict
     # The paper shows this curve on MNLI in Figure 3b, on SST-2 in Figure 6a.
     papers = {"figure3b": "figure6a"} if result.task == "sst2" else {}
-    return dataclasses.replace(
-        verdict, evidence=tuple(f"{papers.get(name, name)} ({result.setting})"
-                                for name in verdict.evidence),
-        rows=tuple(_named(row, result) for row in verdict.rows))
+    return dataclasses.replace(verdict, evidence=tuple(
+        f"{papers.get(name, name)} ({result.setting})" for name in verdict.evidence))
 
 
 def _c1_translation(values: Values) -> Verdict:

@@ -92,7 +92,7 @@ def effect_records(raw: Arrays) -> list[dict]:
 def counts(records: list[dict]) -> dict:
     """How many cuts lose or gain significantly (at 0.01), and how many are removable."""
     def number(p: str, effect: str, sign: int) -> int:
-        return sum(r[p] < ALPHA and np.sign(r[effect]) == sign for r in records)
+        return int(sum(r[p] < ALPHA and np.sign(r[effect]) == sign for r in records))
 
     return {
         "heads": len(records),
