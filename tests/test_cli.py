@@ -100,6 +100,7 @@ def test_a_failing_notebook(notebook):
         (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
         (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
         (["train", "--profile", "bass"], "unknown profile 'bass': did you mean base"),
+        (["tune", "reviws"], "unknown task 'reviws': did you mean reviews"),
     ],
 )
 def test_wrong_names_exit_with_2(arguments, message):

@@ -27,6 +27,9 @@ def test_another_task_brings_its_own_values_and_keeps_the_given_ones():
     base = load_profile("base")
     assert base.translation == profile.translation and base.finetuning.epochs == 3
     assert base.finetuning.learning_rate == 2e-5 and base.orders == "every"
+    # tuned for the small encoder alone
+    assert {name: load_profile(name, task="cola").finetuning.epochs
+            for name in ("default", "base")} == {"default": 10, "base": 3}
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

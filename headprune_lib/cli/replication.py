@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -138,6 +139,47 @@ def train(
         settings = settings if task is None else settings.on(task)
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
+
+
+@app.command(rich_help_panel=PANEL)
+def tune(
+    task: Annotated[str | None, typer.Argument(help="A task; the profile's if left out.")] = None,
+    profile: ProfileName = "default",
+    epochs: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
+    learning_rate: Annotated[
+        list[float] | None, typer.Option(help="May be given several times.")
+    ] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
+    n_held_out: Annotated[int, typer.Option(help="Training examples that are scored.")] = 1500,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
+    data: Data = None,
+    device: Device = "cpu",
+) -> None:
+    """Fine-tune with every combination of the given values, and score each on held-out examples.
+
+    They are the last training examples; the test set is not looked at. No weights are stored.
+
+    Example: headprune tune cola --epochs 3 --epochs 10 --learning-rate 1e-4
+    """
+    from headprune_lib import tuning
+    from headprune_lib.data import TASKS
+    from headprune_lib.profiles import load_profile
+
+    with refusing():
+        settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
+        own = settings.finetuning
+        recipes = [
+            dataclasses.replace(own, epochs=e, learning_rate=rate, batch_size=size)
+            for e in epochs or [own.epochs]
+            for rate in learning_rate or [own.learning_rate]
+            for size in batch_size or [own.batch_size]
+        ]
+        metric = TASKS[settings.task].metric
+        for trial in tuning.tune(settings, recipes, n_held_out):
+            of = trial.finetuning
+            typer.echo(f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
+                       f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
+                       f"log-loss {trial.log_loss:.3f} ({n_held_out} examples)")
 
 
 def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:

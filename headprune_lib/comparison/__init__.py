@@ -16,7 +16,13 @@ from headprune_lib.comparison.independent import (
     seeds_table,
     significant_again,
 )
-from headprune_lib.comparison.pages import as_html, points, shown_orders, verdict_table
+from headprune_lib.comparison.pages import (
+    as_html,
+    estimate,
+    points,
+    shown_orders,
+    verdict_table,
+)
 from headprune_lib.comparison.published import paper
 from headprune_lib.comparison.speed import bench_table
 from headprune_lib.comparison.tasks import (
@@ -48,6 +54,7 @@ __all__ = [
     "checkpoints_table",
     "curves_table",
     "domains_table",
+    "estimate",
     "grid",
     "heads_table",
     "heads_tasks_table",

@@ -30,6 +30,11 @@ class Finetuning:
     max_length: int
     n_train: int | None
 
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give more than 0")
+
 
 @dataclass(frozen=True)
 class Speed:
