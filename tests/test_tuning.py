@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from headprune_lib import tuning
+from headprune_lib import training, tuning
 from headprune_lib.bases import load_tokenizer
 from headprune_lib.cli import app
 from headprune_lib.data import TASKS
@@ -50,26 +50,59 @@ def test_scores_are_those_of_a_plain_loop_over_examples_that_were_not_trained_on
         assert trial.log_loss == pytest.approx(nats / HELD_OUT, rel=1e-5)
 
 
-@pytest.mark.parametrize("n_held_out", [0, -1, 10**6])
-def test_something_is_left_on_both_sides(profile, n_held_out):
-    with pytest.raises(ValueError, match=f"n_held_out is {n_held_out}; give 1 to "):
-        next(tuning.tune(profile, [profile.finetuning], n_held_out))
+def test_something_is_left_on_both_sides(profile):
+    n = len(TASKS[profile.task].split("train", None))
+    for n_held_out in (0, -1, n, n + 1):
+        with pytest.raises(ValueError, match=f"n_held_out is {n_held_out}; give 1 to {n - 1}, "):
+            next(tuning.tune(profile, [profile.finetuning], n_held_out))
+    assert next(tuning.tune(profile, [profile.finetuning])).n_held_out == n // 5
 
 
-def test_a_line_a_recipe_and_nothing_left_behind(cache):
-    result = CliRunner().invoke(app, [
-        "tune", "synthetic-words", "--profile", "smoke", "--n-held-out", str(HELD_OUT),
-        "--epochs", "1", "--epochs", "2", "--learning-rate", "1e-3"])
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_goes_on_and_nothing_large_stays(profile, cache, monkeypatch):
+    recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 2)]
+    whole = list(tuning.tune(profile, recipes, HELD_OUT))
+    for path in (cache / "tuning").iterdir():
+        path.unlink()
+    calls, make = [], training.make_batches
+
+    def dying(*args):
+        calls.append(args)
+        if len(calls) == 3:  # the last epoch of all
+            raise Killed
+        return make(*args)
+
+    monkeypatch.setattr(training, "make_batches", dying)
+    with pytest.raises(Killed):
+        list(tuning.tune(profile, recipes, HELD_OUT))
+    assert len(list((cache / "training").iterdir())) == 1
+    assert list(tuning.tune(profile, recipes, HELD_OUT)) == whole
+    assert len(calls) == 4  # the one that was killed, again
+    assert not list((cache / "training").iterdir())
+    assert len(list((cache / "tuning").iterdir())) == 2
+
+
+def test_a_line_a_recipe(profile):
+    arguments = ["tune", profile.task, "--profile", "smoke", "--n-held-out", str(HELD_OUT),
+                 "--epochs", "1", "--epochs", "8", "--batch-size", "16", "--learning-rate", "1e-3"]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == [
-        f"epochs {epochs}, learning rate 0.001, batches of 16" for epochs in (1, 2)]
-    assert not [path for path in cache.rglob("*") if path.is_file()]
+    recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 8)]
+    assert result.stdout.splitlines() == [
+        f"epochs {trial.finetuning.epochs}, learning rate 0.001, batches of 16: "
+        f"matthews {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
+        f"log-loss {trial.log_loss:.3f} (40 examples)"
+        for trial in tuning.tune(profile, recipes, HELD_OUT)]
 
 
 @pytest.mark.parametrize(("option", "value", "message"), [
-    ("--epochs", "0", "epochs is 0; give more than 0"),
-    ("--learning-rate", "-1", "learning_rate is -1.0; give more than 0"),
-    ("--batch-size", "0", "batch_size is 0; give more than 0"),
+    ("--epochs", "0", "epochs is 0; give a number above 0"),
+    ("--learning-rate", "-1", "learning_rate is -1.0; give a number above 0"),
+    ("--learning-rate", "inf", "learning_rate is inf; give a number above 0"),
+    ("--batch-size", "0", "batch_size is 0; give a number above 0"),
     ("--n-held-out", "1000000", "n_held_out is 1000000; give 1 to "),
 ])
 def test_bad_values_are_named(option, value, message):

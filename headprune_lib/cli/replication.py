@@ -150,14 +150,16 @@ def tune(
         list[float] | None, typer.Option(help="May be given several times.")
     ] = None,
     batch_size: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
-    n_held_out: Annotated[int, typer.Option(help="Training examples that are scored.")] = 1500,
+    n_held_out: Annotated[int | None, typer.Option(
+        help="Training examples that are scored; a fifth, at most 1500, if left out.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
     data: Data = None,
     device: Device = "cpu",
 ) -> None:
     """Fine-tune with every combination of the given values, and score each on held-out examples.
 
-    They are the last training examples; the test set is not looked at. No weights are stored.
+    They are the last training examples; the test set is not looked at. Weights are not stored;
+    put the best values into a profile and train.
 
     Example: headprune tune cola --epochs 3 --epochs 10 --learning-rate 1e-4
     """
@@ -179,7 +181,7 @@ def tune(
             of = trial.finetuning
             typer.echo(f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
                        f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
-                       f"log-loss {trial.log_loss:.3f} ({n_held_out} examples)")
+                       f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)")
 
 
 def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:

@@ -112,7 +112,7 @@ def tasks_table(curves: list[Result]) -> pd.DataFrame:
         }
         for removed in _REMOVED:
             at = min(range(len(shares)), key=lambda i, to=removed: abs(shares[i] - to))
-            row[f"kept at {removed:.0%}"] = f"{kept[at]:.0%}"
+            row[f"kept at {removed:.0%}"] = f"{kept[at]:.1%}"
         rows.append(row)
     return pd.DataFrame(rows)
 

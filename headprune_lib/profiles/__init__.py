@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Literal
@@ -32,8 +33,8 @@ class Finetuning:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; give more than 0")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a number above 0")
 
 
 @dataclass(frozen=True)
