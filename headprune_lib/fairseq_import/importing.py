@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import MarianMTModel
+from transformers import LogitsProcessor, MarianMTModel
 
 from headprune_lib.batching import by_length, pad, teacher_forced
 from headprune_lib.fairseq_import.converting import convert
@@ -39,7 +39,8 @@ class FairseqTranslator:
                   max_len_b: int = 200, batch_size: int = 64) -> list[str]:
         """Translations; the length of one is at most ``max_len_a * source + max_len_b`` pieces.
 
-        Beam search ranks by the mean log-probability of a piece, as fairseq's does by default.
+        Beam search ranks by the mean log-probability of a piece, as fairseq's does by default. One
+        that reaches the limit gets its end mark there, and the mark counts in its mean.
         """
         rows, made = self.encode(texts), [""] * len(texts)
         for members in by_length(rows, batch_size):
@@ -48,11 +49,28 @@ class FairseqTranslator:
             room = self.model.config.max_position_embeddings - 1
             found = self.model.generate(
                 input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams,
-                max_new_tokens=min(longest, room), length_penalty=1.0, early_stopping=True,
-                do_sample=False)
+                max_new_tokens=min(longest, room) + 1, length_penalty=1.0, early_stopping=True,
+                do_sample=False, logits_processor=[_EndAfter(min(longest, room))])
             for i, row in zip(members, found[:, 1:].tolist(), strict=True):
                 made[i] = self.splitter.join(self.target.decode(row))
         return made
+
+
+class _EndAfter(LogitsProcessor):
+    """Leaves the end mark alone once there are ``pieces``, with its own log-probability.
+
+    ``forced_eos_token_id`` would count the mark as certain, and so rank translations otherwise.
+    """
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if input_ids.shape[1] <= self.pieces:  # the start mark is one of them
+            return scores
+        only = torch.full_like(scores, -torch.inf)
+        only[:, END] = scores[:, END]
+        return only
 
 
 def import_fairseq(
