@@ -27,7 +27,7 @@ def test_tables_have_a_row_for_each_model_and_task(measured):
     assert comparison.scores_table(curves)["score"].tolist() == ["accuracy", "matthews", "f1"]
     for result, row in zip(curves, comparison.tasks_table(curves).to_dict("records"), strict=True):
         mean, chance = result.values["curves"]["importance"]["mean"], result.values["chance"]
-        assert row["kept at 40%"] == f"{(mean[4] - chance) / (mean[0] - chance):.0%}"
+        assert row["kept at 40%"] == f"{(mean[4] - chance) / (mean[0] - chance):.1%}"
         assert row["model and task"] == f"tiny, {result.task}"
     one_head, = comparison.on_tasks("figure1b")
     cell, = comparison.heads_tasks_table([one_head])["heads removable"]
