@@ -58,7 +58,7 @@ def test_logits_are_fairseqs(trained, text):
                                atol=1e-5)
 
 
-@pytest.mark.parametrize("longest", [4, 20])  # pieces; what is made at the limit ends there, as theirs
+@pytest.mark.parametrize("longest", [4, 20, 200])  # pieces; what is made at the limit ends there, as theirs
 def test_translations_are_fairseqs(trained, text, longest):
     translator, (models, task) = import_fairseq(trained[1], dictionaries(trained[0])), opened(*trained)
     from fairseq.dataclass.configs import GenerationConfig
@@ -72,7 +72,7 @@ def test_translations_are_fairseqs(trained, text, longest):
         theirs.append(task.target_dictionary.string(found[0][0]["tokens"]))
     assert translator.translate(lines(text, "test.xx"), beams=5, max_len_b=longest) == theirs
     assert len(set(theirs)) > 10
-    assert longest == 20 or longest in [len(line.split()) for line in theirs]
+    assert longest > 4 or longest in [len(line.split()) for line in theirs]
 
 
 def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text):
