@@ -88,7 +88,7 @@ def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Swee
         raise ValueError(
             f"{type(model).__name__} has kinds {sorted({block.kind for block in blocks})}; sweeps "
             "reuse the activations of encoders. Use masked_logits with one_head_masks(model), or "
-            "headprune_lib.translation.sweep for translations"
+            "headprune_lib.generation.drafts for translations"
         )
     with _evaluating(model.to(device)), fast_linears(model):
         for batch in batches:

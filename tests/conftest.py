@@ -5,7 +5,7 @@ import torch
 from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES
-from headprune_lib.profiles import load_profile
+from headprune_lib.replication.profiles import load_profile
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

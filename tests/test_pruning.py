@@ -5,13 +5,7 @@ import torch
 from tiny import build
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headprune_lib import (
-    cut_heads,
-    full_mask,
-    load_pruned,
-    prune_heads,
-    save_pruned,
-)
+from headprune_lib import cut_heads, full_mask, load_pruned, prune_heads, save_pruned
 
 
 def test_removing_a_removed_head_is_refused():

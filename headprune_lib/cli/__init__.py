@@ -1,8 +1,15 @@
 """The ``headprune`` command."""
 
-# the order of the help
-from headprune_lib.cli import replication  # isort: skip
-from headprune_lib.cli import own  # isort: skip
+from importlib.metadata import entry_points
+
+from headprune_lib.cli import commands
 from headprune_lib.cli.common import app
 
-__all__ = ["app", "own", "replication"]
+__all__ = ["app", "commands", "main"]
+
+
+def main() -> None:
+    """Run the command, with those of installed extras beside its own."""
+    for plugin in entry_points(group="headprune.commands"):
+        plugin.load()
+    app()

@@ -1,0 +1,1 @@
+"""Translations of encoder-decoders, also under many masks at once."""

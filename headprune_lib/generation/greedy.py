@@ -1,0 +1,71 @@
+"""Batched generation: length-sorted batches, key-value cache, one limit for every mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from headprune_lib.batching import by_length, pad
+
+
+class Marks(NamedTuple):
+    """Ids that stand for no word: padding, the end of a sentence, and what decoding starts with."""
+
+    pad: int
+    end: int
+    start: int
+
+
+def marks_of(model: nn.Module) -> Marks:
+    """The marks that a model's configuration names.
+
+    Raises:
+        ValueError: one of them is missing.
+    """
+    config = model.config
+    found = Marks(config.pad_token_id, config.eos_token_id, config.decoder_start_token_id)
+    if None in found:
+        raise ValueError(f"{type(model).__name__}'s configuration names {found}; set pad_token_id, "
+                         "eos_token_id and decoder_start_token_id")
+    return found
+
+
+def length_limit(model: nn.Module, n_source: int) -> int:
+    """Most tokens, end mark included, of a translation of ``n_source`` tokens (end mark included).
+
+    1.5 times the source and 10, whatever the mask: broken models would otherwise run to the
+    model's maximum, which is the limit where it is lower. One position is the start mark's.
+    """
+    return min(int(1.5 * n_source) + 10, model.config.max_position_embeddings - 1)
+
+
+@torch.inference_mode()
+def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: int = 128,
+             beams: int = 1) -> list[list[int]]:
+    """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
+
+    Each is cut at its own limit, so that it does not depend on the sentences it shares a batch with.
+    """
+    device = next(model.parameters()).device
+    marks = marks_of(model)
+    outputs: list[list[int]] = [[] for _ in sources]
+    for members in by_length(sources, batch_size):
+        ids = pad([sources[i] for i in members], marks.pad).to(device)
+        made = model.generate(
+            input_ids=ids, attention_mask=(ids != marks.pad).long(), num_beams=beams, do_sample=False,
+            max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
+        )
+        for i, row in zip(members, made[:, 1:].tolist(), strict=True):
+            outputs[i] = until_end(row, marks)[: length_limit(model, len(sources[i]))]
+    return outputs
+
+
+def until_end(row: list[int], marks: Marks) -> list[int]:
+    """The ids before the first end mark or padding."""
+    for place, piece in enumerate(row):
+        if piece in (marks.end, marks.pad):
+            return row[:place]
+    return row

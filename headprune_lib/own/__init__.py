@@ -1,1 +1,0 @@
-"""A model and data of one's own, for the commands ``inspect``, ``score`` and ``prune``."""

@@ -1,0 +1,48 @@
+"""Made-up text for the smoke profile: seconds to train on, and no meaning."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from headprune_lib.replication.data.examples import Examples, split_by_hash
+
+WORDS = {
+    1: ["good", "fine", "warm", "bright", "glad", "sharp"],
+    0: ["bad", "dull", "cold", "grim", "sad", "blunt"],
+    None: ["the", "film", "a", "plot", "is", "was", "and", "it", "very", "cast", "scene", "book"],
+}
+
+
+Splits = dict[str, Examples]
+_SHARES = {"test": 0.3, "valid": 0.1, "train": 0.6}
+
+
+def synthetic(seed: int) -> Callable[[], Splits]:
+    """Loader of sentences whose label is given away by their words."""
+    def load() -> Splits:
+        generator, rows = random.Random(seed), []
+        for _ in range(320):
+            label = generator.randrange(2)
+            words = generator.choices(WORDS[None], k=generator.randint(3, 10))
+            words += generator.choices(WORDS[label], k=generator.randint(1, 3))
+            generator.shuffle(words)
+            rows.append((" ".join(words), label))
+        unique = dict(rows)
+        return split_by_hash(Examples(tuple(unique), tuple(unique.values())), _SHARES)
+
+    return load
+
+
+def synthetic_pairs(seed: int) -> Callable[[], Splits]:
+    """Loader of pairs of sentences, alike (1) where both are of one sentiment."""
+    def load() -> Splits:
+        def paired(examples: Examples) -> Examples:
+            half = len(examples) // 2
+            first, second = examples.labels[:half], examples.labels[half : 2 * half]
+            alike = tuple(int(a == b) for a, b in zip(first, second, strict=True))
+            return Examples(examples.texts[:half], alike, examples.texts[half : 2 * half])
+
+        return {name: paired(examples) for name, examples in synthetic(seed)().items()}
+
+    return load

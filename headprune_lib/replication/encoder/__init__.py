@@ -1,0 +1,1 @@
+"""The encoder half: pretrained encoders, their fine-tuning, and outcomes under masks."""

@@ -1,0 +1,194 @@
+"""A fine-tuned classifier with its texts: right or wrong, and the loss, of every example under masks.
+
+Losses are kept in whole thousandths of a nat (int16): a mean over thousands of examples is exact to
+far below what it is used for, and the files stay small. Of cut models the *change* of loss from
+the uncut one is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.heads import HeadTensors, find_heads, full_mask
+from headprune_lib.masking import masked_heads
+from headprune_lib.replication.data import TASKS, Examples, file_sha256
+from headprune_lib.replication.encoder.batches import Batches, make_batches
+from headprune_lib.replication.encoder.pretrained import load_tokenizer
+from headprune_lib.replication.encoder.recipe import recipe
+from headprune_lib.replication.encoder.weights import finetuned, weights_path
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.losses import millinats
+from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.scoring import head_importance, normalize_l2
+
+_SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
+_BATCHES_A_UNIT = 8
+
+
+@dataclass
+class EncoderSubject:
+    """A fine-tuned model with the texts it is measured on."""
+
+    profile: Profile
+    seed: int
+    model: nn.Module
+    weights_sha256: str
+
+    @classmethod
+    def of(cls, profile: Profile, seed: int | None = None, kernel: str = "sdpa") -> EncoderSubject:
+        seed = profile.seed if seed is None else seed
+        model = finetuned(profile, seed, kernel=kernel)
+        path = weights_path(profile.model, recipe(profile, seed))
+        return cls(profile, seed, model, file_sha256(path))
+
+    @property
+    def key(self) -> str:
+        """Begins the name of every journal unit: results of other weights must not be resumed."""
+        return self.weights_sha256[:12]
+
+    @property
+    def run(self) -> dict:
+        """The entry of a result for this training."""
+        return {"seed": self.seed, "weights_sha256": self.weights_sha256}
+
+    def measured(self, raw: Arrays, *, n_examples: int | None = None, dataset: str | None = None,
+                 metric: str = "accuracy", unit: str = "share of examples",
+                 runs: list[dict] | None = None) -> Measured:
+        """Outcomes as the store takes them; of accuracy on the test set if nothing else is said."""
+        n = len(self.test) if n_examples is None else n_examples
+        return Measured(raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric,
+                        unit)
+
+    def batches(self, examples: Examples) -> Batches:
+        limit = self.profile.finetuning.max_length
+        return make_batches(load_tokenizer(self.profile.model), examples, self.profile.batch_size,
+                            limit)
+
+    @property
+    def test(self) -> Examples:
+        """What every reported number is measured on."""
+        return self._split("test").first(self.profile.n_examples)
+
+    @property
+    def selection(self) -> Examples:
+        """Training sentences for selections that must not see the test set."""
+        return self._split("train").first(self.profile.n_selection)
+
+    @property
+    def scoring(self) -> Examples:
+        """Training sentences that I_h is measured on: the last ones, apart from ``selection``."""
+        return self._split("train").last(self.profile.n_scoring)
+
+    def check_apart(self) -> None:
+        """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
+        asked, there = self.profile.n_selection + self.profile.n_scoring, len(self._split("train"))
+        if asked > there:
+            raise ValueError(f"n_selection and n_scoring ask for {asked} of {there} training "
+                             f"sentences of {self.profile.task}; give smaller ones, so that no "
+                             "sentence is in both")
+
+    def _split(self, name: str) -> Examples:
+        return TASKS[self.profile.task].split(name, self.profile.data)
+
+    def sweep(self, how: str, examples: Examples, journal: Journal, name: str) -> Arrays:
+        """Cut every head in turn (``"one head"``, ``"all but one"``) on the given examples.
+
+        Args:
+            name: of the examples, for the journal and the progress bar.
+
+        Returns:
+            ``heads`` (H, 2) layer and head from 0, ``correct_uncut`` (n,), ``correct`` (H, n) bool,
+            ``loss_uncut`` (n,) and ``loss_change`` (H, n) in thousandths of a nat, in the examples'
+            own order; ``truncated`` counts sentences past the model's limit.
+        """
+        prepared = self.batches(examples)
+        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
+
+        def measure(part: list) -> Arrays:
+            correct, loss = [], []
+            for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
+                logits = torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
+                right, nats = answers(logits, batch["labels"])
+                correct.append(right)
+                loss.append(nats)
+            return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
+
+        parts = [prepared.batches[i : i + _BATCHES_A_UNIT]
+                 for i in range(0, len(prepared.batches), _BATCHES_A_UNIT)]
+        units = run_units({f"{self.key} {how} {name} {i}": lambda part=part: measure(part)
+                           for i, part in enumerate(parts)}, journal,
+                          f"{how} on {name}, {len(examples)} sentences")
+        correct, loss = (prepared.restore(np.concatenate([one[what] for one in units.values()], -1))
+                         for what in ("correct", "loss"))
+        return {
+            "heads": np.array([head[1:] for head in heads], np.int16),
+            **compact(correct[0], correct[1:], loss[0], loss[1:]),
+            "truncated": np.array(prepared.n_truncated),
+        }
+
+    def importance(self, journal: Journal, *, mask: HeadTensors | None = None,
+                   normalize: str | None = "l2", key: str = "all heads") -> HeadTensors:
+        """I_h on the scoring sentences, under ``mask`` if given; ``key`` names the mask."""
+        def measure() -> Arrays:
+            # a kernel with a fast backward pass; the same weights
+            model = EncoderSubject.of(self.profile, self.seed, "eager").model
+            batches = self.batches(self.scoring).batches
+            with masked_heads(model, mask or full_mask(model)):
+                return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
+
+        unit, = run_units({f"{self.key} I_h {key}": measure}, journal,
+                          f"importance, seed {self.seed}, {key}").values()
+        scores = {"self": torch.from_numpy(unit["self"])}
+        return normalize_l2(scores) if normalize == "l2" else scores
+
+    def curve(self, masks: Sequence[HeadTensors], examples: Examples, journal: Journal,
+              name: str) -> Arrays:
+        """Outcomes along an order of removal, the unmasked model first.
+
+        Args:
+            masks: after each step of the schedule, the first one keeping every head.
+
+        Returns:
+            ``correct`` (steps + 1, n) bool and ``loss`` (steps + 1, n) in nats. Steps at which
+            two orders have cut the same heads are measured once.
+        """
+        prepared = self.batches(examples)
+        ends = {0: "no head cut", len(masks) - 1: "all heads cut"}
+        keys = [f"{self.key} {ends.get(step, f'{name} step {step}')}" for step in range(len(masks))]
+        units = run_units({key: lambda mask=mask: evaluate(self, prepared, mask)
+                           for key, mask in zip(keys, masks, strict=True)}, journal,
+                          f"pruning curve, seed {self.seed}, {name}")
+        return {what: np.stack([units[key][what] for key in keys]) for what in ("correct", "loss")}
+
+
+def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
+    """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
+    logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
+    labels = torch.cat([batch["labels"] for batch in prepared.batches])
+    correct, loss = answers(logits, labels)
+    return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}
+
+
+def answers(logits: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """(..., n, class) x (n,) -> right or wrong and cross-entropy in nats, both (..., n)."""
+    logits = logits.double()
+    correct = (logits.argmax(-1) == labels).numpy()
+    picked = logits.log_softmax(-1).gather(-1, labels.expand(logits.shape[:-1])[..., None])
+    return correct, -picked[..., 0].numpy()
+
+
+def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
+    """The arrays as they are stored: losses in whole thousandths of a nat, cuts as changes."""
+    return {
+        "correct_uncut": correct_uncut,
+        "correct": correct,
+        "loss_uncut": millinats(loss_uncut),
+        "loss_change": millinats(loss - loss_uncut),
+    }

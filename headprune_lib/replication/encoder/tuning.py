@@ -1,0 +1,80 @@
+"""Score recipes of fine-tuning on training examples held out from it: the test set stays unseen."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.encoder.recipe import Finetuning, cached_name, recipe
+from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
+from headprune_lib.replication.encoder.training import finetune, training_folder
+from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.store.files import Arrays
+from headprune_lib.replication.store.journal import Journal
+
+MOST_HELD_OUT = 1500
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What one recipe reached on the held-out examples.
+
+    Attributes:
+        finetuning: the recipe, with ``n_train``, the number of training examples that were left.
+        n_held_out: number of examples that were scored.
+        score: in the task's own metric.
+        accuracy: share of the held-out examples that are answered right.
+        log_loss: mean cross-entropy in nats.
+    """
+
+    finetuning: Finetuning
+    n_held_out: int
+    score: float
+    accuracy: float
+    log_loss: float
+
+
+def tune(
+    profile: Profile, recipes: Iterable[Finetuning], n_held_out: int | None = None
+) -> Iterator[Trial]:
+    """Fine-tune with each recipe on all but the last training examples, and score those.
+
+    The seed is the profile's first. Outcomes are kept in the cache, weights are not; a recipe that
+    was killed goes on from its last whole epoch. Weights are scored as trained, without the
+    rounding of stored ones. Pairs are held out as pairs: one of the two texts may be in another that is not.
+
+    Args:
+        recipes: their ``n_train`` is ignored.
+        n_held_out: how many training examples are scored instead of trained on; a fifth of them,
+            at most 1,500, if not given.
+
+    Raises:
+        ValueError: nothing is left to train on, or nothing to score.
+    """
+    train = TASKS[profile.task].split("train", profile.data)
+    if n_held_out is None:
+        n_held_out = min(MOST_HELD_OUT, len(train) // 5)
+    if not 0 < n_held_out < len(train):
+        raise ValueError(f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
+                         f"{profile.task} has {len(train)} training examples")
+    held_out, score = train.last(n_held_out), SCORES[TASKS[profile.task].metric]
+    journal = Journal(cache_root() / "tuning")
+    for each in recipes:
+        own = dataclasses.replace(each, n_train=len(train) - n_held_out)
+        trying = dataclasses.replace(profile, finetuning=own)
+        wanted = recipe(trying, profile.seed)
+
+        def outcomes(trying: Profile = trying) -> Arrays:
+            subject = EncoderSubject(trying, trying.seed, finetune(trying, trying.seed), "not stored")
+            return evaluate(subject, subject.batches(held_out), None)
+
+        found = journal.unit(cached_name(profile.model, wanted), outcomes)
+        shutil.rmtree(training_folder(trying, wanted), ignore_errors=True)
+        yield Trial(own, n_held_out, float(score(found["correct"], np.array(held_out.labels))),
+                    float(found["correct"].mean()), float(found["loss"].mean()))

@@ -1,0 +1,114 @@
+"""What is measured: ``get`` returns a result, stored or measured; ``found`` all that are stored.
+
+>>> sorted(MEASUREMENTS)[:4]
+['across_domains', 'agreement', 'all_but_one', 'along_training']
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from headprune_lib.replication import paper, store
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.encoder.pretrained import BASES
+from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.obtaining import obtain
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store import Key, Result
+from headprune_lib.suggestions import unknown
+
+__all__ = ["MEASUREMENTS", "find_artifact", "found", "get", "half_of"]
+
+
+def _registered() -> dict[str, Measurement]:
+    """Those that the modules of this package declare."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}")
+               for module in pkgutil.iter_modules(__path__)]
+    return {one.name: one for module in modules for one in getattr(module, "MEASUREMENTS", ())}
+
+
+MEASUREMENTS: dict[str, Measurement] = _registered()
+
+
+def get(name: str, profile: Profile, *, task: str | None = None, parts: Sequence[str] | None = None,
+        fresh: bool = False) -> Result:
+    """A result: the stored one if its signatures fit, else measured now.
+
+    Args:
+        name: of a table or figure of the paper, such as ``"figure1b"``, or of a measurement.
+        profile: what to measure; see :func:`headprune_lib.replication.profiles.load_profile`.
+        task: of a translation measurement, the pair of languages; the main one if not given.
+        parts: orders of a pruning curve; the profile's own if not given.
+        fresh: measure in any case, with the weights at hand.
+
+    Raises:
+        ValueError: an unknown name (the nearest ones are suggested), or a figure that is about
+            another task than the one that is asked for.
+    """
+    measurement, half, profile, own = find_artifact(name, profile)
+    return _get(measurement, half, profile, task or own, parts=parts, fresh=fresh)
+
+
+def _get(measurement: Measurement, half: Half, profile: Profile, task: str, *,
+         parts: Sequence[str] | None = None, fresh: bool = False) -> Result:
+    return obtain(measurement, half, profile, task, parts=parts, fresh=fresh,
+                  get=lambda needed: _get(MEASUREMENTS[needed], half, profile, task))
+
+
+def find_artifact(name: str, profile: Profile) -> tuple[Measurement, Half, Profile, str]:
+    """What a name means: measurement, half of the paper, the profile on its task, and that task."""
+    if name not in {**paper.ARTIFACTS, **MEASUREMENTS}:
+        raise ValueError(unknown("artifact", name, {**paper.ARTIFACTS, **MEASUREMENTS}))
+    if name in MEASUREMENTS:
+        measurement = MEASUREMENTS[name]
+        half = measurement.halves[0]
+        return measurement, half, profile, (
+            profile.task if half == "encoder" else profile.translation_task)
+    artifact = paper.ARTIFACTS[name]
+    measurement, wanted = MEASUREMENTS[artifact.measurement], artifact.task
+    if artifact.half == "translation":
+        task = profile.translation_task if wanted == "enfr" else profile.training_task
+        return measurement, artifact.half, profile, task
+    if wanted != paper.MAIN:
+        profile = _on(profile, name, profile.stand_ins.get(wanted, wanted))
+    return measurement, artifact.half, profile, profile.task
+
+
+def _on(profile: Profile, name: str, task: str) -> Profile:
+    """The profile on the task that a figure of the paper is about."""
+    if task == profile.task:
+        return profile
+    if "task" in profile.given:
+        raise ValueError(f"{name} is about {task}, not {profile.task}; "
+                         f"for this task, give figure3b with task={profile.task}")
+    return profile.on(task)
+
+
+def found(*names: str, root: Path | None = None) -> list[Result]:
+    """The stored results of a measurement on every task with every model, the larger models first.
+
+    Args:
+        names: of measurements, or of tables and figures of the paper: these stand for their
+            measurement in their half of the paper, whatever the task.
+    """
+    wanted = {(artifact.measurement, artifact.half) if artifact else (name, None)
+              for name in names for artifact in [paper.ARTIFACTS.get(name)]}
+    keys = {key for measurement, half in wanted for key in store.find(measurement, root)
+            if half in (None, half_of(key))}
+    results = [store.stored(key, root) for key in sorted(keys, key=_place)]
+    return [result for result in results if result is not None]
+
+
+def half_of(key: Key) -> Half:
+    """The half of the paper that a result belongs to."""
+    return "encoder" if key.model in BASES else "translation"
+
+
+def _place(key: Key) -> tuple:
+    """Larger models first, then tasks as the register has them; what is not in it, by name."""
+    models, tasks = list(BASES), list(TASKS)
+    return (half_of(key), -models.index(key.model) if key.model in models else 0,
+            tasks.index(key.task) if key.task in tasks else len(tasks), key)

@@ -1,0 +1,216 @@
+"""Outcomes along an order of removal, and what a set of such curves says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+
+from headprune_lib.heads import KINDS
+from headprune_lib.orders import Head, order_mask, prune_schedule
+from headprune_lib.replication import stats
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements.measurement import Context, Half
+from headprune_lib.replication.measurements.records import (
+    Difference,
+    Prunable,
+    difference_record,
+    interval_record,
+    prunable_record,
+)
+from headprune_lib.replication.stats.bleu import corpus_bleu
+from headprune_lib.replication.stats.bounds import TOLERANCES
+from headprune_lib.replication.stats.losses import MILLINAT, millinats
+from headprune_lib.replication.stats.metrics import SCORES, Score
+from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.translation.subject import (
+    TranslationSubject,
+    all_counts,
+    mean_losses,
+)
+
+Subject = EncoderSubject | TranslationSubject
+Run = tuple[str, Subject, list[Head]]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Resamples of the bootstrap, and the losses at which the share that can go is given."""
+
+    resamples: int = 5_000
+    seed: int = 0
+    tolerances: tuple[float, ...] = TOLERANCES
+
+
+class Curve(TypedDict, total=False):
+    """Of an order: the mean score after each step with its interval, and that of every run."""
+
+    mean: np.ndarray
+    interval: np.ndarray
+    runs: np.ndarray
+    names: list[str]
+    log_loss: np.ndarray
+    accuracy: np.ndarray
+
+
+class Values(TypedDict, total=False):
+    """By order: its curve, the share that can go at each tolerance, and areas beside importance's."""
+
+    shares: np.ndarray
+    chance: float
+    curves: dict[str, Curve]
+    prunable: dict[str, dict[str, Prunable]]
+    area_differences: dict[str, Difference]
+    scores: dict[str, np.ndarray]
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def along(context: Context, runs: Iterable[Run], title: str,
+          pairs: Pairs | None = None) -> Measured:
+    """Every run of an order: which heads it removes, and what becomes of the score.
+
+    Args:
+        pairs: of the translation half, the verses to translate.
+    """
+    if pairs is None:
+        return _answers_along(context, list(runs), title)
+    return _translations_along(context, list(runs), title, pairs)
+
+
+def _masks(subject: Subject, order: list[Head], steps: int) -> list:
+    return [order_mask(subject.model, order, n) for n in prune_schedule(len(order), steps)]
+
+
+def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
+    profile, (_, main, _) = context.profile, runs[0]
+    found = [subject.curve(_masks(subject, order, profile.steps), subject.test, context.journal,
+                           f"{title}/{name}") for name, subject, order in runs]
+    labels, task = np.array(main.test.labels, np.int8), TASKS[profile.task]
+    loss = np.stack([millinats(curve["loss"]) for curve in found])
+    raw = {
+        "names": np.array([name for name, *_ in runs]),
+        "order": np.array([[head[1:] for head in order] for *_, order in runs], np.int16),
+        "correct": np.stack([curve["correct"] for curve in found]),
+        "loss": loss, "log_loss": loss.mean(-1) / MILLINAT,
+        "labels": labels, "shares": np.arange(profile.steps + 1) / profile.steps,
+    }
+    if task.metric != "accuracy":
+        raw["metric"] = np.array(task.metric)
+    subjects = {subject.seed: subject for _, subject, _ in runs}
+    return main.measured(raw, metric=task.metric, unit=SCORES[task.metric].unit,
+                         runs=[subject.run for subject in subjects.values()])
+
+
+def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pairs) -> Measured:
+    """The unmasked model's translations once, then those after each step of each run."""
+    profile, (_, main, _) = context.profile, runs[0]
+    masks = [mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]]
+    raw = main.sweep(pairs, masks, context.journal, f"pruning curve, {title}")
+    raw |= {"draft_log_loss": mean_losses(raw)["draft_log_loss"],
+            "names": np.array([name for name, *_ in runs]),
+            "order": np.array([[(KINDS.index(kind), layer, head) for kind, layer, head in order]
+                               for *_, order in runs], np.int16),
+            "shares": np.arange(profile.steps + 1) / profile.steps}
+    return main.measured(raw, len(pairs))
+
+
+# --- summing up -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Scores of several orders, and the same on resampled test sets, paired.
+
+    Attributes:
+        runs: order -> (runs, steps + 1) scores.
+        drawn: order -> (resamples, steps + 1) mean scores.
+    """
+
+    shares: np.ndarray
+    chance: float
+    runs: dict[str, np.ndarray]
+    drawn: dict[str, np.ndarray]
+
+    def difference(self, one: str, other: str,
+                   statistic: Callable[[np.ndarray], np.ndarray]) -> Difference:
+        """A statistic of one order's mean curve minus that of another's, paired."""
+        return difference_record(
+            statistic(self.runs[one].mean(0)) - statistic(self.runs[other].mean(0)),
+            statistic(self.drawn[one]) - statistic(self.drawn[other]))
+
+    def area(self, scores: np.ndarray) -> np.ndarray:
+        return stats.area_under_curve(self.shares, scores)
+
+
+MAIN = "importance main"
+"""Importance on the first training alone: the other orders are measured on no other."""
+
+
+def read_curves(half: Half, outcomes: Outcomes, statistics: Statistics) -> Curves:
+    """The curves in the outcomes of a result's parts."""
+    first = next(iter(outcomes.values()))
+    if half == "translation":
+        systems = {name: _systems(raw) for name, raw in outcomes.items()}
+        return Curves(first["shares"], 0.0,
+                      {name: corpus_bleu(counts.sum(2)) for name, counts in systems.items()},
+                      stats.bootstrap_curves(systems, statistics.resamples, statistics.seed,
+                                             corpus_bleu))
+    score, labels = score_of(first), first["labels"]
+    correct = {name: raw["correct"] for name, raw in outcomes.items()}
+    if "importance" in correct:
+        correct[MAIN] = correct["importance"][:1]
+    return Curves(first["shares"], score.chance(labels),
+                  {name: score(curve, labels) for name, curve in correct.items()},
+                  _drawn(score, correct, labels, statistics))
+
+
+def score_of(raw: Arrays) -> Score:
+    """The score that a part of the encoder half was measured in."""
+    return SCORES[str(raw.get("metric", "accuracy"))]
+
+
+def _systems(raw: Arrays) -> np.ndarray:
+    """Counts (runs, steps + 1, verses, 10), the unmasked model's first in each run."""
+    uncut, cuts = all_counts(raw)
+    runs = cuts.reshape(len(raw["names"]), -1, *uncut.shape)
+    return np.concatenate([np.broadcast_to(uncut, (len(runs), 1, *uncut.shape)), runs], axis=1)
+
+
+def _drawn(score: Score, correct: Mapping[str, np.ndarray], labels: np.ndarray,
+           statistics: Statistics) -> dict:
+    resamples, seed = statistics.resamples, statistics.seed
+    if score is SCORES["accuracy"]:  # a plain mean; through its counts the sixth digit would change
+        return stats.bootstrap_curves(correct, resamples, seed)
+    counts = {name: score.counts(curve, labels) for name, curve in correct.items()}
+    return stats.bootstrap_curves(counts, resamples, seed, score.of)
+
+
+def curve_values(half: Half, outcomes: Outcomes, curves: Curves, statistics: Statistics) -> Values:
+    """What a page says of every order by itself."""
+    found: dict[str, Curve] = {}
+    for name, runs in curves.runs.items():
+        found[name] = {"mean": runs.mean(0), "runs": runs,
+                       "interval": interval_record(curves.drawn[name]).T}
+        if half == "encoder":
+            found[name] |= _encoder_curve(outcomes, name, len(runs))
+    return {
+        "shares": curves.shares, "chance": curves.chance, "curves": found,
+        "prunable": {name: prunable_record(curves.shares, runs.mean(0), curves.drawn[name],
+                                           curves.chance, statistics.tolerances)
+                     for name, runs in curves.runs.items()},
+    }
+
+
+def _encoder_curve(outcomes: Outcomes, name: str, n_runs: int) -> dict[str, Any]:
+    raw = outcomes["importance" if name == MAIN else name]
+    found = {"names": [str(run) for run in raw["names"][:n_runs]],
+             "log_loss": raw["log_loss"][:n_runs].mean(0)}
+    if "metric" in raw:  # accuracy beside a score that is not
+        found["accuracy"] = raw["correct"][:n_runs].mean((0, 2))
+    return found

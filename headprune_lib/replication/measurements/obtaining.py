@@ -1,0 +1,115 @@
+"""From a measurement and a profile to a result: signatures, the journal, and where it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headprune_lib.replication import store
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.encoder.pretrained import BASES
+from headprune_lib.replication.encoder.recipe import recipe
+from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
+from headprune_lib.replication.paths import cache_root, results_root
+from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.store import Journal, Key, Measured, Result, Wanted
+from headprune_lib.replication.translation.recipe import final_recipe
+
+Get = Callable[[str], Result]
+
+
+def obtain(measurement: Measurement, half: Half, profile: Profile, task: str, *,
+           parts: Sequence[str] | None, fresh: bool, get: Get) -> Result:
+    """The stored result if it fits, else measured now; see :func:`headprune_lib.replication.store.obtain`.
+
+    Args:
+        parts: names of parts; those that the measurement has for the profile if not given.
+        get: gives the result of another measurement on the same task with the same model.
+    """
+    names = measurement.parts(profile, half, task) if parts is None else tuple(parts)
+    signatures = {name: signature(measurement, half, profile, task, name) for name in names}
+    digest = hashlib.sha256("".join(one["digest"] for one in signatures.values()).encode()).hexdigest()
+    key = key_of(measurement, half, profile, task)
+    journal = Journal(cache_root() / "journals" / key.measurement /
+                      f"{key.task}.{key.model}-{digest[:16]}")
+    command = command_of(measurement, half, profile, task, parts)
+    context = Context(half, profile, task, journal, get)
+
+    def measure(name: str) -> tuple[Measured, dict[str, Any]]:
+        started, resumed = time.perf_counter(), journal.resumed_seconds
+        found = measurement.measure(context, name)
+        seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
+        return found, store.provenance(command, seconds)
+
+    statistics = measurement.statistics[half]
+    result = store.obtain(
+        Wanted(key, profile.name, signatures, store.fingerprint(measurement.name, statistics), measure,
+               lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics), command),
+        fresh=fresh, root=_root(measurement, half, profile, task, signatures))
+    journal.finish()
+    return result
+
+
+def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:
+    """What the result is stored under."""
+    return Key(measurement.name, task,
+               profile.model if half == "encoder" else profile.translation_model)
+
+
+def command_of(measurement: Measurement, half: Half, profile: Profile, task: str,
+               parts: Sequence[str] | None = None) -> str:
+    """What measures it again."""
+    words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
+    main = profile.main_task if half == "encoder" else None
+    words += [f"--task {task}"] if task != main else []
+    words += [f"--by {name!r}" for name in parts or ()]
+    return " ".join(words)
+
+
+def signature(measurement: Measurement, half: Half, profile: Profile, task: str, part: str, *,
+              registered: bool = False) -> dict:
+    """What a stored part must agree with: parameters, data, base weights, training recipes.
+
+    Args:
+        registered: with the text that committed results were measured on, whatever is at hand.
+    """
+    own = measurement.own(profile, half, part)
+    parameters = {"task": task, "model": key_of(measurement, half, profile, task).model,
+                  **measurement.parameters(profile, half)}
+    values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
+    texts = measurement.texts(profile, half, task)
+    if half == "encoder":
+        data = [TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
+                for name in texts]
+        weights, seeds = BASES[profile.model].checksums, own.seeds or (profile.seed,)
+        recipes = {f"seed {seed}": recipe(profile, seed, registered=registered) for seed in seeds}
+    else:
+        data, weights = [TRANSLATION_TASKS[name].checksums for name in texts], {}
+        seed, model = profile.translation_seed, profile.translation_model
+        recipes = {f"seed {seed}": final_recipe(task, profile.translator(task, model), seed)}
+    return store.make_signature(
+        measurement.version, parameters, values,
+        {path: sha for checksums in data for path, sha in checksums.items()}, weights, recipes)
+
+
+def results_folder(profile: Profile) -> Path:
+    """Where standard results of a profile are: those of made-up text are kept apart."""
+    return results_root() / profile.folder
+
+
+def _root(measurement: Measurement, half: Half, profile: Profile, task: str,
+          signatures: dict[str, dict]) -> Path:
+    """A result with parameters of one's own must not overwrite the committed one."""
+    committed = load_profile(profile.name, task=profile.task)
+    standard = all(
+        one["digest"] == signature(measurement, half, committed, task, name,
+                                   registered=True)["digest"]
+        for name, one in signatures.items())
+    if standard:
+        return results_folder(profile)
+    own = hashlib.sha256("".join(sorted(one["digest"] for one in signatures.values())).encode())
+    return cache_root() / "results" / own.hexdigest()[:12]

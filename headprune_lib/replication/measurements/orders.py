@@ -1,0 +1,118 @@
+"""The orders in which a pruning curve removes heads: one a part of the result.
+
+Orders are scored once and heads are removed cumulatively, as in the paper; ``importance rescored``
+measures I_h again after each step. Every criterion of the library is an order as well, under its
+own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headprune_lib.ablation import one_head_masks
+from headprune_lib.heads import full_mask
+from headprune_lib.orders import Head, prune_order, prune_schedule
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
+from headprune_lib.scoring import normalize_l2
+
+Subject = EncoderSubject | TranslationSubject
+
+IMPORTANCE = "importance"
+# Those that a profile measures without being asked for more ...
+FEW = (IMPORTANCE, "random")
+# ... and all that the paper and its critics compare.
+EVERY = {
+    "encoder": (IMPORTANCE, "importance unnormalised", "importance reversed", "oracle",
+                "oracle leak-free", "random", "importance rescored"),
+    "translation": (IMPORTANCE, "importance unnormalised", "oracle", "oracle leak-free", "random"),
+}
+
+
+def orders_of(context: Context, name: str, main: Subject,
+              kind: str | None = None) -> Iterator[tuple[str, Subject, list[Head]]]:
+    """Every run of an order: its name (a seed, or the number of a draw), the model, the heads.
+
+    Args:
+        name: one of ``EVERY``, or a criterion's.
+        main: the first training.
+        kind: only heads of this kind go.
+
+    Raises:
+        ValueError: neither an order nor a criterion.
+    """
+    def important(subject: Subject) -> list[Head]:
+        order = prune_order(subject.importance(context.journal))
+        return [head for head in order if kind in (None, head[0])]
+
+    profile = context.profile
+    if name == "random":
+        draws = profile.random_orders if context.half == "encoder" else profile.translation_orders
+        heads = important(main)
+        for draw in range(draws):
+            yield str(draw), main, random_order(heads, draw)
+    elif name == IMPORTANCE:
+        for subject in (main, *_further(context)):
+            yield str(subject.seed), subject, important(subject)
+    else:
+        order = _single(context, name, main)
+        yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
+
+
+def _further(context: Context) -> Iterator[Subject]:
+    """The other trainings; a translation model has none yet."""
+    if context.half == "encoder":
+        for seed in context.profile.seeds[1:]:
+            yield EncoderSubject.of(context.profile, seed)
+
+
+def _single(context: Context, name: str, main: Subject) -> list[Head]:
+    plain = main.importance(context.journal, normalize=None)
+    if name == "importance unnormalised":
+        return prune_order(plain)
+    if name == "importance reversed":
+        return prune_order(normalize_l2(plain))[::-1]
+    if name == "importance rescored":
+        return rescored(context, main)
+    if name in ("oracle", "oracle leak-free"):
+        return prune_order(_one_by_one(context, main, leak_free=name == "oracle leak-free"))
+    raise ValueError(f"no order {name!r}; give one of {', '.join(EVERY[context.half])}")
+
+
+def _one_by_one(context: Context, main: Subject, leak_free: bool):
+    """What each head's absence costs, on the test set (the paper's way) or on other data."""
+    profile, journal = context.profile, context.journal
+    if context.half == "encoder":
+        if not leak_free:
+            return accuracy.one_by_one_scores(context.get("one_head").raw)
+        return accuracy.one_by_one_scores(
+            main.sweep("one head", main.selection, journal, f"{profile.task} (train)"))
+    if not leak_free:
+        found = first_verses(context.get("one_head").raw, profile.n_verses)
+        return bleu.one_by_one_scores(found)
+    masks = one_head_masks(main.model)
+    return bleu.one_by_one_scores(
+        main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)"))
+
+
+def random_order(heads: list[Head], draw: int) -> list[Head]:
+    """A permutation that depends on the number of the draw alone."""
+    return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
+
+
+def rescored(context: Context, main: EncoderSubject) -> list[Head]:
+    """Heads in the order of an importance that is measured again after each step."""
+    mask, order = full_mask(main.model), []
+    schedule = prune_schedule(sum(values.numel() for values in mask.values()),
+                              context.profile.steps)
+    for done in range(context.profile.steps):
+        scores = main.importance(context.journal, mask=mask, key=f"after step {done}")
+        left = [head for head in prune_order(scores) if head not in order]
+        order += left[: schedule[done + 1] - schedule[done]]
+        for kind, layer, head in order:
+            mask[kind][layer, head] = 0
+    return order

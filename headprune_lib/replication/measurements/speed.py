@@ -1,0 +1,224 @@
+"""Table 4 (section 4.3): examples a second before and after half of the heads are removed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+
+from headprune_lib.batching import without_labels
+from headprune_lib.heads import find_heads, full_mask
+from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.pruning import prune_heads
+from headprune_lib.replication import stats
+from headprune_lib.replication.encoder.batches import make_batches
+from headprune_lib.replication.encoder.pretrained import BASES, load_tokenizer
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
+from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.saving import save_pruned
+from headprune_lib.timing import pass_seconds
+
+_VARIANTS = ("unpruned", "pruned")
+
+
+def _measure(context: Context, _part: str) -> Measured:
+    profile, journal, raw = context.profile, context.journal, {}
+    subject = EncoderSubject.of(profile)
+    order = prune_order(subject.importance(journal))
+    models = {"finetuned": (subject.model, order)}
+    shape = shaped(profile.speed.shape)
+    heads = prune_order({kind: mask.double() for kind, mask in full_mask(shape).items()})
+    models["shape"] = (shape, random_order(heads, 0))
+    for name, (model, its_order) in models.items():
+        cut = order_mask(model, its_order, round(profile.speed.share * len(its_order)))
+        pair = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
+        batches = _texts(subject) if name == "finetuned" else _random_ids(profile, shape)
+        raw |= _timed(pair, batches, profile, journal, name)
+        sizes, = run_units({f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
+                           journal, f"size and memory, {name}").values()
+        raw |= {f"{name}/{key}": value for key, value in sizes.items()}
+    raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
+    return subject.measured(raw, n_examples=profile.speed.n_sentences, metric="throughput",
+                            unit="examples/s")
+
+
+def shaped(shape: str) -> nn.Module:
+    """A classifier of a published shape with random weights: for speed only."""
+    torch.manual_seed(0)
+    # BERT-base is the configuration class's default
+    config = transformers.BertConfig() if shape == "bert-base" else BASES[shape].build()
+    return transformers.AutoModelForSequenceClassification.from_config(config).eval()
+
+
+Padded = dict[int, list[dict[str, torch.Tensor]]]
+
+
+def _texts(subject: EncoderSubject) -> Padded:
+    """The first test sentences, sorted by length, at each batch size."""
+    profile = subject.profile
+    tokenizer, prepared = load_tokenizer(profile.model), {}
+    for size in profile.speed.batch_sizes:
+        made = make_batches(tokenizer, subject.test.first(profile.speed.n_sentences), size,
+                            profile.finetuning.max_length)
+        prepared[size] = [without_labels(batch) for batch in made.batches]
+    return prepared
+
+
+def _random_ids(profile: Profile, model: nn.Module) -> Padded:
+    """Sentences of random words, all of the one length, without padding."""
+    speed = profile.speed
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, model.config.vocab_size, (speed.shape_sentences, speed.shape_length),
+                        generator=generator)
+    return {size: [{"input_ids": part, "attention_mask": torch.ones_like(part)}
+                   for part in ids.split(size)] for size in speed.batch_sizes}
+
+
+def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal,
+           name: str) -> Arrays:
+    """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
+
+    The two models take turns within a repetition, so that a slower moment hits both.
+    """
+    for model in pair.values():
+        model.to(profile.device)
+    batches = {size: [{key: value.to(profile.device) for key, value in batch.items()}
+                      for batch in parts] for size, parts in batches.items()}
+
+    def once(size: int, repetition: int) -> Arrays:
+        order = _VARIANTS if repetition % 2 == 0 else _VARIANTS[::-1]
+        seconds = {variant: pass_seconds(pair[variant], batches[size]) for variant in order}
+        return {"seconds": np.array([seconds[variant] for variant in _VARIANTS])}
+
+    for size in profile.speed.batch_sizes:  # warm-up, not counted
+        for variant in _VARIANTS:
+            pass_seconds(pair[variant], batches[size][:1])
+    keys = [(size, repetition) for size in profile.speed.batch_sizes
+            for repetition in range(profile.speed.repetitions)]
+    units = run_units({f"{name} batch {size} run {run}": lambda size=size, run=run: once(size, run)
+                       for size, run in keys}, journal, f"speed, {name}")
+    seconds = np.stack([unit["seconds"] for unit in units.values()])
+    n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])
+    return {f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
+            f"{name}/n_sentences": np.array(n_sentences)}
+
+
+def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
+    """Parameters, those in attention, bytes of the saved file and peak memory of a process."""
+    found: dict[str, list[int]] = {"parameters": [], "attention": [], "file": [], "memory": []}
+    size = max(s for s in batches if s <= 16)
+    length = max(batch["input_ids"].shape[1] for batch in batches[size])
+    for variant in _VARIANTS:
+        model = pair[variant]
+        found["parameters"].append(sum(p.numel() for p in model.parameters()))
+        found["attention"].append(attention_parameters(model))
+        with tempfile.TemporaryDirectory() as folder:
+            save_pruned(model, Path(folder) / variant)
+            found["file"].append((Path(folder) / variant / "model.safetensors").stat().st_size)
+            found["memory"].append(_peak_memory(Path(folder) / variant, size, length))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def attention_parameters(model: nn.Module) -> int:
+    """How many of the parameters are in the query, key, value and output projections."""
+    return sum(p.numel() for block in find_heads(model)
+               for part in ("query", "key", "value", "output")
+               for p in block.part(model, part).parameters())
+
+
+_PEAK = """
+import pathlib, re, resource, sys, torch
+from headprune_lib import load_pruned
+torch.set_num_threads(1)
+def peak():
+    status = pathlib.Path("/proc/self/status")  # getrusage's peak starts at the parent's on Linux
+    if status.is_file():
+        return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+model = load_pruned(sys.argv[1])
+ids = torch.ones(int(sys.argv[2]), int(sys.argv[3]), dtype=torch.long)
+with torch.inference_mode():
+    model(input_ids=ids)
+print(peak() - before)
+"""
+
+
+def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
+    """Bytes a fresh process needs at most, beyond the libraries, to load the model and run a batch."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
+                          capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout)
+
+
+class Timed(TypedDict):
+    """Of one model, unpruned and pruned in this order: speed by batch size, and sizes."""
+
+    n_sentences: int
+    columns: list[str]
+    speed: list[dict[str, Any]]
+    parameters: np.ndarray
+    attention: np.ndarray
+    file: np.ndarray
+    memory: np.ndarray
+
+
+class Values(TypedDict):
+    """The fine-tuned model, and one of a published shape with random weights."""
+
+    finetuned: Timed
+    shape: Timed
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Nothing to choose: the interval of a ratio is that of paired repetitions."""
+
+
+def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, _statistics: Statistics) -> Values:
+    return {name: _summary(outcomes[OUTCOMES], name) for name in ("finetuned", "shape")}
+
+
+def _summary(raw: Arrays, name: str) -> Timed:
+    seconds, n = raw[f"{name}/seconds"], int(raw[f"{name}/n_sentences"])
+    rows = []
+    for size, runs in zip(raw["batch_sizes"], seconds, strict=True):
+        speeds = n / runs  # (repetition, variant)
+        ratio, low, high = stats.ratio_interval(speeds[:, 1], speeds[:, 0])
+        rows.append({
+            "batch_size": int(size),
+            "mean": speeds.mean(0),
+            "sd": speeds.std(0, ddof=1),
+            "ratio": ratio,
+            "interval": [low, high],
+        })
+    sizes = {key: raw[f"{name}/{key}"] for key in ("parameters", "attention", "file", "memory")}
+    return {"n_sentences": n, "columns": list(_VARIANTS), "speed": rows, **sizes}
+
+
+def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    """Times are of a device; and of fewer sentences where there are fewer."""
+    found = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
+    if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
+        found["n_examples"] = profile.n_examples
+    if torch.device(profile.device).type != "cpu":
+        found["device"] = torch.device(profile.device).type
+    return found
+
+
+MEASUREMENTS = (Measurement("speed", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),)

@@ -1,0 +1,1 @@
+"""What pages show: tables, plots, numbers, and the notebooks themselves."""

@@ -1,0 +1,207 @@
+"""Notebooks: found by name, run with papermill, stored without machine noise.
+
+A stored notebook holds what was computed and nothing of when and where: executing it again with
+unchanged results gives an empty diff.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+
+from headprune_lib.replication.pages.images import small_png
+from headprune_lib.replication.paths import absolute, project_root
+from headprune_lib.replication.store.files import replace_files
+from headprune_lib.suggestions import unknown
+
+KERNEL = "python3"
+# Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.
+HOW_NOT_WHAT = frozenset({"fresh"})
+
+
+class UnknownParameter(ValueError):
+    """A parameter that the notebook does not declare in its cell tagged ``parameters``."""
+
+
+def notebooks_root() -> Path:
+    """The folder of the project's notebooks, also the working directory they run in."""
+    return project_root() / "notebooks"
+
+
+def find_notebook(name: str | Path) -> Path:
+    """The notebook that a path, or the short name of one of the project's, means.
+
+    Args:
+        name: a path with or without ``.ipynb``, or a name in ``notebooks/`` such as
+            ``01_one_head``, whatever the working directory.
+
+    Raises:
+        FileNotFoundError: there is none; the message names the nearest ones.
+    """
+    given = Path(name).expanduser()
+    if given.suffix != ".ipynb":
+        given = given.with_name(given.name + ".ipynb")
+    for path in (given, notebooks_root() / given):
+        if path.is_file():
+            return path.resolve()
+    known = [path.stem for path in notebooks_root().glob("*.ipynb")]
+    raise FileNotFoundError(unknown("notebook", given.stem, known))
+
+
+def notebook_parameters(path: Path) -> dict[str, Any]:
+    """The parameters that a notebook declares, with the source text of their defaults.
+
+    Raises:
+        UnknownParameter: the notebook has no cell tagged ``parameters``.
+    """
+    import papermill
+
+    declared = papermill.inspect_notebook(str(path))
+    if not declared:
+        raise UnknownParameter(f"{path.name} has no cell tagged 'parameters'")
+    return {name: parameter["default"] for name, parameter in declared.items()}
+
+
+def parse_value(text: str) -> Any:
+    """A parameter's value from the command line, read as YAML.
+
+    >>> [parse_value(text) for text in ("256", "1e-3", "True", "default", "[0, 1]")]
+    [256, 0.001, True, 'default', [0, 1]]
+    """
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        try:  # YAML 1.1 takes 1e-3 for a word
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def run_notebook(
+    path: str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    output: str | Path | None = None,
+    cwd: str | Path | None = None,
+) -> Path:
+    """Execute a notebook and store it without machine noise, if it ran to its end.
+
+    Args:
+        path: a notebook, or the short name of one of the project's.
+        parameters: values that replace those of the cell tagged ``parameters``. The cell that
+            records them stays in the stored notebook, unless it only asked for a fresh
+            measurement.
+        output: where the executed notebook goes; in place by default. What is there stays
+            untouched if the run fails.
+        cwd: the working directory of the code; ``notebooks/`` of the project by default.
+
+    Returns:
+        The path of the stored notebook.
+
+    Raises:
+        FileNotFoundError: no such notebook, or no folder to put ``output`` into.
+        UnknownParameter: a parameter that the notebook does not declare.
+        papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
+    """
+    import papermill
+
+    source = find_notebook(path)
+    target = source if output is None else absolute(output)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name} into")
+    parameters = dict(parameters or {})
+    declared = notebook_parameters(source)
+    for name in parameters:
+        if name not in declared:
+            raise UnknownParameter(unknown(f"parameter of {source.name}", name, declared))
+    # the kernel works in another folder
+    if parameters.get("data") not in (None, "hub"):
+        parameters["data"] = str(absolute(parameters["data"]))
+    if os.environ.get("HEADPRUNE_DATA"):
+        os.environ["HEADPRUNE_DATA"] = str(absolute(os.environ["HEADPRUNE_DATA"]))
+    notebook = papermill.execute_notebook(
+        str(source),
+        None,  # written below: papermill itself would leave a failed run in the file
+        parameters=parameters,
+        kernel_name=KERNEL,
+        cwd=str(cwd or notebooks_root()),
+        progress_bar=False,
+        stderr_file=sys.stderr,  # the measurements' own progress bars
+        extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them
+    )
+    strip_noise(notebook, keep_injected=not parameters.keys() <= HOW_NOT_WHAT)
+    replace_files({target: (nbformat.writes(notebook) + "\n").encode()})
+    return target
+
+
+def strip_noise(notebook: NotebookNode, keep_injected: bool = False) -> None:
+    """Remove, in place, what depends on the moment and the machine of a run; make figures small.
+
+    That is papermill's records, timings, the interpreter's version, stderr (progress bars,
+    warnings), widgets and absolute paths; execution counts are renumbered from 1.
+
+    Args:
+        notebook: an executed notebook, format 4.
+        keep_injected: keep the cell of parameters that papermill injected.
+    """
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    if not keep_injected:
+        notebook.cells = [
+            cell
+            for cell in notebook.cells
+            if "injected-parameters" not in cell.metadata.get("tags", [])
+        ]
+    count = 0
+    for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        if not cell.metadata.get("tags", True):
+            del cell.metadata["tags"]
+        if cell.cell_type != "code":
+            continue
+        if cell.execution_count is not None:
+            count += 1
+            cell.execution_count = count
+        cell.outputs = [output for output in cell.outputs if not _is_noise(output)]
+        for output in cell.outputs:
+            _clean_output(output, cell.execution_count)
+
+
+def _is_noise(output: NotebookNode) -> bool:
+    if output.output_type == "stream":
+        return output.name == "stderr"
+    return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+
+
+def _clean_output(output: NotebookNode, execution_count: int | None) -> None:
+    if "execution_count" in output:
+        output.execution_count = execution_count
+    if output.output_type == "stream":
+        output.text = _relative(output.text)
+    for kind, content in output.get("data", {}).items():
+        if isinstance(content, str) and (not kind.startswith("image/") or kind == "image/svg+xml"):
+            output.data[kind] = _relative(content)
+        elif kind == "image/png":
+            output.data[kind] = base64.b64encode(small_png(base64.b64decode(content))).decode()
+
+
+def _relative(text: str) -> str:
+    """The text with paths inside the project made relative to it, and the home folder as ~."""
+    root, home, scratch = str(project_root()), str(Path.home()), tempfile.gettempdir()
+    text = re.sub(re.escape(root) + r"(?![\w.-])/?", lambda found: "" if found[0][-1] == "/" else ".",
+                  text)
+    for folder, name in ((home, "~"), (scratch, "$TMPDIR")):
+        if folder != os.sep:
+            text = text.replace(folder + os.sep, name + "/")
+    return text

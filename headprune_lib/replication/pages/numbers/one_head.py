@@ -1,0 +1,85 @@
+"""Numbers of the page "One head at a time"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median_high
+from typing import Any
+
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
+from headprune_lib.replication.store.results import Result
+
+
+def one_head(figure1b: Result, table1: Result, shown: Mapping[str, Result]) -> Numbers:
+    """Figure 1b and Table 1; of all models and tasks, the one with the fewest removable heads.
+
+    Args:
+        shown: name -> result of Figure 1b.
+    """
+    return {**_classifier(figure1b), **_least(shown), **_translator(table1)}
+
+
+def _classifier(figure1b: Result) -> Numbers:
+    values = figure1b.values
+    counts, worst = values["counts"], _worst(values["heads"])
+    return {
+        "accuracy": 100 * values["baseline"]["accuracy"],
+        "n": figure1b.n_examples,
+        "truncated": values["truncated"],
+        "heads": counts["heads"],
+        "removable": counts["removable"],
+        "losses": counts["significant_losses"],
+        "gains": counts["significant_gains"],
+        "raw_losses": counts["raw_losses"],
+        "raw_gains": counts["raw_gains"],
+        "worst": 100 * worst["delta"],
+        "worst_layer": worst["layer"] + 1,
+        "worst_head": worst["head"] + 1,
+        "detectable": 100 * _detectable(values["heads"]),
+        "loss_losses": counts["loss_losses"],
+        "loss_gains": counts["loss_gains"],
+    }
+
+
+def _least(shown: Mapping[str, Result]) -> Numbers:
+    if not shown:
+        return dict.fromkeys(
+            ("least", "least_removable", "least_heads", "least_detectable"), NOT_MEASURED)
+    counts = {name: result.values["counts"] for name, result in shown.items()}
+    least = min(counts, key=lambda name: counts[name]["removable"] / counts[name]["heads"])
+    return {
+        "least": least,
+        "least_removable": counts[least]["removable"],
+        "least_heads": counts[least]["heads"],
+        "least_detectable": f"{100 * _detectable(shown[least].values['heads']):.1f}",
+    }
+
+
+def _translator(table1: Result) -> Numbers:
+    values = table1.values
+    counts, lost = values["counts"]["enc-enc"], _worst(values["heads"])
+    return {
+        "bleu": values["baseline"]["bleu"],
+        "n_verses": table1.n_examples,
+        "enc_heads": counts["heads"],
+        "enc_removable": counts["removable"],
+        "enc_losses": counts["significant_losses"],
+        "enc_raw": counts["raw_losses"] + counts["raw_gains"],
+        "lost_kind": lost["kind"],
+        "lost_layer": lost["layer"] + 1,
+        "lost_head": lost["head"] + 1,
+        "bleu_lost": lost["delta"],
+        "bleu_detectable": _detectable(
+            head for head in values["heads"] if head["kind"] == "enc-enc"),
+    }
+
+
+def _worst(heads: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The cut that costs most."""
+    return min(heads, key=lambda head: head["delta"])
+
+
+def _detectable(heads: Iterable[dict[str, Any]]) -> float:
+    """The smallest change that the test could have found, median over heads."""
+    return median_high([head["smallest_detectable"] for head in heads])

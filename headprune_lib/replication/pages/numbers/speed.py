@@ -1,0 +1,22 @@
+"""Numbers of the page "Speed"."""
+
+from __future__ import annotations
+
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.store.results import Result
+
+
+def speed(table4: Result) -> Numbers:
+    """Table 4: how many times as fast with half of the heads removed, and how much smaller."""
+    finetuned, shape = table4.values["finetuned"], table4.values["shape"]
+    ratios, of_shape = ({row["batch_size"]: row["ratio"] for row in timed["speed"]}
+                        for timed in (finetuned, shape))
+    largest = max(ratios)
+    return {
+        "n": finetuned["n_sentences"],
+        "largest": largest,
+        "ratio": ratios[largest],
+        "shape_ratio": of_shape[largest],
+        "shape_share": 100 * shape["attention"][0] / shape["parameters"][0],
+        "shape_saved": 100 * (1 - shape["file"][1] / shape["file"][0]),
+    }

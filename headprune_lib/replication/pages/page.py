@@ -1,0 +1,92 @@
+"""The results behind a page, each under the name of its model and task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headprune_lib.replication import measurements
+from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.store import Result
+from headprune_lib.replication.titles import setting
+
+
+def open_page(profile: str, *, fresh: bool, n_verses: int | None = None,
+              **parameters: Any) -> Page:
+    """The page with a notebook's parameters.
+
+    Args:
+        profile: name of a profile.
+        fresh: measure in any case, with the weights at hand.
+        n_verses: test verses, of sweeps over all heads and of what is measured on all verses.
+        parameters: what replaces the profile's values; see
+            :func:`headprune_lib.replication.profiles.load_profile`.
+    """
+    return Page(load_profile(profile, n_verses=n_verses, n_headline=n_verses, **parameters), fresh)
+
+
+class Page:
+    """A page's own results, and those of other models and tasks to show beside them."""
+
+    def __init__(self, settings: Profile, fresh: bool = False) -> None:
+        self.settings, self.fresh = settings, fresh
+        self._own: list[tuple[str, Result]] = []
+
+    def get(self, name: str, task: str | None = None) -> Result:
+        """The page's own result of a measurement, by its name in the paper: stored, or made now.
+
+        Args:
+            task: of a translation measurement, the pair of languages; the main one if not given.
+        """
+        result = measurements.get(name, self.settings, task=task, fresh=self.fresh)
+        self._own.append((name, result))
+        return result
+
+    @property
+    def folder(self) -> Path:
+        """Where the stored results of the page's profile are."""
+        return results_folder(self.settings)
+
+    def found(self, *names: str) -> dict[str, Result]:
+        """Name -> result of every model and task, those that the page has asked for among them."""
+        return collect(measurements.found(*names, root=self.folder), self._own_of(names))
+
+    def others(self, *names: str) -> dict[str, Result]:
+        """Name -> stored result of every model and task but those that the page has asked for."""
+        own = self._own_of(names)
+        return collect(stored for stored in measurements.found(*names, root=self.folder)
+                       if not any(_same(stored, result) for result in own))
+
+    def _own_of(self, names: Iterable[str]) -> list[Result]:
+        return [result for name, result in self._own if name in names]
+
+
+def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, Result]:
+    """Name -> result: the stored ones in their order, then a page's own that are not among them.
+
+    A run on other parameters than the stored result of its model and task stands beside that one,
+    as ``... (this run)``.
+    """
+    shown = {setting(result): result for result in stored}
+    for result in own:
+        if not any(_same(result, other) for other in shown.values()):
+            taken = setting(result) in shown
+            shown[f"{setting(result)} (this run)" if taken else setting(result)] = result
+    return shown
+
+
+def pick(shown: Mapping[str, Result], model: str, task: str) -> Result | None:
+    """The result of a model on a task, None where there is none: another's never takes its place."""
+    return next((result for result in shown.values()
+                 if (result.model, result.task) == (model, task)), None)
+
+
+def _same(one: Result, two: Result) -> bool:
+    """Whether two results of one measurement are one, which their signatures tell."""
+    return one.key == two.key and _digests(one) == _digests(two)
+
+
+def _digests(result: Result) -> dict[str, str]:
+    return {name: part.signature["digest"] for name, part in result.parts.items()}

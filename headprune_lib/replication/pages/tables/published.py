@@ -1,0 +1,47 @@
+"""The paper's values, read from the project's copy."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import yaml
+
+from headprune_lib.replication.paths import reference_root
+
+
+@cache
+def _published() -> dict:
+    return yaml.safe_load((reference_root() / "paper_values.yml").read_text("utf-8"))
+
+
+# A task here -> the task of the paper whose values stand beside its own.
+_STANDS_FOR = {"snli": "mnli", "enfr": "wmt", "deen": "iwslt"}
+
+
+def published_task(task: str) -> str:
+    """The paper's task that one of ours stands for; itself where it is one of the paper's.
+
+    >>> published_task("snli"), published_task("sst2")
+    ('mnli', 'sst2')
+    """
+    return _STANDS_FOR.get(task, task)
+
+
+def published_shares() -> dict[str, float]:
+    """The paper's task -> the share of heads that goes there without noticeable effect."""
+    figure3 = paper("figure3")
+    return {"mnli": figure3["bert_mnli"], "wmt": figure3["wmt"], **paper("figure6")}
+
+
+def published_share(task: str) -> float | None:
+    """The share of heads that goes in the paper on a task; None where the paper has none.
+
+    >>> published_share("snli"), published_share("reviews")
+    (0.4, None)
+    """
+    return published_shares().get(published_task(task))
+
+
+def paper(artifact: str) -> dict:
+    """The published values of a table or figure, layers and heads counted from 1."""
+    return _published()[artifact]

@@ -1,0 +1,114 @@
+"""Tables of the translation half, the paper's values beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from headprune_lib.heads import KINDS
+from headprune_lib.replication.claims import rules
+from headprune_lib.replication.pages.tables import pages
+from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
+from headprune_lib.replication.pages.tables.published import paper
+from headprune_lib.replication.pages.values import step_at
+from headprune_lib.replication.store.results import Result
+
+
+def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and way of search: BLEU, without overlapping verses, chrF."""
+    rows = []
+    for task, result in quality.items():
+        values = result.values
+        for search in (name for name in values if name.startswith("beam ")):
+            found = values[search]
+            rows.append({
+                "model": task,
+                "search": "greedy" if search == "beam 1" else search,
+                "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
+                "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
+                "chrF": f"{found['chrf']:.1f}",
+                "verses": values["n"],
+                "of them sharing": values["n_overlap"],
+            })
+    return pd.DataFrame(rows)
+
+
+def samples_table(quality: Result) -> pd.DataFrame:
+    """The first test verses of a model, what it makes of them, and the reference."""
+    return pd.DataFrame(quality.values["samples"])[["source", "translation", "reference"]]
+
+
+def heads_table(table1: Result) -> pd.DataFrame:
+    """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
+    published = paper("table1")["significant"]
+    rows = []
+    for kind in KINDS:
+        found = table1.values["counts"][kind]
+        rows.append({
+            "kind": kind,
+            "heads": found["heads"],
+            "removable": found["removable"],
+            "significant losses, gains (Holm)":
+                f"{found['significant_losses']}, {found['significant_gains']}",
+            "without correction, 1,000 resamples":
+                f"{found['raw_losses']}, {found['raw_gains']}",
+            "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
+        })
+    return pd.DataFrame(rows)
+
+
+def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
+    """Tables 2 and 5 side by side: one row a layer of each kind; changes of BLEU."""
+    free = {(row["kind"], row["layer"]): row for row in table5.values["layers"]}
+    rows = []
+    for kind in KINDS:
+        published = paper("table5")[kind]
+        for ours in (row for row in table2.values["layers"] if row["kind"] == kind):
+            other, layer = free[kind, ours["layer"]], ours["layer"]
+            theirs = published["delta_bleu"][layer:layer + 1]
+            rows.append({
+                "kind": kind,
+                "layer": layer + 1,
+                "Table 2: head, change": f"{ours['head'] + 1}: {signed(ours['delta'], ours['interval'])}",
+                "Table 5: head, change": f"{other['head'] + 1}: {signed(other['delta'], other['interval'])}",
+                "p (Table 5)": p_text(other["p"]),
+                "significant loss": "yes" if other["delta"] < 0 and other["p"] < rules.ALPHA
+                else "no",
+                "paper, Table 5": signed(theirs[0]) if theirs else "–",
+                "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
+            })
+    return pd.DataFrame(rows)
+
+
+def curves_table(curves: Result) -> pd.DataFrame:
+    """Figures 3a, 4 or 6d: one row an order of removal."""
+    return pages.orders_table(curves.values, "importance minus this, mean BLEU", signed)
+
+
+def kinds_table(figure4: Result) -> pd.DataFrame:
+    """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut."""
+    means = {kind: figure4.values["curves"][f"{kind} importance"]["mean"] for kind in KINDS}
+    return pd.DataFrame([
+        {"removed": f"{share:.0%}",
+         **{kind: f"{mean[i]:.1f} ({mean[i] / mean[0]:.0%})" for kind, mean in means.items()}}
+        for i, share in enumerate(figure4.values["shares"])
+    ])
+
+
+def checkpoints_table(figure5: Result) -> pd.DataFrame:
+    """One row a checkpoint: BLEU, share kept with 40% of the heads removed, Gini coefficient."""
+    values = figure5.values
+    at = step_at(values["shares"], values["kept_at"])
+    return pd.DataFrame([
+        {
+            "epoch": point["epoch"],
+            "updates": point["updates"],
+            "BLEU": f"{point['bleu'][0]:.1f}",
+            f"kept with {values['kept_at']:.0%} removed":
+                estimate(point["kept"][at], point["kept_at_interval"], ".0%"),
+            "Gini coefficient of importance":
+                estimate(point["gini"], point["gini_interval"], ".3f"),
+        }
+        for point in values["checkpoints"]
+    ])

@@ -1,0 +1,64 @@
+"""What the paper calls a measurement on a task: the one table that commands and pages read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Half = Literal["encoder", "translation"]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A table or figure of the paper.
+
+    Attributes:
+        measurement: what is measured.
+        half: of the paper.
+        task: the one that it is about. ``main`` is whatever a profile is about (the encoder half's
+            figures are of MNLI, which has stand-ins); ``enfr`` and ``deen`` are the two pairs of
+            languages.
+    """
+
+    measurement: str
+    half: Half
+    task: str
+
+
+MAIN = "main"
+
+ARTIFACTS: dict[str, Artifact] = {
+    "table1": Artifact("one_head", "translation", "enfr"),
+    "figure1a": Artifact("one_head", "translation", "enfr"),
+    "figure1b": Artifact("one_head", "encoder", MAIN),
+    "table2": Artifact("all_but_one", "translation", "enfr"),
+    "table3": Artifact("all_but_one", "encoder", MAIN),
+    "table5": Artifact("best_heads", "translation", "enfr"),
+    "table6": Artifact("best_heads", "encoder", MAIN),
+    "figure2a": Artifact("across_domains", "translation", "enfr"),
+    "figure2b": Artifact("across_domains", "encoder", MAIN),
+    "figure3a": Artifact("pruning_curve", "translation", "enfr"),
+    "figure3b": Artifact("pruning_curve", "encoder", MAIN),
+    "figure6a": Artifact("pruning_curve", "encoder", "sst2"),
+    "figure6b": Artifact("pruning_curve", "encoder", "cola"),
+    "figure6c": Artifact("pruning_curve", "encoder", "mrpc"),
+    "figure6d": Artifact("pruning_curve", "translation", "deen"),
+    "table4": Artifact("speed", "encoder", MAIN),
+    "figure4": Artifact("pruning_by_kind", "translation", "enfr"),
+    "figure5": Artifact("along_training", "translation", "deen"),
+}
+
+
+def name_of(measurement: str, half: str, task: str) -> str:
+    """The paper's name of a measurement on a task, or on the one that it has in its place.
+
+    The measurement's own name where the paper has none.
+
+    >>> name_of("pruning_curve", "encoder", "sst2"), name_of("pruning_curve", "encoder", "snli")
+    ('figure6a', 'figure3b')
+    """
+    found = [(name, artifact) for name, artifact in ARTIFACTS.items()
+             if (artifact.measurement, artifact.half) == (measurement, half)]
+    exact = [name for name, artifact in found if artifact.task == task]
+    other = [name for name, artifact in found if artifact.task == MAIN]
+    return next(iter([*exact, *other, *(name for name, _ in found), measurement]))

@@ -1,0 +1,144 @@
+"""Profiles: named sets of parameters (the YAML files beside this one), one code for all."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from importlib import resources
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import StrictFloat, StrictInt
+
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.encoder.pretrained import BASES
+from headprune_lib.replication.encoder.recipe import Finetuning
+from headprune_lib.replication.parameters import Count, CountOrAll, one_of, parameters
+from headprune_lib.replication.paths import absolute
+from headprune_lib.replication.translation.recipe import POST_NORM, Recipe
+from headprune_lib.suggestions import unknown
+
+PROFILES = ("smoke", "default", "base")
+
+
+_Task = Annotated[str, one_of("task", TASKS)]
+_Translation = Annotated[str, one_of("translation task", TRANSLATION_TASKS)]
+
+
+@parameters
+class Speed:
+    """What Table 4 times."""
+
+    batch_sizes: list[Count]
+    n_sentences: Count
+    repetitions: Count
+    share: StrictFloat
+    shape: str
+    shape_length: Count
+    shape_sentences: Count
+
+
+@parameters
+class Profile:
+    """Everything a measurement depends on but the device. Fields: see ``default.yml``."""
+
+    name: str
+    main_task: _Task
+    stand_ins: dict[str, _Task]
+    folder: str
+    task: _Task
+    model: Annotated[str, one_of("model", BASES)]
+    seeds: list[StrictInt]
+    domains: list[Annotated[str, one_of("domain", TASKS)]]
+    n_examples: CountOrAll
+    n_domain: Count
+    n_scoring: Count
+    n_selection: Count
+    batch_size: Count
+    steps: Count
+    random_orders: Count
+    orders: Literal["every", "importance"]
+    finetuning: Finetuning
+    translation_task: _Translation
+    translation_far: _Translation
+    training_task: _Translation
+    translation_model: str
+    translation_seed: StrictInt
+    n_verses: Count
+    n_headline: CountOrAll
+    translation_orders: Count
+    translation: dict[_Translation, dict[str, Recipe]]
+    speed: Speed
+    device: str = "cpu"
+    data: str | None = None
+    given: dict = field(default_factory=dict, compare=False, repr=False)
+    """The values that were given in place of the profile's."""
+
+    @property
+    def seed(self) -> int:
+        """The seed whose fine-tuning the single-model artifacts use."""
+        return self.seeds[0]
+
+    def translator(self, task: str, model: str = POST_NORM) -> Recipe:
+        """How a translation model is trained.
+
+        Raises:
+            ValueError: an unknown task, or a model that the task does not have.
+        """
+        if task not in self.translation:
+            raise ValueError(unknown("translation task", task, self.translation))
+        if model not in self.translation[task]:
+            raise ValueError(unknown(f"model of {task}", model, self.translation[task]))
+        return self.translation[task][model]
+
+    def on(self, task: str) -> Profile:
+        """The same profile, with the same values of one's own, on another task."""
+        return load_profile(self.name, **{**self.given, "task": task})
+
+
+def load_profile(name: str = "default", *, seed: int | None = None, **overrides) -> Profile:
+    """A profile by name, with values of your own in place of its values.
+
+    Args:
+        name: ``"smoke"``, ``"default"`` or ``"base"``.
+        seed: this fine-tuning first, in place of the profile's first one.
+        overrides: fields of :class:`Profile`; ``None`` leaves the profile's value.
+
+    Raises:
+        ValueError: an unknown profile, task, model or field (the nearest names are suggested), or
+            a value of another type than the field's or out of its range.
+    """
+    if name not in PROFILES:
+        raise ValueError(unknown("profile", name, PROFILES))
+    values = _read(name)
+    values["main_task"] = values["task"]
+    elsewhere, task = values.pop("tasks"), overrides.get("task")
+    if task not in (None, values["task"]):
+        values = merged(values, elsewhere.get(task, {}))
+    # None leaves the profile's value; of a name that it does not have, it is refused with the rest
+    given = {each: value for each, value in overrides.items()
+             if value is not None or each not in Profile.__dataclass_fields__}
+    values = merged(values, given)
+    values["given"] = {**given, **({} if seed is None else {"seed": seed})}
+    if seed is not None:
+        values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
+    if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
+        values["data"] = str(absolute(values["data"]))
+    return Profile(name=name, **values)
+
+
+def _read(name: str) -> dict:
+    """A profile's file over the one that it extends."""
+    values = yaml.safe_load(resources.files(__name__).joinpath(f"{name}.yml").read_text("utf-8"))
+    return merged(_read(values.pop("extends")), values) if "extends" in values else values
+
+
+def merged(values: dict, over: dict) -> dict:
+    """``values`` with those of ``over`` in their place, section by section.
+
+    >>> merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 5}})
+    {'a': {'b': 5, 'c': 2}, 'd': 3}
+    """
+    return values | {name: merged(values[name], value)
+                     if isinstance(value, dict) and isinstance(values.get(name), dict) else value
+                     for name, value in over.items()}

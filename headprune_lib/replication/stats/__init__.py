@@ -1,0 +1,61 @@
+"""Paired tests, intervals, bootstraps and correlations: the same examples before and after a cut.
+
+Changes are cut minus uncut. Every function raises ValueError for empty input, NaN, or shapes that
+do not fit together; every draw comes from the ``seed`` it is given.
+"""
+
+from headprune_lib.replication.stats.bootstrap import (
+    bootstrap_curves,
+    bootstrap_indices,
+    bootstrap_scores,
+    paired_bootstrap,
+)
+from headprune_lib.replication.stats.checks import Estimate
+from headprune_lib.replication.stats.correlations import (
+    correlation,
+    correlation_ceiling,
+    split_half_reliability,
+    split_half_reliability_of,
+)
+from headprune_lib.replication.stats.paired import (
+    equivalence,
+    holm,
+    mcnemar_exact,
+    paired_proportion_interval,
+    paired_t,
+    ratio_interval,
+    smallest_detectable,
+)
+from headprune_lib.replication.stats.scores import (
+    area_under_curve,
+    confusion,
+    f1,
+    gini,
+    matthews,
+    prunable_share,
+)
+
+__all__ = [
+    "Estimate",
+    "area_under_curve",
+    "bootstrap_curves",
+    "bootstrap_indices",
+    "bootstrap_scores",
+    "confusion",
+    "correlation",
+    "correlation_ceiling",
+    "equivalence",
+    "f1",
+    "gini",
+    "holm",
+    "matthews",
+    "mcnemar_exact",
+    "paired_bootstrap",
+    "paired_proportion_interval",
+    "paired_t",
+    "prunable_share",
+    "ratio_interval",
+    "smallest_detectable",
+    "split_half_reliability",
+    "split_half_reliability_of",
+]

@@ -1,0 +1,40 @@
+"""Results and what is needed to keep them: files, signatures, a journal of unfinished work."""
+
+from headprune_lib.replication.store.files import Arrays
+from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.store.obtaining import Measured, Outcomes, Wanted, obtain
+from headprune_lib.replication.store.results import (
+    OUTCOMES,
+    Key,
+    Part,
+    Result,
+    ResultDamaged,
+    find,
+    load,
+    save,
+    stored,
+)
+from headprune_lib.replication.store.signature import fingerprint, make_signature, provenance
+from headprune_lib.replication.store.text import plain
+
+__all__ = [
+    "OUTCOMES",
+    "Arrays",
+    "Journal",
+    "Key",
+    "Measured",
+    "Outcomes",
+    "Part",
+    "Result",
+    "ResultDamaged",
+    "Wanted",
+    "find",
+    "fingerprint",
+    "load",
+    "make_signature",
+    "obtain",
+    "plain",
+    "provenance",
+    "save",
+    "stored",
+]

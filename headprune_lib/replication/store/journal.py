@@ -1,0 +1,61 @@
+"""The finished units of a long measurement, kept so that a killed run resumes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import urllib.parse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from headprune_lib.replication.store.files import (
+    Arrays,
+    npz_arrays,
+    npz_bytes,
+    replace_files,
+    set_aside,
+)
+
+
+class Journal:
+    """The finished units of a long measurement, one file each, so that a killed run resumes.
+
+    A folder that is there belongs to a run that was interrupted, since :meth:`finish` removes it.
+    So an interrupted fresh run resumes too, and a completed run is never mistaken for part of one.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.resumed_seconds = 0.0  # spent on resumed units by earlier processes
+
+    def unit(self, key: str, function: Callable[[], Arrays]) -> Arrays:
+        """The arrays of unit ``key``: from the journal, or else from ``function()``.
+
+        What a unit depends on and the signature does not hold (the hash of weights trained on this
+        machine) belongs in the key. A damaged file is set aside, and the unit measured again.
+        """
+        path = self.folder / f"{urllib.parse.quote(key, safe='')}.npz"
+        if path.exists():
+            try:
+                arrays = npz_arrays(path.read_bytes())
+                self.resumed_seconds += float(arrays.pop("seconds of this unit"))
+                return arrays
+            except (KeyError, ValueError) as error:
+                warnings.warn(f"{path} is damaged ({error}). Set aside as {set_aside(path)[0]}; "
+                              "this unit is measured again.", stacklevel=2)
+        start = time.perf_counter()
+        arrays = {name: np.asarray(array) for name, array in function().items()}
+        seconds = np.asarray(time.perf_counter() - start)
+        replace_files({path: npz_bytes({**arrays, "seconds of this unit": seconds})})
+        return arrays
+
+    def done(self, key: str) -> bool:
+        """Whether ``unit(key, …)`` would find its file (for a progress bar's estimate)."""
+        return (self.folder / f"{urllib.parse.quote(key, safe='')}.npz").exists()
+
+    def finish(self) -> None:
+        """Remove the journal; call it once the result is saved."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,71 @@
+"""What a stored result depends on, and where it was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def make_signature(version: int, parameters: dict[str, Any], own: dict[str, Any],
+                   data: dict[str, str], weights: dict[str, str],
+                   recipe: dict[str, Any]) -> dict[str, Any]:
+    """What a stored part must agree with to be used, and its SHA-256 ``digest``.
+
+    Args:
+        version: of the measurement; bumped by hand when its meaning changes.
+        parameters: what all parts of the result depend on.
+        own: what this part depends on besides.
+        data, weights: names of files -> their registered checksums.
+        recipe: of the trainings.
+
+    Raises:
+        ValueError: something that JSON cannot hold (NaN, a path, a tensor).
+    """
+    content = {"measurement": version, "parameters": parameters, "own": own, "data": data,
+               "weights": weights, "recipe": recipe}
+    try:
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a signature holds finite numbers, text, lists and dicts: {error}; "
+                         f"given {content}") from error
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    return {"digest": digest, **json.loads(canonical)}
+
+
+def fingerprint(name: str, statistics: Any) -> str:
+    """Of the rules and constants that the values of a measurement depend on.
+
+    Args:
+        name: of the measurement.
+        statistics: a dataclass with all constants that its ``summarise`` reads.
+    """
+    content = json.dumps([name, dataclasses.asdict(statistics)], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def provenance(command: str, seconds: float) -> dict[str, Any]:
+    """Where and with what a result was measured; not part of the signature."""
+    cpu = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).is_file():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0].split(":", 1)[1].strip() if names else cpu
+    versions = {name: importlib.metadata.version(name)
+                for name in ("torch", "transformers", "numpy", "scipy", "tokenizers")}
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hardware": {"cpu": cpu, "cores": os.cpu_count(),
+                     "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None},
+        "packages": versions,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 1),
+    }

@@ -1,0 +1,89 @@
+"""The training loop of both halves: transformers' ``Trainer`` over batches made beforehand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers.trainer_utils import sort_checkpoints
+
+from headprune_lib.replication.weights import BFLOAT16, quiet
+
+
+def arguments(folder: Path, *, seed: int, device: str, precision: str, epochs: int,
+              **further) -> TrainingArguments:
+    """What every training here has in common, and ``further`` arguments of transformers.
+
+    An item of the data is a whole batch, a checkpoint is written after each epoch.
+    """
+    made = TrainingArguments(
+        output_dir=str(folder), seed=seed, bf16=precision == BFLOAT16,
+        use_cpu=torch.device(device).type == "cpu", num_train_epochs=epochs,
+        per_device_train_batch_size=1, max_grad_norm=1.0, save_strategy="epoch",
+        save_total_limit=1, report_to=[], remove_unused_columns=False, disable_tqdm=True, **further,
+    )
+    made._n_gpu = min(1, made.n_gpu)  # several would share out a batch, and draw other dropout
+    return made
+
+
+def whole_batch(items: list[dict]) -> dict:
+    """The collator of data whose items are batches already."""
+    item, = items
+    return dict(item)
+
+
+def run(trainer: Trainer, title: str) -> None:
+    """Train to the end, from the last whole epoch on that the trainer's folder holds.
+
+    Args:
+        title: stands before the progress bar.
+    """
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_Bar(title))
+    with quiet():  # a bar for each file of a checkpoint
+        trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint that is whole; what a kill cut short is removed, with a warning."""
+    for path in map(Path, reversed(sort_checkpoints(str(folder)))):
+        if _is_whole(path):
+            return str(path)
+        warnings.warn(f"{path} is damaged or was cut short, and is removed", stacklevel=2)
+        shutil.rmtree(path)
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_bytes())  # the last to be written
+        with safe_open(checkpoint / "model.safetensors", "pt"):
+            pass
+        for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+            with zipfile.ZipFile(checkpoint / name) as archive:
+                if archive.testzip() is not None:
+                    return False
+    except (OSError, ValueError, SafetensorError, zipfile.BadZipFile):
+        return False
+    return True
+
+
+class _Bar(ProgressCallback):
+    """A bar over all updates, without the lines of the log."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        self.training_bar.set_description(self.title)
+
+    def on_log(self, *_args, **_kwargs) -> None:
+        pass

@@ -1,0 +1,194 @@
+"""A trained translator with its verses: n-gram counts and draft loss of every verse under masks.
+
+Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.stats.bleu`), those of
+masked models as the *change* from the unmasked one: few change, so that the files stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from headprune_lib.batching import by_length, teacher_forced
+from headprune_lib.generation.drafts import translations_under
+from headprune_lib.generation.greedy import generate
+from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.kernels import fast_linears
+from headprune_lib.orders import Head
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
+from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.translation.models import PAD, detokenise
+from headprune_lib.replication.translation.weights import Translator, load_translator
+from headprune_lib.scoring import example_importance, normalize_l2
+
+GROUP = 32  # sentences that share a batch
+_SCORED_TOGETHER = 32
+
+
+@dataclass
+class TranslationSubject:
+    """A trained translator with the verses it is measured on."""
+
+    profile: Profile
+    task: str
+    seed: int
+    translator: Translator
+    epoch: int | None = None
+
+    @classmethod
+    def of(cls, profile: Profile, task: str, seed: int | None = None, *, kernel: str = "sdpa",
+           epoch: int | None = None) -> TranslationSubject:
+        seed = profile.translation_seed if seed is None else seed
+        return cls(profile, task, seed,
+                   load_translator(profile, task, seed, model=profile.translation_model,
+                                   kernel=kernel, epoch=epoch), epoch)
+
+    def eager(self) -> TranslationSubject:
+        """The same weights under the attention kernel with the fastest backward pass."""
+        return TranslationSubject.of(self.profile, self.task, self.seed, kernel="eager",
+                                     epoch=self.epoch)
+
+    @property
+    def model(self) -> nn.Module:
+        return self.translator.model
+
+    @property
+    def key(self) -> str:
+        """Begins the name of every journal unit: results of other weights must not be resumed."""
+        return self.translator.weights_sha256[:12]
+
+    @property
+    def run(self) -> dict:
+        """The entry of a result for this training."""
+        return {"seed": self.seed, "weights_sha256": self.translator.weights_sha256}
+
+    def measured(self, raw: Arrays, n_examples: int, *, dataset: str | None = None) -> Measured:
+        """Outcomes as the store takes them; of the test verses if nothing else is said."""
+        return Measured(raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU",
+                        "BLEU points")
+
+    def pairs(self, split: str, task: str | None = None) -> Pairs:
+        """What all heads are swept on: the first verses of a split, which are a random sample.
+
+        Of another task with the same chapters on each side where one is named.
+        """
+        return self.split(split, task).first(self.profile.n_verses)
+
+    @property
+    def headline(self) -> Pairs:
+        """The test verses of the few rows that the paper's claims rest on."""
+        return self.split("test").first(self.profile.n_headline)
+
+    def split(self, name: str, task: str | None = None) -> Pairs:
+        return TRANSLATION_TASKS[task or self.task].load()[name]
+
+    def sweep(self, pairs: Pairs, masks: Sequence[HeadTensors], journal: Journal,
+              name: str) -> Arrays:
+        """Translate every pair under every mask.
+
+        Args:
+            name: of what is measured, for the journal and the progress bar.
+
+        Returns:
+            ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
+            ``draft_loss_uncut`` (n,) and ``draft_loss_change`` (M, n) in thousandths of a nat, in the
+            pairs' own order.
+        """
+        sources = self.translator.encode(pairs.sources)
+        groups = by_length(sources, GROUP)
+
+        def measure(members: list[int]) -> Arrays:
+            model, own = self.model, [sources[i] for i in members]
+            references = [pairs.targets[i] for i in members]
+            with fast_linears(model):
+                drafts = generate(model, own)
+                found = translations_under(model, own, drafts, [full_mask(model), *masks])
+            counts = [sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
+                      for one in found]
+            return {"counts": np.stack([pack(one) for one in counts]),
+                    "reference_lengths": counts[0][:, -1],
+                    "draft_loss": np.stack([one.draft_loss for one in found])}
+
+        units = run_units({f"{self.key} {name} {i}": lambda members=members: measure(members)
+                           for i, members in enumerate(groups)}, journal,
+                          f"{name}, {len(masks)} masks on {len(pairs)} verses").values()
+        back = np.argsort(np.concatenate(groups))
+        counts = np.concatenate([unit["counts"] for unit in units], axis=1)[:, back]
+        loss = np.rint(MILLINAT * np.concatenate([unit["draft_loss"] for unit in units], -1))[:, back]
+        lengths = np.concatenate([unit["reference_lengths"] for unit in units])[back]
+        return {
+            "counts_uncut": counts[0],
+            "counts_change": counts[1:] - counts[0],
+            "reference_lengths": lengths,
+            "draft_loss_uncut": loss[0].astype(np.int32),
+            "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
+        }
+
+    def sweep_heads(self, pairs: Pairs, masks: Mapping[Head, HeadTensors],
+                    journal: Journal, name: str) -> Arrays:
+        """As :meth:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
+        raw = self.sweep(pairs, list(masks.values()), journal, name)
+        return {**raw, "heads": heads_array(masks)}
+
+    def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
+        """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
+        each = self.verse_importance(journal)
+        scores = {kind: torch.from_numpy(each[kind].mean(0)) for kind in KINDS}
+        return normalize_l2(scores) if normalize == "l2" else scores
+
+    def verse_importance(self, journal: Journal) -> Arrays:
+        """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
+        def measure() -> Arrays:
+            each = example_importance(self.eager().model, forced_batches(self, self.split("score")))
+            return {kind: values.numpy() for kind, values in each.items()}
+
+        found, = run_units({f"{self.key} I_h": measure}, journal,
+                           f"importance, {self.task}").values()
+        return found
+
+
+def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Counts of the unmasked model (n, 10) and of the masked ones (M, n, 10) from raw outcomes."""
+    lengths, uncut = raw[f"{prefix}reference_lengths"], raw[f"{prefix}counts_uncut"]
+    return unpack(uncut, lengths), unpack(uncut + raw[f"{prefix}counts_change"], lengths)
+
+
+def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
+    """Teacher-forced batches of verses, shortest references first."""
+    translator = subject.translator
+    sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
+    return [teacher_forced([sources[i] for i in part], [targets[i] for i in part],
+                           PAD, subject.model.config.decoder_start_token_id)
+            for part in by_length(targets, _SCORED_TOGETHER)]
+
+
+def first_verses(raw: Arrays, n: int | None) -> Arrays:
+    """What :meth:`TranslationSubject.sweep_heads` found on the first ``n`` verses."""
+    return {name: values if name == "heads" else
+            values[:, :n] if name.endswith("_change") else values[:n]
+            for name, values in raw.items()}
+
+
+def mean_losses(raw: Arrays) -> Arrays:
+    """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
+
+    The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
+    between heads (Table 5) and for the record, where no statistic asks for single losses.
+    """
+    uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
+    kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
+    means = np.concatenate([[uncut.mean()], uncut.mean() + change.mean(-1)]) / MILLINAT
+    return {**kept, "draft_log_loss": means}
+
+
+def heads_array(heads: Iterable[Head]) -> np.ndarray:
+    """(kind, layer, head) as small integers, the kind as its place in ``KINDS``."""
+    return np.array([(KINDS.index(kind), layer, head) for kind, layer, head in heads], np.int16)

@@ -1,0 +1,179 @@
+"""Trained translation models: the committed ones, else those of the cache, else trained now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from headprune_lib.generation.greedy import generate
+from headprune_lib.replication.data import file_sha256
+from headprune_lib.replication.paths import models_root
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.translation.models import (
+    detokenise,
+    encode,
+    new_model,
+    read_vocabulary,
+)
+from headprune_lib.replication.translation.recipe import (
+    POST_NORM,
+    Recipe,
+    file_name,
+    final_recipe,
+    full_recipe,
+)
+from headprune_lib.replication.translation.training import (
+    epoch_path,
+    read_curve,
+    train,
+    training_folder,
+    update_path,
+)
+from headprune_lib.replication.weights import read_weights, write_weights
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A trained model with its vocabulary, the hash of its weights and its learning curve."""
+
+    task: str
+    model: transformers.PreTrainedModel
+    vocabulary: sentencepiece.SentencePieceProcessor
+    weights_sha256: str
+    curve: list[dict]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text with the end mark.
+
+        Raises:
+            ValueError: an empty text, or one longer than the model has positions for.
+        """
+        rows = encode(self.vocabulary, texts)
+        longest = self.model.config.max_position_embeddings
+        for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+            if not text.strip():
+                raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
+            if len(row) > longest:
+                raise ValueError(f"line {number} has {len(row)} pieces, the model has positions "
+                                 f"for {longest}: split it ({text[:40]!r}...)")
+        return rows
+
+    def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
+        """Translations of texts, in their order."""
+        return detokenise(self.vocabulary, generate(self.model, self.encode(texts), beams=beams))
+
+
+def load_translator(profile: Profile, task: str, seed: int | None = None, *,
+                    model: str = POST_NORM, kernel: str = "sdpa", epoch: int | None = None,
+                    update: int | None = None) -> Translator:
+    """A trained model of a task, in evaluation mode.
+
+    Args:
+        seed: the profile's if not given.
+        model: which of the task's models in the profile.
+        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
+        epoch: the weights after this epoch of the training, from the cache; the final ones, the
+            mean of the last epochs', if not given.
+        update: the weights after this many updates, in place of ``epoch``.
+
+    Raises:
+        ValueError: an unknown task, model, epoch or update, or weights that do not fit the
+            vocabulary.
+    """
+    recipe = profile.translator(task, model)
+    seed = profile.translation_seed if seed is None else seed
+    described = full_recipe
+    if epoch is None and update is None:
+        described = final_recipe
+        weights, vocabulary, curve = _final_files(profile, task, model, seed)
+    else:
+        folder = training_folder(task, seed, model)
+        weights = _kept(folder, epoch, update)
+        vocabulary, curve = folder / "vocabulary.spm", read_curve(folder)
+    tensors = read_weights(weights, described(task, recipe, seed))
+    if tensors is None:
+        raise ValueError(f"{weights} cannot be used and was set aside; put the committed file "
+                         f"back, or train again with `headprune train {task} --retrain`")
+    pieces = read_vocabulary(vocabulary.read_bytes())
+    network = with_weights(recipe, tensors, kernel)
+    if pieces.get_piece_size() != network.config.vocab_size:
+        raise ValueError(f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
+                         f"{weights} are for {network.config.vocab_size}: not of one training")
+    return Translator(task, network.to(profile.device), pieces, file_sha256(weights), curve)
+
+
+def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
+                 kernel: str) -> transformers.PreTrainedModel:
+    """A model of the recipe's shape that holds the tensors; positions are made anew.
+
+    Raises:
+        ValueError: a tensor that is missing, unknown or of another shape.
+    """
+    model = new_model(recipe.shape, 0, kernel)
+    trained = {name: weight.shape for name, weight in model.named_parameters()
+               if weight.requires_grad}
+    given = {name: tensor.shape for name, tensor in tensors.items()}
+    if trained != given:
+        wrong = sorted(trained.items() ^ given.items())[:4]
+        raise ValueError(f"the weights do not fit a model of {recipe.shape}: {wrong}")
+    model.load_state_dict(tensors, strict=False)
+    return model.eval()
+
+
+def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
+    """Copy the final weights of a finished training to where committed weights are kept."""
+    folder = train(profile, task, seed, model=model)
+    target = models_root() / f"{file_name(task, model, seed)}.safetensors"
+    files = {target: final_weights(folder, task, profile.translator(task, model), seed),
+             target.with_suffix(".spm"): folder / "vocabulary.spm",
+             target.with_suffix(".curve.json"): folder / "curve.json"}
+    replace_files({path: source.read_bytes() for path, source in files.items()})
+    return list(files)
+
+
+def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
+    """The file of a finished training's final weights (float16), made now if there is none.
+
+    They are the mean of those after the last epochs. A step size that decays with the square root
+    of the updates leaves the weights moving about; their mean translates better than any of them
+    (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
+    """
+    path = folder / "final.safetensors"
+    if not path.is_file():
+        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs:]
+        weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
+        mean = {name: torch.stack([one[name].float() for one in weights]).mean(0)
+                for name in weights[0]}
+        write_weights(mean, path, final_recipe(task, recipe, seed))
+    return path
+
+
+def _final_files(profile: Profile, task: str, model: str,
+                 seed: int) -> tuple[Path, Path, list[dict]]:
+    """Weights, vocabulary and learning curve: the committed ones, else those of a training."""
+    committed = models_root() / f"{file_name(task, model, seed)}.safetensors"
+    if committed.is_file():
+        curve = json.loads(committed.with_suffix(".curve.json").read_text())
+        return committed, committed.with_suffix(".spm"), curve
+    folder = train(profile, task, seed, model=model)
+    weights = final_weights(folder, task, profile.translator(task, model), seed)
+    return weights, folder / "vocabulary.spm", read_curve(folder)
+
+
+def _kept(folder: Path, epoch: int | None, update: int | None) -> Path:
+    """The weights that a training kept after an epoch or an update."""
+    what, path = (("epoch", epoch_path(folder, epoch)) if update is None else
+                  ("update", update_path(folder, update)))
+    if not path.is_file():
+        there = sorted(each.stem for each in folder.glob(f"{what}-*.safetensors"))
+        raise ValueError(f"no weights of {path.stem.replace('-', ' ')} in {folder}; there are "
+                         f"{there}")
+    return path

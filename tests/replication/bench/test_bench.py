@@ -1,0 +1,62 @@
+"""The benchmark runs and its figures are what it says; how fast they are is not tested."""
+
+import pytest
+import torch
+
+from headprune_lib import cut_heads, masked_heads
+from headprune_lib.generation.greedy import generate
+from headprune_lib.replication.bench import bench
+from headprune_lib.replication.bench.translation import operations, sweep_translations
+from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.translation.subject import TranslationSetting
+
+
+def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    rows = bench("encoder", load_profile("smoke"), n_sentences=16, rounds=2)
+    assert [row["target"] for row in rows] == [
+        "at most 2.0", "", "at most 0.7", "at most 0.6", "at least 6", "at least 1.15", "at least 1.15"]
+    for row in rows:
+        low, high = row["quartiles"]
+        assert 0 < low <= row["ratio"] <= high
+    floors = [row["floor"] for row in rows]
+    # two layers: backward needs 21 of 24 units; own feed-forward and the layers above
+    scoring = 1 + 21 / 24
+    assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, (4 / 3 + 1 + 2 / 8) / 4])
+
+
+def test_the_translation_half_is_compared_with_masked_generate(smoke):
+    fast, bound = bench("translation", smoke, n_sentences=6, rounds=2)
+    assert fast["target"] == "at least 5" and fast["n"] == 2 * 6  # 24 heads, one in twelve
+    assert 0 < bound["floor"] < 1 and bound["floor"] is not None
+
+
+def test_a_half_that_does_not_exist_is_refused(smoke):
+    with pytest.raises(ValueError, match="did you mean encoder"):
+        bench("encoders", smoke)
+
+
+def test_operations_of_a_cut_are_those_of_the_layers_above_it(smoke):
+    """2 layers, width 32, feed-forward 48, 44 words; sources of 3 pieces, drafts of 2."""
+    model = TranslationSetting.of(smoke, smoke.translation_task).model
+    decoder, encoder, words, views = 6 * 32**2 + 2 * 32 * 48, 4 * 32**2 + 2 * 32 * 48, 44 * 32, 2 * 32**2
+    plain = 3 * 2 * (encoder + views) + 3 * (2 * decoder + words)
+    source, draft = [[5, 6, 2]], [[7, 8]]
+    same = operations(model, source, draft, {("dec-dec", 1, 0): [[7, 8]]})
+    assert same == pytest.approx(3 * (decoder + words) / plain)
+    changed = operations(model, source, draft, {("enc-dec", 0, 0): [[9, 8]]})
+    assert changed == pytest.approx((3 + 2) * (2 * decoder + words) / plain)
+    whole = operations(model, source, draft, {("enc-enc", 0, 0): [[7, 8]]})
+    assert whole == pytest.approx(1)
+
+
+def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
+    setting = TranslationSetting.of(smoke, smoke.translation_task)
+    sources = setting.translator.encode(setting.split("test").first(5).sources)
+    mask = cut_heads(setting.model, [("enc-dec", 1, 2)])
+    with torch.inference_mode(), masked_heads(setting.model, mask):
+        expected = generate(setting.model, sources)
+    drafts = generate(setting.model, sources)
+    assert sweep_translations(setting.model, sources, drafts, [mask]) == [expected]

