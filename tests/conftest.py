@@ -1,11 +1,26 @@
 """What every test shares."""
 
+import os
+
+# Before torch is imported: two workers with two threads each are ten times slower than with one.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # kernels and subprocesses inherit it
+
 import pytest
 import torch
+from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
+    drawn_seed,
+    pytest_addoption,
+    pytest_configure,
+    pytest_report_header,
+)
 from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.replication.profiles import load_profile
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
