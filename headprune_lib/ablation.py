@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.batching import without_labels
+from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -73,7 +74,8 @@ def masked_logits(
     """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes."""
     device = torch.device(device) if device is not None else next(model.parameters()).device
     mask = full_mask(model) if mask is None else mask
-    with _evaluating(model.to(device)), masked_heads(model, mask), fast_linears(model):
+    with (evaluating(model.to(device)), torch.inference_mode(), masked_heads(model, mask),
+          fast_linears(model)):
         for batch in batches:
             yield model(**_inputs(batch, device)).logits.cpu()
 
@@ -90,7 +92,7 @@ def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Swee
             "reuse the activations of encoders. Use masked_logits with one_head_masks(model), or "
             "headprune_lib.generation.drafts for translations"
         )
-    with _evaluating(model.to(device)), fast_linears(model):
+    with evaluating(model.to(device)), torch.inference_mode(), fast_linears(model):
         for batch in batches:
             inputs = _inputs(batch, device)
             with _recorded(model, blocks) as record:
@@ -200,15 +202,3 @@ def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j
 
 def _inputs(batch: Batch, device: torch.device) -> Batch:
     return {name: value.to(device) for name, value in without_labels(batch).items()}
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
