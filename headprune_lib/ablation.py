@@ -19,7 +19,6 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.batching import without_labels
 from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.replay import forward_replaced, replayed
 from headprune_lib.scoring import Batch
@@ -130,7 +129,7 @@ def _for_one_batch(model: nn.Module, batch: Batch, device) -> Iterator[Batch]:
     """
     device = torch.device(device) if device is not None else next(model.parameters()).device
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model.to(device)), torch.no_grad(), fast_linears(model):
+    with evaluating(model.to(device)), torch.no_grad():
         yield {name: value.to(device) for name, value in without_labels(batch).items()}
 
 

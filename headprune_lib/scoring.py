@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
-from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
@@ -113,7 +112,7 @@ def _batch_gradients(model: nn.Module, batches: Iterable[Batch], blocks: list[At
                      loss: Loss | None, device) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Each batch with its :func:`gate_gradients`, the model ready for them all the while."""
     device = torch.device(device) if device is not None else next(model.parameters()).device
-    with evaluating(model.to(device), frozen=True), fast_linears(model):
+    with evaluating(model.to(device), frozen=True):
         for batch in batches:
             batch = {name: value.to(device) for name, value in batch.items()}
             yield batch, gate_gradients(model, batch, blocks, loss)
