@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.batching import without_labels
+from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.replay import forward_replaced, replayed
 from headprune_lib.scoring import Batch
@@ -50,6 +50,9 @@ def all_but_one_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensor
 def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *, device=None) -> Sweep:
     """Logits with each head cut in turn (paper, section 3.2), activations reused.
 
+    Nothing is computed before a batch is asked for, and between two batches the model is as it was:
+    a sweep may be left half used, and sweeps of one model may take turns.
+
     Args:
         model: an encoder with a classification (or regression) head.
         batches: dicts of model inputs; ``labels`` in them are ignored.
@@ -58,6 +61,9 @@ def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *, device=None
     Returns:
         iterator of ``(uncut, cut)`` for each batch, on the CPU: logits of shape ``(batch, class)``
         and ``{(kind, layer, head): logits}`` for every head.
+
+    Raises:
+        ValueError: an encoder-decoder, whose activations cannot be reused this way.
     """
     return _sweep(model, batches, "cut", device)
 
@@ -70,42 +76,61 @@ def all_but_one(model: nn.Module, batches: Iterable[Batch], *, device=None) -> S
 def masked_logits(
     model: nn.Module, batches: Iterable[Batch], mask: HeadTensors | None = None, *, device=None
 ) -> Iterator[Tensor]:
-    """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes."""
-    device = torch.device(device) if device is not None else next(model.parameters()).device
+    """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes.
+
+    As of :func:`one_head_ablation`, batches are computed as they are asked for, and the model is as
+    it was between them.
+    """
     mask = full_mask(model) if mask is None else mask
-    with _evaluating(model.to(device)), masked_heads(model, mask), fast_linears(model):
-        for batch in batches:
-            yield model(**_inputs(batch, device)).logits.cpu()
+    for batch in batches:
+        with _for_one_batch(model, batch, device) as inputs, masked_heads(model, mask):
+            logits = model(**inputs).logits.cpu()
+        yield logits
 
 
 Sweep = Iterator[tuple[Tensor, dict[tuple[str, int, int], Tensor]]]
 
 
 def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Sweep:
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    blocks = find_heads(model)
-    if {block.kind for block in blocks} != {"self"}:
+    kinds = {block.kind for block in find_heads(model)}
+    if kinds != {"self"}:
         raise ValueError(
-            f"{type(model).__name__} has kinds {sorted({block.kind for block in blocks})}; sweeps "
-            "reuse the activations of encoders. Use masked_logits with one_head_masks(model), or "
+            f"{type(model).__name__} has kinds {sorted(kinds)}; sweeps reuse the activations of "
+            "encoders. Use masked_logits with one_head_masks(model), or "
             "headprune_lib.generation.drafts for translations"
         )
-    with _evaluating(model.to(device)), fast_linears(model):
-        for batch in batches:
-            inputs = _inputs(batch, device)
-            with _recorded(model, blocks) as record:
-                uncut = model(**inputs).logits.cpu()
-            if record.shared:
-                yield uncut, _masked_one_by_one(model, inputs, how)
-                continue
-            cut = {}
-            for i, block in enumerate(blocks):
-                with _replayed(model, blocks, record, i):
-                    for j, head in enumerate(block.kept):
-                        record.projected = _projection(model, block, record.contexts[i],
-                                                       record.outputs[i], j, how)
-                        cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
-            yield uncut, cut
+    return (_swept(model, batch, how, device) for batch in batches)
+
+
+def _swept(model: nn.Module, batch: Batch, how: str,
+           device) -> tuple[Tensor, dict[tuple[str, int, int], Tensor]]:
+    """What a sweep yields of one batch."""
+    blocks, cut = find_heads(model), {}
+    with _for_one_batch(model, batch, device) as inputs:
+        with _recorded(model, blocks) as record:
+            uncut = model(**inputs).logits.cpu()
+        if record.shared:
+            return uncut, _masked_one_by_one(model, inputs, how)
+        for i, block in enumerate(blocks):
+            with _replayed(model, blocks, record, i):
+                for j, head in enumerate(block.kept):
+                    record.projected = _projection(model, block, record.contexts[i],
+                                                   record.outputs[i], j, how)
+                    cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
+    return uncut, cut
+
+
+@contextmanager
+def _for_one_batch(model: nn.Module, batch: Batch, device) -> Iterator[Batch]:
+    """The batch's inputs on the device, while the model is ready for them.
+
+    Entered anew for each batch: a generator that yields from inside would leave the model in
+    evaluation mode, and gradients off, for whatever its caller does next.
+    """
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    # no_grad, for inference mode's tensors could not be changed in place by the caller
+    with evaluating(model.to(device)), torch.no_grad():
+        yield {name: value.to(device) for name, value in without_labels(batch).items()}
 
 
 def _masked_one_by_one(model: nn.Module, inputs: Batch,
@@ -196,19 +221,3 @@ def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j
     if how == "cut":
         return output - share
     return share if projection.bias is None else share + projection.bias
-
-
-def _inputs(batch: Batch, device: torch.device) -> Batch:
-    return {name: value.to(device) for name, value in without_labels(batch).items()}
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import NO_LABEL, without_labels
+from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
-from headprune_lib.kernels import fast_linears
 
 Batch = dict[str, Tensor]
 Loss = Callable[[object, Batch], Tensor]
@@ -112,7 +112,7 @@ def _batch_gradients(model: nn.Module, batches: Iterable[Batch], blocks: list[At
                      loss: Loss | None, device) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Each batch with its :func:`gate_gradients`, the model ready for them all the while."""
     device = torch.device(device) if device is not None else next(model.parameters()).device
-    with _ready_for_gates(model.to(device)), fast_linears(model):
+    with evaluating(model.to(device), frozen=True):
         for batch in batches:
             batch = {name: value.to(device) for name, value in batch.items()}
             yield batch, gate_gradients(model, batch, blocks, loss)
@@ -247,20 +247,3 @@ def _capture(contexts: list[Tensor]):
         return (context, *inputs[1:])
 
     return keep
-
-
-@contextlib.contextmanager
-def _ready_for_gates(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and no gradient for any weight: only the heads' outputs need one."""
-    modes = [(module, module.training) for module in model.modules()]
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    model.eval()
-    for parameter in wanted:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-        for parameter in wanted:
-            parameter.requires_grad_(True)

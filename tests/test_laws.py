@@ -1,6 +1,7 @@
 """The laws every architecture obeys, under every attention kernel."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -151,7 +152,7 @@ def test_importance_is_the_mean_of_the_examples(name, kernel):
 
 @every_model
 @pytest.mark.parametrize("empty_layer", [None, 1])
-def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, tmp_path):
+def test_removal_equals_masking_and_survives_copying_and_saving(name, kernel, empty_layer, tmp_path):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
     with masked_heads(model, mask):
@@ -160,7 +161,8 @@ def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, t
     pruned = prune_heads(copy.deepcopy(model), mask)
     assert sum(p.numel() for p in pruned.parameters()) < before
     torch.testing.assert_close(logits(pruned, inputs), masked, rtol=0, atol=1e-5)
-    torch.testing.assert_close(logits(copy.deepcopy(pruned), inputs), masked, rtol=0, atol=1e-5)
+    for copied in (copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
+        torch.testing.assert_close(logits(copied, inputs), masked, rtol=0, atol=1e-5)
     loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
     # the attention kernel is not part of what is saved
     torch.testing.assert_close(logits(loaded, inputs), logits(pruned, inputs), rtol=0, atol=1e-5)
@@ -208,6 +210,42 @@ def test_hooks_are_gone_after_an_exception(name, kernel):
             next(one_head_ablation(model, [broken]))
     assert n_hooks(model) == before
     assert [p.requires_grad for p in model.parameters()] == trained
+
+
+def traces(model):
+    """Everything a function could forget to put back: modes, gradients wanted, hooks, patches."""
+    modules = [(module.training, sorted(module.__dict__), list(module._forward_hooks),
+                list(module._forward_pre_hooks), list(module._backward_hooks))
+               for module in model.modules()]
+    return (modules, [p.requires_grad for p in model.parameters()],
+            torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+
+
+@every_model
+def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
+    model, inputs = build(name, kernel, torch.float32), batch_for(name)
+    parts = [{k: v[i:i + 2] for k, v in inputs.items()} for i in (0, 2)]
+    mask, other = some_mask(model), full_mask(model)
+    list(masked_logits(model, parts[:1], mask))  # a first pass may fill caches of the model's own
+    model.train()
+    next(model.children()).eval()
+    next(model.parameters()).requires_grad_(False)
+    before, started = traces(model), []
+    sweeps = {"masked": lambda: masked_logits(model, parts, mask),
+              "otherwise masked": lambda: masked_logits(model, parts, other)}
+    if name not in ENCODER_DECODERS:
+        sweeps |= {"one": lambda: one_head_ablation(model, parts),
+                   "all but one": lambda: all_but_one(model, parts)}
+    for sweep in sweeps.values():
+        started.append(sweep())  # kept, half used
+        next(started[-1])
+        assert traces(model) == before
+    model(**{k: v for k, v in parts[0].items() if k != "labels"}).logits.sum().backward()
+    alone = [list(sweep()) for sweep in sweeps.values()]
+    together = zip(*(sweep() for sweep in sweeps.values()), strict=True)
+    for left, right in zip(zip(*alone, strict=True), together, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=0)
+    assert traces(model) == before
 
 
 @every_generator

@@ -25,7 +25,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from headprune_lib.batching import pad
 from headprune_lib.generation.greedy import Marks, length_limit, marks_of
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_single_queries
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
 from headprune_lib.replay import recorded, replayed
 
@@ -70,8 +69,7 @@ def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequenc
             done, pending = _verified(model, group, mask, number)
             found.append(done)
             pool += pending
-        with fast_single_queries(model):
-            _decode(model, stacked_masks(model, part), pool, group)
+        _decode(model, stacked_masks(model, part), pool, group)
         for row in pool:
             found[start + row.mask].ids[row.sentence] = row.draft
     return found

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
+from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
@@ -113,11 +114,13 @@ class EncoderSubject:
 
         def measure(part: list) -> Arrays:
             correct, loss = [], []
-            for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
-                logits = torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
-                right, nats = answers(logits, batch["labels"])
-                correct.append(right)
-                loss.append(nats)
+            with fast_linears(self.model):
+                for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
+                    # (1 + H, B, class)
+                    logits = torch.stack([uncut, *(cut[head] for head in heads)])
+                    right, nats = answers(logits, batch["labels"])
+                    correct.append(right)
+                    loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
 
         parts = [prepared.batches[i : i + _BATCHES_A_UNIT]
@@ -140,7 +143,7 @@ class EncoderSubject:
             # a kernel with a fast backward pass; the same weights
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             batches = self.batches(self.scoring).batches
-            with masked_heads(model, mask or full_mask(model)):
+            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
                 return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
 
         unit, = run_units({f"{self.key} I_h {key}": measure}, journal,
@@ -170,7 +173,8 @@ class EncoderSubject:
 
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
     """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
-    logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
+    with fast_linears(subject.model):
+        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

@@ -17,7 +17,7 @@ from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears
+from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -110,6 +110,7 @@ class TranslationSubject:
             references = [pairs.targets[i] for i in members]
             with fast_linears(model):
                 drafts = generate(model, own)
+            with fast_linears(model), fast_single_queries(model):
                 found = translations_under(model, own, drafts, [full_mask(model), *masks])
             counts = [sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
                       for one in found]
@@ -147,7 +148,9 @@ class TranslationSubject:
     def verse_importance(self, journal: Journal) -> Arrays:
         """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
         def measure() -> Arrays:
-            each = example_importance(self.eager().model, forced_batches(self, self.split("score")))
+            model = self.eager().model
+            with fast_linears(model):
+                each = example_importance(model, forced_batches(self, self.split("score")))
             return {kind: values.numpy() for kind, values in each.items()}
 
         found, = run_units({f"{self.key} I_h": measure}, journal,
