@@ -47,7 +47,8 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             optimizer.zero_grad()
 
     def score() -> None:
-        head_importance(subject.model, batches)
+        with fast_linears(subject.model):
+            head_importance(subject.model, batches)
 
     def forward() -> None:
         pass_seconds(subject.model, batches)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
+from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
@@ -140,7 +141,7 @@ class EncoderSubject:
             # a kernel with a fast backward pass; the same weights
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             batches = self.batches(self.scoring).batches
-            with masked_heads(model, mask or full_mask(model)):
+            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
                 return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
 
         unit, = run_units({f"{self.key} I_h {key}": measure}, journal,

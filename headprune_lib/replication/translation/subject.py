@@ -27,7 +27,8 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import Translator, load_translator
-from headprune_lib.scoring import example_importance, normalize_l2
+from headprune_lib.criteria.importance import example_importance
+from headprune_lib.scoring import normalize_l2
 
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
@@ -147,7 +148,9 @@ class TranslationSubject:
     def verse_importance(self, journal: Journal) -> Arrays:
         """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
         def measure() -> Arrays:
-            each = example_importance(self.eager().model, forced_batches(self, self.split("score")))
+            model = self.eager().model
+            with fast_linears(model):
+                each = example_importance(model, forced_batches(self, self.split("score")))
             return {kind: values.numpy() for kind, values in each.items()}
 
         found, = run_units({f"{self.key} I_h": measure}, journal,
