@@ -1,5 +1,7 @@
 """Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019)."""
 
+from importlib.metadata import version
+
 from headprune_lib.ablation import all_but_one, one_head_ablation
 from headprune_lib.architectures import register_attention
 from headprune_lib.fairseq_import import import_fairseq
@@ -29,3 +31,5 @@ __all__ = [
     "register_attention",
     "save_pruned",
 ]
+
+__version__ = version("headprune")
