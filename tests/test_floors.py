@@ -92,8 +92,12 @@ def upper(name: str) -> bool:
 def rank(name: str) -> tuple[int, str]:
     """The line of a module of the replication in ``ORDER``, and the package there."""
     inner = name.removeprefix(f"{UPPER}.")
-    fitting = [(len(package), line, package) for line, packages in enumerate(ORDER)
-               for package in packages if f"{inner}.".startswith(f"{package}.")]
+    fitting = [
+        (len(package), line, package)
+        for line, packages in enumerate(ORDER)
+        for package in packages
+        if f"{inner}.".startswith(f"{package}.")
+    ]
     assert fitting, f"{name} has no place in ORDER: give it one"
     _, line, package = max(fitting)
     return line, package
@@ -109,9 +113,12 @@ def test_the_lower_floor_imports_what_it_is_installed_with():
             package = target.partition(".")[0]
             if upper(target):
                 wrong.append(f"{where(name, line)} imports {target}, of the upper floor")
-            elif package == "headprune_lib" or package in sys.stdlib_module_names:
-                continue
-            elif package in CORE or (typed and package in ANNOTATIONS):
+            elif (
+                package == "headprune_lib"
+                or package in sys.stdlib_module_names
+                or package in CORE
+                or (typed and package in ANNOTATIONS)
+            ):
                 continue
             elif package not in FURTHER.get(part, ()):
                 wrong.append(f"{where(name, line)} imports {package}")
@@ -136,18 +143,36 @@ def test_the_upper_floor_imports_one_way():
 
 
 def test_no_module_imports_itself_by_a_detour():
-    graph = {name: {target for target, _, _, typed in imports(name)
-                    if target in MODULES and target != name and not typed} for name in MODULES}
+    graph = {
+        name: {
+            target
+            for target, _, _, typed in imports(name)
+            if target in MODULES and target != name and not typed
+        }
+        for name in MODULES
+    }
     # A package that lists what is in it is imported with each of its modules; that is no detour.
-    graph = {name: {target for target in targets if not name.startswith(f"{target}.")}
-             for name, targets in graph.items()}
+    graph = {
+        name: {target for target in targets if not name.startswith(f"{target}.")}
+        for name, targets in graph.items()
+    }
     graphlib.TopologicalSorter(graph).prepare()
 
 
 # What a user of the library alone may not have. transformers takes scipy and accelerate where they
 # are, and does without; the others must not even be loaded, for each costs a user time.
-ELSEWHERE = {"datasets", "matplotlib", "pandas", "pydantic", "sacrebleu", "seaborn", "sentencepiece",
-             "sklearn", "statsmodels", "typer"}
+ELSEWHERE = {
+    "datasets",
+    "matplotlib",
+    "pandas",
+    "pydantic",
+    "sacrebleu",
+    "seaborn",
+    "sentencepiece",
+    "sklearn",
+    "statsmodels",
+    "typer",
+}
 TAKEN_IF_THERE = {"accelerate", "scipy"}
 
 
@@ -162,7 +187,12 @@ def test_the_library_loads_no_package_of_the_replication():
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True,
-                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -13,8 +13,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BUILT_FROM = ("headprune_lib", "pyproject.toml", "README.md", "LICENSE")
 # What `pip install .` does not bring; transformers requires yaml.
-MISSING = ("accelerate", "datasets", "matplotlib", "nbformat", "pandas", "papermill", "pydantic",
-           "sacrebleu", "scipy", "seaborn", "sentencepiece", "statsmodels")
+MISSING = (
+    "accelerate",
+    "datasets",
+    "matplotlib",
+    "nbformat",
+    "pandas",
+    "papermill",
+    "pydantic",
+    "sacrebleu",
+    "scipy",
+    "seaborn",
+    "sentencepiece",
+    "statsmodels",
+)
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +38,9 @@ def wheel(tmp_path_factory) -> Path:
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in BUILT_FROM:  # a copy: building leaves folders behind
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name,
-                            ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / name, source)
     pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
@@ -40,11 +53,16 @@ def run(wheel, tmp_path_factory) -> Run:
     """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
     target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
     pip("install", "--target", str(target), str(wheel))
-    environment = {name: value for name, value in os.environ.items()
-                   if not name.startswith(("HEADPRUNE_", "PYTHON"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HEADPRUNE_", "PYTHON"))
+    }
     environment |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
 
-    def run(code: str, *arguments: str, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    def run(
+        code: str, *arguments: str, missing: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess:
         lines = [
             "import sys",
             f"sys.modules.update(dict.fromkeys({missing!r}))",
@@ -52,23 +70,42 @@ def run(wheel, tmp_path_factory) -> Run:
             f"assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file__",
             code,
         ]
-        return subprocess.run([sys.executable, "-c", "\n".join(lines), *arguments], cwd=here,
-                              env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", "\n".join(lines), *arguments],
+            cwd=here,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     return run
 
 
 def pip(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pip", *arguments[:1], "--quiet", "--no-deps",
-                           "--no-index", *arguments[1:]],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            *arguments[:1],
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            *arguments[1:],
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_it_holds_the_library_and_its_own_files_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "headprune_lib"}
+        "headprune_lib"
+    }
     assert "headprune_lib/py.typed" in names
     assert "headprune_lib/replication/profiles/default.yml" in names
 
@@ -123,8 +160,9 @@ def test_the_replication_names_the_checkout_that_it_needs(run):
     assert done.stdout.strip() == str(ROOT / "data" / "reference")
 
 
-@pytest.mark.parametrize("arguments", [
-    ["run", "01_one_head"], ["reproduce", "figure1b", "--profile", "smoke"]])
+@pytest.mark.parametrize(
+    "arguments", [["run", "01_one_head"], ["reproduce", "figure1b", "--profile", "smoke"]]
+)
 def test_a_command_of_the_replication_says_so_in_a_line(run, arguments):
     done = run(COMMAND, *arguments)
     assert done.returncode == 2, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-
 # What makes a folder a checkout of this project; a folder that only holds a package has neither.
 _MARKS = ("_toc.yml", "data/reference")
 
@@ -26,15 +25,18 @@ def project_root() -> Path:
     if named := os.environ.get("HEADPRUNE_ROOT"):
         if _is_checkout(folder := absolute(named)):
             return folder
-        raise MissingCheckout(f"HEADPRUNE_ROOT is {folder}, which is no checkout of headprune: it "
-                              f"has no {' or no '.join(_MARKS)}")
+        raise MissingCheckout(
+            f"HEADPRUNE_ROOT is {folder}, which is no checkout of headprune: it "
+            f"has no {' or no '.join(_MARKS)}"
+        )
     here = Path.cwd()
     for folder in (Path(__file__).resolve().parents[2], here, *here.parents):
         if _is_checkout(folder):
             return folder
     raise MissingCheckout(
-        "this needs data/ and notebooks/, which only a checkout of headprune has, not the installed "
-        "package: run it inside a checkout, or name one in HEADPRUNE_ROOT")
+        "this needs data/ and notebooks/, which only a checkout of headprune has, not the "
+        "installed package: run it inside a checkout, or name one in HEADPRUNE_ROOT"
+    )
 
 
 def _is_checkout(folder: Path) -> bool:
