@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.batching import without_labels
+from headprune_lib.batching import Batch, without_labels
 from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.replay import Call, recorded, replayed
-from headprune_lib.scoring import Batch
 
 
 def one_head_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+Batch = dict[str, Tensor]
+"""A model's keyword arguments, ``labels`` among them."""
+
 NO_LABEL = -100
 """transformers' mark of a position without label."""
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from headprune_lib.batching import without_labels
-from headprune_lib.scoring import Batch
+from headprune_lib.batching import Batch, without_labels
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:

@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 from torch import nn
 
-from headprune_lib.batching import NO_LABEL, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import HeadTensors, find_heads
-from headprune_lib.scoring import Batch, default_loss
+from headprune_lib.losses import default_loss
 from headprune_lib.timing import pass_seconds
 
 _ROUNDS = 3

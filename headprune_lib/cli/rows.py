@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from headprune_lib.batching import NO_LABEL, by_length, pad
-from headprune_lib.scoring import Batch
+from headprune_lib.batching import NO_LABEL, Batch, by_length, pad
 
 _COLUMNS = "text and label, text, text2 and label, source and target, or text alone"
 _PADDING = {"input_ids": None, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}

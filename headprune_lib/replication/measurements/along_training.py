@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from headprune_lib.batching import NO_LABEL, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.kernels import fast_linears
+from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.replication import stats
@@ -38,7 +39,6 @@ from headprune_lib.replication.translation.subject import (
     mean_losses,
 )
 from headprune_lib.replication.translation.training import read_curve, train
-from headprune_lib.scoring import Batch, cross_entropy
 
 # The shares of the final BLEU that the paper's epochs 1, 2, 3, 5, 10, 20 and 40 have reached,
 # read off its Figure 5.

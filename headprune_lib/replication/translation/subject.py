@@ -27,7 +27,8 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import Translator, load_translator
-from headprune_lib.scoring import example_importance, normalize_l2
+from headprune_lib.criteria.importance import example_importance
+from headprune_lib.scoring import normalize_l2
 
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32

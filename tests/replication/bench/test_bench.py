@@ -8,7 +8,7 @@ from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.translation.subject import TranslationSetting
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(
@@ -40,7 +40,7 @@ def test_a_half_that_does_not_exist_is_refused(smoke):
 
 def test_operations_of_a_cut_are_those_of_the_layers_above_it(smoke):
     """2 layers, width 32, feed-forward 48, 44 words; sources of 3 pieces, drafts of 2."""
-    model = TranslationSetting.of(smoke, smoke.translation_task).model
+    model = TranslationSubject.of(smoke, smoke.translation_task).model
     decoder, encoder, words, views = 6 * 32**2 + 2 * 32 * 48, 4 * 32**2 + 2 * 32 * 48, 44 * 32, 2 * 32**2
     plain = 3 * 2 * (encoder + views) + 3 * (2 * decoder + words)
     source, draft = [[5, 6, 2]], [[7, 8]]
@@ -53,10 +53,10 @@ def test_operations_of_a_cut_are_those_of_the_layers_above_it(smoke):
 
 
 def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
-    setting = TranslationSetting.of(smoke, smoke.translation_task)
-    sources = setting.translator.encode(setting.split("test").first(5).sources)
-    mask = cut_heads(setting.model, [("enc-dec", 1, 2)])
-    with torch.inference_mode(), masked_heads(setting.model, mask):
-        expected = generate(setting.model, sources)
-    drafts = generate(setting.model, sources)
-    assert sweep_translations(setting.model, sources, drafts, [mask]) == [expected]
+    subject = TranslationSubject.of(smoke, smoke.translation_task)
+    sources = subject.translator.encode(subject.split("test").first(5).sources)
+    mask = cut_heads(subject.model, [("enc-dec", 1, 2)])
+    with torch.inference_mode(), masked_heads(subject.model, mask):
+        expected = generate(subject.model, sources)
+    drafts = generate(subject.model, sources)
+    assert sweep_translations(subject.model, sources, drafts, [mask]) == [expected]

@@ -19,7 +19,7 @@ from headprune_lib.replication.translation.models import END, PAD, new_model
 from headprune_lib.replication.translation.recipe import full_recipe
 from headprune_lib.replication.translation.training import read_curve, train, training_folder
 from headprune_lib.replication.translation.weights import load_translator, publish
-from headprune_lib.scoring import example_importance
+from headprune_lib.criteria.importance import example_importance
 
 PRE = "pre-norm"
 

@@ -1,0 +1,79 @@
+"""A criterion is a file, or a function that a user registers."""
+
+import inspect
+import pkgutil
+
+import pytest
+import torch
+from tiny import batch, build
+
+from headprune_lib import criteria, prune_order, register_criterion, score_heads
+from headprune_lib.criteria import CRITERIA, get_criterion
+
+
+@pytest.fixture
+def forget():
+    known = dict(CRITERIA)
+    yield
+    CRITERIA.clear()
+    CRITERIA.update(known)
+
+
+def magnitude(model, batches, *, loss=None, device=None, power=1):
+    weights = [layer.attention.output.dense.weight for layer in model.bert.encoder.layer]
+    return {"self": torch.stack([w.detach().unflatten(1, (4, 4)).norm(dim=(0, 2)) ** power
+                                 for w in weights])}
+
+
+def register(name="size", function=magnitude, **changes):
+    return register_criterion(name, label="size of the output projection", formula=r"\|W_O\|",
+                              source="a test", **changes)(function)
+
+
+def test_a_users_own_is_found_by_name_with_its_settings(forget):
+    assert register() is magnitude
+    model = build()
+    scores = score_heads(model, [], "size")
+    assert torch.equal(scores["self"], magnitude(model, [])["self"])
+    assert torch.equal(score_heads(model, [], "size", power=2)["self"], scores["self"] ** 2)
+    assert len(prune_order(scores)) == 12
+    norms = score_heads(model, [], "size", normalize="l2")["self"].norm(dim=1)
+    torch.testing.assert_close(norms, torch.ones_like(norms))
+    register(normalize="l2")  # a cell that is run again
+    assert torch.equal(score_heads(model, [], "size")["self"].norm(dim=1), norms)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("importance", r"criterion 'importance' is there already "
+                   r"\(headprune_lib.criteria.importance.importance\)"),
+    ("my size", "small letters, digits and hyphens, not 'my size'"), ("", "not ''")])
+def test_a_name_that_cannot_be_given(forget, name, message):
+    with pytest.raises(ValueError, match=message):
+        register(name)
+
+
+def test_an_unknown_name_says_what_was_meant():
+    with pytest.raises(ValueError, match="unknown criterion 'importence': did you mean importance"):
+        get_criterion("importence")
+    with pytest.raises(ValueError, match="Known: fisher, importance, "):
+        score_heads(build(), [], "fishr")
+
+
+def test_every_file_of_the_folder_is_found():
+    modules = {module.name for module in pkgutil.iter_modules(criteria.__path__)}
+    there = {inspect.getmodule(one.score).__name__.rpartition(".")[2] for one in CRITERIA.values()}
+    assert there == modules - {"registry", "gradients"}
+
+
+@pytest.mark.parametrize("name", sorted(CRITERIA))
+def test_each_says_what_it_is_and_scores_every_head(name):
+    one = CRITERIA[name]
+    assert one.name == name and one.label and one.formula and one.source
+    assert inspect.getdoc(one.score)
+    model = build()
+    scores = score_heads(model, [batch()], name)
+    assert {kind: (tuple(v.shape), v.dtype) for kind, v in scores.items()} == {
+        "self": ((3, 4), torch.float64)}
+    assert scores["self"].isfinite().all() and len(scores["self"].unique()) == 12
+
+

@@ -1,0 +1,54 @@
+"""Derivatives in the gates by real gates: a plain computation beside the library's."""
+
+import torch
+
+from headprune_lib.heads import find_heads
+
+
+def gate_derivatives(model, example):
+    """Of one example's loss: block -> (position, head), by a gate at every position.
+
+    The example is a batch of one. The gates multiply the input of each output projection and are
+    what is derived by; the loss is written out here.
+    """
+    blocks, gates, handles = find_heads(model), {}, []
+
+    def gated(block):
+        def hook(_module, inputs):
+            gate = torch.ones(*inputs[0].shape[:2], len(block.kept), dtype=inputs[0].dtype,
+                              requires_grad=True)
+            gates[block] = gate
+            return (inputs[0] * gate.repeat_interleave(block.width, -1),)
+        return hook
+
+    for block in blocks:
+        output = model.get_submodule(block.path).get_submodule(block.architecture.output)
+        handles.append(output.register_forward_pre_hook(gated(block)))
+    logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
+    log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)
+    labels = example["labels"][0]
+    for place, label in zip(log_p.reshape(-1, log_p.shape[-1]), labels.reshape(-1), strict=True):
+        loss = loss - (place[label] if label != -100 else 0)
+    for handle in handles:
+        handle.remove()
+    found = torch.autograd.grad(loss, [gates[block] for block in blocks])
+    return {block: each[0].double() for block, each in zip(blocks, found, strict=True)}
+
+
+def rows_of(batch):
+    """Every example of a batch as a batch of one."""
+    return [{name: value[i:i + 1] for name, value in batch.items()}
+            for i in range(len(batch["labels"]))]
+
+
+def of_examples(model, batches):
+    """Kind -> derivative of every example, (example, layer, head); all layers of a kind alike."""
+    found: dict[str, list] = {}
+    for batch in batches:
+        for row in rows_of(batch):
+            layers: dict[str, list] = {}
+            for block, each in gate_derivatives(model, row).items():
+                layers.setdefault(block.kind, []).append(each.sum(0))
+            for kind, values in layers.items():
+                found.setdefault(kind, []).append(torch.stack(values))
+    return {kind: torch.stack(rows) for kind, rows in found.items()}
