@@ -35,7 +35,8 @@ def copy(tmp_path) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, root)
-    (root / "data").symlink_to(ROOT / "data")
+    for name in ("data", "notebooks"):
+        (root / name).symlink_to(ROOT / name)
     (root / "folder").mkdir()
     rows_of_rte(root / "folder" / "RTE")
     return root
