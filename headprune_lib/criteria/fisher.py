@@ -20,7 +20,7 @@ from headprune_lib.losses import Loss
             r"\frac{1}{|B|} \sum_{x \in B} L(x)\right)^2",
     source="Kwon et al. 2022, whose code squares the gradient of each batch's mean loss; "
            "it depends on the batch size",
-    look=Look("brown", "--"))
+    look=Look("brown", "-"))
 def fisher(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
            device: str | torch.device | None = None) -> HeadTensors:
     """Squared derivative of each batch's mean loss, mean over batches; in squared nats."""

@@ -19,7 +19,7 @@ from headprune_lib.losses import Loss
     formula=r"\mathbb{E}_B \left|\frac{\partial}{\partial \xi_h} "
             r"\frac{1}{|B|} \sum_{x \in B} L(x)\right|",
     source="scripts that take the gradient of a batch's mean loss: it depends on the batch size",
-    look=Look("green", "--"))
+    look=Look("purple", "-."))
 def importance_batch(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
                      device: str | torch.device | None = None) -> HeadTensors:
     """Absolute derivative of each batch's mean loss, mean over batches."""

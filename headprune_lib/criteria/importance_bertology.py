@@ -21,7 +21,7 @@ from headprune_lib.losses import Loss
     formula=r"\frac{1}{n} \sum_{i=1}^{n} \left|\sum_{j \leq i} \frac{\partial}{\partial \xi_h} "
             r"\frac{1}{|B_j|} \sum_{x \in B_j} L(x)\right|",
     source="run_bertology.py of transformers up to version 4: sums of absolute running totals",
-    look=Look("green", "-."))
+    look=Look("purple", ":"))
 def importance_bertology(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
                          device: str | torch.device | None = None) -> HeadTensors:
     """Absolute running total of the batches' derivatives, mean over batches."""

@@ -20,7 +20,7 @@ from headprune_lib.losses import Loss
     formula=r"\frac{1}{\sum_x |x|} \sum_x \sum_{t \in x} \left|\mathrm{Att}_h(x)_t^\top "
             r"\frac{\partial L(x)}{\partial \mathrm{Att}_h(x)_t}\right|",
     source="the code of Michel, Levy & Neubig 2019: absolute value of each token position's share",
-    look=Look("green", "-"))
+    look=Look("purple", "--"))
 def importance_token(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
                      device: str | torch.device | None = None) -> HeadTensors:
     """Absolute value of each token position's share of the derivative, mean over tokens."""

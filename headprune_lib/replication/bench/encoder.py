@@ -8,6 +8,8 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.batching import Batch
+from headprune_lib.criteria import CRITERIA
 from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -20,16 +22,17 @@ from headprune_lib.replication.encoder.pretrained import load_tokenizer
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.scoring import head_importance
+from headprune_lib.scoring import head_importance, score_heads
 from headprune_lib.timing import pass_seconds
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    """Exact I_h, sweeps over all heads, and pruned models."""
+    """Exact I_h, sweeps over all heads, pruned models, and every other criterion."""
     return [
         *_scoring(profile, n_sentences, rounds),
         *_sweeps(profile, max(16, n_sentences // 4), max(1, rounds // 2)),
         *_pruned(profile, n_sentences, rounds),
+        *_criteria(profile, n_sentences, rounds),
     ]
 
 
@@ -47,8 +50,7 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             optimizer.zero_grad()
 
     def score() -> None:
-        with fast_linears(subject.model):
-            head_importance(subject.model, batches)
+        _score(subject, batches, "importance")
 
     def forward() -> None:
         pass_seconds(subject.model, batches)
@@ -69,6 +71,19 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
         compare("exact I_h", score, "training step", step, rounds, (1 + backward) / 3,
                  "at most 0.7"),
     ]
+
+
+def _score(subject: EncoderSubject, batches: list[Batch], by: str) -> None:
+    with fast_linears(subject.model):
+        score_heads(subject.model, batches, by)
+
+
+def _criteria(profile: Profile, n: int, rounds: int) -> list[Row]:
+    subject = EncoderSubject.of(profile, kernel="eager")
+    batches = subject.batches(subject.test.first(n)).batches
+    return [compare(f"scores by {name}", lambda name=name: _score(subject, batches, name),
+                    "exact I_h", lambda: _score(subject, batches, "importance"), rounds, None, "")
+            for name in CRITERIA if name not in ("importance", "random")]  # random reads no text
 
 
 def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.criteria import Criterion
+from headprune_lib.criteria.registry import Normalize
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -27,7 +29,7 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.scoring import head_importance, normalize_l2, score_heads
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 _BATCHES_A_UNIT = 8
@@ -150,6 +152,19 @@ class EncoderSubject:
                           f"importance, seed {self.seed}, {key}").values()
         scores = {"self": torch.from_numpy(unit["self"])}
         return normalize_l2(scores) if normalize == "l2" else scores
+
+    def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
+        """A criterion's scores on the sentences that I_h is measured on."""
+        def measure() -> Arrays:
+            model = EncoderSubject.of(self.profile, self.seed, "eager").model
+            with fast_linears(model):
+                found = score_heads(model, self.batches(self.scoring).batches, criterion.name,
+                                    normalize=normalize)
+            return {"self": found["self"].numpy()}
+
+        unit, = run_units({f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+                          journal, f"{criterion.label}, seed {self.seed}").values()
+        return {"self": torch.from_numpy(unit["self"])}
 
     def curve(self, masks: Sequence[HeadTensors], examples: Examples, journal: Journal,
               name: str) -> Arrays:

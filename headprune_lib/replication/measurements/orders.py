@@ -2,7 +2,7 @@
 
 Orders are scored once and heads are removed cumulatively, as in the paper; ``importance rescored``
 measures I_h again after each step. Every criterion of the library is an order as well, under its
-own name.
+own name, and so are ``"<criterion> unnormalised"`` and ``"<criterion> reversed"``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.heads import full_mask
+from headprune_lib.criteria import CRITERIA, Criterion
+from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.orders import Head, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
-from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.suggestions import unknown
 
 Subject = EncoderSubject | TranslationSubject
 
@@ -32,13 +34,36 @@ EVERY = {
     "translation": (IMPORTANCE, "importance unnormalised", "oracle", "oracle leak-free", "random"),
 }
 
+WAYS = ("", "unnormalised", "reversed")
+"""What may follow a criterion's name in that of an order."""
+
+
+def read_order(half: Half, name: str) -> tuple[Criterion, str] | None:
+    """A criterion and one of ``WAYS``; None for an order of ``EVERY``.
+
+    Raises:
+        ValueError: neither an order nor a criterion.
+    """
+    if name in EVERY[half]:
+        return None
+    criterion, _, way = name.partition(" ")
+    if criterion not in CRITERIA or way not in WAYS:
+        raise ValueError(unknown("order", name, {*EVERY[half], *CRITERIA}))
+    return CRITERIA[criterion], way
+
+
+def own_of_order(half: Half, name: str) -> dict[str, int]:
+    """What an order depends on besides its name and the profile: its criterion's version."""
+    read = read_order(half, name)
+    return {} if read is None else {"criterion": read[0].version}
+
 
 def orders_of(context: Context, name: str, main: Subject,
               kind: str | None = None) -> Iterator[tuple[str, Subject, list[Head]]]:
     """Every run of an order: its name (a seed, or the number of a draw), the model, the heads.
 
     Args:
-        name: one of ``EVERY``, or a criterion's.
+        name: one of ``EVERY``, or of a criterion; see :func:`read_order`.
         main: the first training.
         kind: only heads of this kind go.
 
@@ -49,7 +74,7 @@ def orders_of(context: Context, name: str, main: Subject,
         order = prune_order(subject.importance(context.journal))
         return [head for head in order if kind in (None, head[0])]
 
-    profile = context.profile
+    profile, read = context.profile, read_order(context.half, name)
     if name == "random":
         draws = profile.random_orders if context.half == "encoder" else profile.translation_orders
         heads = important(main)
@@ -59,7 +84,7 @@ def orders_of(context: Context, name: str, main: Subject,
         for subject in (main, *_further(context)):
             yield str(subject.seed), subject, important(subject)
     else:
-        order = _single(context, name, main)
+        order = _single(context, name, main) if read is None else _by_criterion(context, *read, main)
         yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
 
 
@@ -78,12 +103,16 @@ def _single(context: Context, name: str, main: Subject) -> list[Head]:
         return prune_order(normalize_l2(plain))[::-1]
     if name == "importance rescored":
         return rescored(context, main)
-    if name in ("oracle", "oracle leak-free"):
-        return prune_order(_one_by_one(context, main, leak_free=name == "oracle leak-free"))
-    raise ValueError(f"no order {name!r}; give one of {', '.join(EVERY[context.half])}")
+    return prune_order(_one_by_one(context, main, leak_free=name == "oracle leak-free"))
 
 
-def _one_by_one(context: Context, main: Subject, leak_free: bool):
+def _by_criterion(context: Context, criterion: Criterion, way: str, main: Subject) -> list[Head]:
+    normalize = None if way == "unnormalised" else criterion.normalize
+    order = prune_order(main.scores(context.journal, criterion, normalize))
+    return order[::-1] if way == "reversed" else order
+
+
+def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors:
     """What each head's absence costs, on the test set (the paper's way) or on other data."""
     profile, journal = context.profile, context.journal
     if context.half == "encoder":

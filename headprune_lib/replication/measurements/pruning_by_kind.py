@@ -11,7 +11,12 @@ from headprune_lib.heads import KINDS
 from headprune_lib.replication.measurements import curves as curves_module
 from headprune_lib.replication.measurements.curves import along, curve_values, read_curves
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Own, Runs
-from headprune_lib.replication.measurements.orders import FEW, IMPORTANCE, orders_of
+from headprune_lib.replication.measurements.orders import (
+    FEW,
+    IMPORTANCE,
+    orders_of,
+    own_of_order,
+)
 from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bounds import C4_REMOVED
@@ -35,7 +40,7 @@ class Values(curves_module.Values, total=False):
 
 
 def _measure(context: Context, part: str) -> Measured:
-    kind, order = part.split(" ")
+    kind, _, order = part.partition(" ")
     main = TranslationSubject.of(context.profile, context.task)
     found = along(context, orders_of(context, order, main, kind), part,
                   main.pairs("test"))
@@ -71,9 +76,9 @@ def _parts(_profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
     return tuple(f"{kind} {order}" for kind in KINDS for order in FEW)
 
 
-def _own(profile: Profile, _half: Half, part: str) -> Own:
+def _own(profile: Profile, half: Half, part: str) -> Own:
     draws = {"draws": profile.translation_orders} if part.endswith("random") else {}
-    return Own({"order": part, **draws})
+    return Own({"order": part, **draws, **own_of_order(half, part.partition(" ")[2])})
 
 
 MEASUREMENTS = (Measurement("pruning_by_kind", 3, {"translation": Statistics()}, _parameters,

@@ -23,7 +23,13 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.measurements.one_head import ONE_HEAD
-from headprune_lib.replication.measurements.orders import EVERY, FEW, IMPORTANCE, orders_of
+from headprune_lib.replication.measurements.orders import (
+    EVERY,
+    FEW,
+    IMPORTANCE,
+    orders_of,
+    own_of_order,
+)
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
@@ -49,6 +55,8 @@ def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statisti
     curves = read_curves(half, outcomes, statistics)
     values = curve_values(half, outcomes, curves, statistics)
     main = MAIN if MAIN in curves.runs else IMPORTANCE
+    if IMPORTANCE not in curves.runs:  # another order was asked for by itself
+        return values
     values["area_differences"] = {
         other: curves.difference(main, other, curves.area)
         for other in curves.runs if other not in (IMPORTANCE, MAIN)}
@@ -75,7 +83,7 @@ def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     """What an order depends on; of the encoder half, importance is measured after every training."""
-    values: dict[str, Any] = {"order": part}
+    values: dict[str, Any] = {"order": part, **own_of_order(half, part)}
     needs = (ONE_HEAD,) if part == "oracle" else ()
     if part == "random":
         values["draws"] = profile.random_orders if half == "encoder" else profile.translation_orders

@@ -14,6 +14,9 @@ import torch
 from torch import nn
 
 from headprune_lib.batching import by_length, teacher_forced
+from headprune_lib.criteria import Criterion
+from headprune_lib.criteria.importance import example_importance
+from headprune_lib.criteria.registry import Normalize
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
@@ -27,8 +30,7 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import Translator, load_translator
-from headprune_lib.criteria.importance import example_importance
-from headprune_lib.scoring import normalize_l2
+from headprune_lib.scoring import normalize_l2, score_heads
 
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
@@ -145,6 +147,19 @@ class TranslationSubject:
         each = self.verse_importance(journal)
         scores = {kind: torch.from_numpy(each[kind].mean(0)) for kind in KINDS}
         return normalize_l2(scores) if normalize == "l2" else scores
+
+    def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
+        """A criterion's scores on the verses that I_h is measured on."""
+        def measure() -> Arrays:
+            model = self.eager().model
+            with fast_linears(model):
+                found = score_heads(model, forced_batches(self, self.split("score")), criterion.name,
+                                    normalize=normalize)
+            return {kind: values.numpy() for kind, values in found.items()}
+
+        unit, = run_units({f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+                          journal, f"{criterion.label}, {self.task}").values()
+        return {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
 
     def verse_importance(self, journal: Journal) -> Arrays:
         """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""

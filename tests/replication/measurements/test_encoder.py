@@ -260,5 +260,5 @@ def test_an_order_that_nobody_asked_for_before_leaves_the_others_alone(smoke, mo
         assert after.values["curves"][name] == before.values["curves"][name]
     assert "importance reversed" in after.values["area_differences"]
     assert set(measurements.get("pruning_curve", task).parts) == set(after.parts)
-    with pytest.raises(ValueError, match="no order 'confidense'"):
+    with pytest.raises(ValueError, match="unknown order 'confidense'"):
         measurements.get("pruning_curve", task, parts=["confidense"])

@@ -39,6 +39,14 @@ from headprune_lib.replication.pages.tables import (
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
+__all__ = [
+    "figure1b",
+    "figure2b",
+    "figure3b",
+    "table3",
+    "table4",
+]
+
 
 def figure1b(values: dict) -> Figure:
     """Histogram of the change of accuracy with each head cut, and the same as layer × head map."""

@@ -10,6 +10,11 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.pages.plots.style import BLUE, dots, style
 from headprune_lib.replication.pages.tables.independent import Grid
 
+__all__ = [
+    "agreement",
+    "same_heads",
+]
+
 
 def same_heads(panels: list[tuple[str, Grid, Grid]]) -> Figure:
     """Effect of each cut as two measured it, a panel a pair; accuracy in points, BLEU as it is."""

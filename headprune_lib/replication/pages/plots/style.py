@@ -16,6 +16,10 @@ from matplotlib.figure import Figure
 from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 
+__all__ = [
+    "as_png",
+]
+
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = sns.color_palette("colorblind", 8)
 
 

@@ -26,6 +26,13 @@ from headprune_lib.replication.pages.values import kept_above_chance
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
+__all__ = [
+    "domains_tasks",
+    "layers_tasks",
+    "one_head_tasks",
+    "pruned_tasks",
+]
+
 _LINES = ("-", "--", ":", "-.")
 _PANELS_A_ROW = 2
 

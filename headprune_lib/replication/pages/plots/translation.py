@@ -28,6 +28,17 @@ from headprune_lib.replication.pages.plots.style import (
 from headprune_lib.replication.pages.tables import paper, published_share
 from headprune_lib.replication.pages.tables.pages import estimate
 
+__all__ = [
+    "figure1a",
+    "figure2a",
+    "figure3a",
+    "figure4",
+    "figure5",
+    "quality",
+    "search",
+    "table2",
+]
+
 KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
 _MODELS = (BLUE, ORANGE, GREEN, RED)
 _BLEU_CHANGE = "change of BLEU"

@@ -11,6 +11,14 @@ from headprune_lib.replication.pages.tables.published import paper
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
+__all__ = [
+    "domains_table",
+    "layers_table",
+    "orders_table",
+    "sizes_table",
+    "speed_table",
+]
+
 
 def layers_table(table3: Result | None, table6: Result | None) -> pd.DataFrame:
     """Tables 3 and 6 side by side: one row a layer, none if a side was not measured.

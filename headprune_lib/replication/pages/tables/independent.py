@@ -18,6 +18,16 @@ from headprune_lib.replication.pages.tables.published import paper
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.store.results import Result
 
+__all__ = [
+    "grid",
+    "independent_table",
+    "layers_again_table",
+    "published_wmt",
+    "ranks_of_same_weights",
+    "seeds_table",
+    "significant_again",
+]
+
 _RESAMPLES = 10_000
 
 

@@ -12,6 +12,16 @@ import pandas as pd
 from headprune_lib.replication.claims.claims import CLAIMS
 from headprune_lib.replication.claims.rules import Verdict
 
+__all__ = [
+    "NOT_MEASURED",
+    "as_html",
+    "estimate",
+    "number",
+    "points",
+    "shown_orders",
+    "verdict_table",
+]
+
 
 def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
     """For each claim a row with its verdict, one with what the paper found, and one a measurement.

@@ -8,6 +8,12 @@ import yaml
 
 from headprune_lib.replication.paths import reference_root
 
+__all__ = [
+    "paper",
+    "published_share",
+    "published_task",
+]
+
 
 @cache
 def _published() -> dict:

@@ -9,6 +9,10 @@ import pandas as pd
 
 from headprune_lib.replication.pages.tables.pages import estimate
 
+__all__ = [
+    "bench_table",
+]
+
 
 def bench_table(path: Path) -> pd.DataFrame:
     """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""

@@ -25,6 +25,15 @@ from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2
 
+__all__ = [
+    "agreement_tasks_table",
+    "heads_tasks_table",
+    "importance_across_tasks",
+    "scores_table",
+    "side_by_side",
+    "tasks_table",
+]
+
 
 def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     """Figure 1b: one row a model and task, how many heads can go one by one."""

@@ -14,6 +14,16 @@ from headprune_lib.replication.pages.tables.published import paper
 from headprune_lib.replication.pages.values import step_at
 from headprune_lib.replication.store.results import Result
 
+__all__ = [
+    "checkpoints_table",
+    "curves_table",
+    "heads_table",
+    "kinds_table",
+    "quality_table",
+    "reduced_table",
+    "samples_table",
+]
+
 
 def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model and way of search: BLEU, without overlapping verses, chrF."""

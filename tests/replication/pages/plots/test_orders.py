@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
+from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.plots.orders import LOOKS, looks
@@ -19,8 +20,17 @@ def test_known_orders_come_in_the_order_of_the_legend():
     assert looks(["new"])["new"].label == "new"
 
 
+def test_a_criterion_looks_as_its_file_says():
+    found = looks(["fisher unnormalised", "fisher", "importance"])
+    assert list(found) == ["importance", "fisher unnormalised", "fisher"]
+    assert found["fisher"].label == CRITERIA["fisher"].label
+    assert found["fisher unnormalised"].label == "Fisher information, not normalised"
+    assert found["fisher unnormalised"].colour == found["fisher"].colour
+
+
 def test_no_two_orders_look_alike():
-    assert len({(look.colour, look.line) for look in LOOKS.values()}) == len(LOOKS)
+    every = looks({*LOOKS, *CRITERIA}).values()
+    assert len({(look.colour, look.line) for look in every}) == len(every)
 
 
 @pytest.mark.parametrize(("name", "draw"), [
