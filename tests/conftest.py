@@ -1,10 +1,12 @@
 """What every test shares."""
 
 import os
+import shutil
+from pathlib import Path
 
-# Before torch is imported: two workers with two threads each are ten times slower than with one.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["OMP_NUM_THREADS"] = "1"  # kernels and subprocesses inherit it
+# Before torch is imported: tiny models gain nothing from threads, and where another worker or
+# program is busy too, threads that wait for one another cost ten times as much.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # kernels and subprocesses inherit it
 
 import pytest
 import torch
@@ -14,13 +16,13 @@ from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
     pytest_configure,
     pytest_report_header,
 )
+from filelock import FileLock
 from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.replication.profiles import load_profile
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have imported torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,11 +33,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Path:
+    """A cache with the models of profile ``smoke``, trained once a run: to be copied, not used."""
+    # only where it is needed: transformers' Trainer takes seconds to import
+    from headprune_lib.replication.encoder.weights import finetuned
+    from headprune_lib.replication.translation.training import train
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
+    with FileLock(f"{folder}.lock"):  # one worker trains, the others wait for it
+        if not folder.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("HEADPRUNE_CACHE", str(folder.with_name("training")))
+                profile = load_profile("smoke")
+                for seed in profile.seeds:
+                    finetuned(profile, seed)
+                for task, models in profile.translation.items():
+                    for model in models:
+                        train(profile, task, profile.translation_seed, model=model)
+            folder.with_name("training").rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def smoke(trained, tmp_path_factory):
     """Profile ``smoke`` with results and cache of its own, shared by the tests of a module."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("smoke")
+        shutil.copytree(trained, folder / "cache")
         patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
         patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
         yield load_profile("smoke")
