@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,23 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.batching import Batch, without_labels
 from headprune_lib.evaluating import evaluating
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
+from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.replay import Call, recorded, replayed
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-def one_head_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
+    Logits = Float[Tensor, "batch class"]
+else:
+    Logits = Tensor
+
+Swept = tuple[Logits, dict[Head, Logits]]
+"""Logits of one batch: of the uncut model, and ``{(kind, layer, head): with that head cut}``."""
+Sweep = Iterator[Swept]
+
+
+def one_head_masks(model: nn.Module) -> dict[Head, HeadTensors]:
     """For each head ``(kind, layer, head)`` the mask that cuts it alone (paper, section 3.2)."""
     masks = {}
     for block in find_heads(model):
@@ -34,7 +46,7 @@ def one_head_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
     return masks
 
 
-def all_but_one_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
+def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
     """For each head the mask that keeps it alone in its layer (paper, section 3.3)."""
     masks = {}
     for block in find_heads(model):
@@ -46,7 +58,8 @@ def all_but_one_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensor
     return masks
 
 
-def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *, device=None) -> Sweep:
+def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *,
+                      device: str | torch.device | None = None) -> Sweep:
     """Logits with each head cut in turn (paper, section 3.2), activations reused.
 
     Nothing is computed before a batch is asked for, and between two batches the model is as it was:
@@ -67,18 +80,20 @@ def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *, device=None
     return _sweep(model, batches, "cut", device)
 
 
-def all_but_one(model: nn.Module, batches: Iterable[Batch], *, device=None) -> Sweep:
+def all_but_one(model: nn.Module, batches: Iterable[Batch], *,
+                device: str | torch.device | None = None) -> Sweep:
     """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
     return _sweep(model, batches, "keep", device)
 
 
 def masked_logits(
-    model: nn.Module, batches: Iterable[Batch], mask: HeadTensors | None = None, *, device=None
-) -> Iterator[Tensor]:
+    model: nn.Module, batches: Iterable[Batch], mask: HeadTensors | None = None, *,
+    device: str | torch.device | None = None,
+) -> Iterator[Logits]:
     """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes.
 
-    As of :func:`one_head_ablation`, batches are computed as they are asked for, and the model is as
-    it was between them.
+    As of :func:`headprune_lib.one_head_ablation`, batches are computed as they are asked for, and
+    the model is as it was between them.
     """
     mask = full_mask(model) if mask is None else mask
     for batch in batches:
@@ -87,10 +102,8 @@ def masked_logits(
         yield logits
 
 
-Sweep = Iterator[tuple[Tensor, dict[tuple[str, int, int], Tensor]]]
-
-
-def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Sweep:
+def _sweep(model: nn.Module, batches: Iterable[Batch], how: str,
+           device: str | torch.device | None) -> Sweep:
     kinds = {block.kind for block in find_heads(model)}
     if kinds != {"self"}:
         raise ValueError(
@@ -101,8 +114,7 @@ def _sweep(model: nn.Module, batches: Iterable[Batch], how: str, device) -> Swee
     return (_swept(model, batch, how, device) for batch in batches)
 
 
-def _swept(model: nn.Module, batch: Batch, how: str,
-           device) -> tuple[Tensor, dict[tuple[str, int, int], Tensor]]:
+def _swept(model: nn.Module, batch: Batch, how: str, device: str | torch.device | None) -> Swept:
     """What a sweep yields of one batch."""
     blocks, cut = find_heads(model), {}
     layers = [model.get_submodule(block.layer_path) for block in blocks]
@@ -125,7 +137,8 @@ def _swept(model: nn.Module, batch: Batch, how: str,
 
 
 @contextmanager
-def _for_one_batch(model: nn.Module, batch: Batch, device) -> Iterator[Batch]:
+def _for_one_batch(model: nn.Module, batch: Batch,
+                   device: str | torch.device | None) -> Iterator[Batch]:
     """The batch's inputs on the device, while the model is ready for them.
 
     Entered anew for each batch: a generator that yields from inside would leave the model in
@@ -137,8 +150,7 @@ def _for_one_batch(model: nn.Module, batch: Batch, device) -> Iterator[Batch]:
         yield {name: value.to(device) for name, value in without_labels(batch).items()}
 
 
-def _masked_one_by_one(model: nn.Module, inputs: Batch,
-                       how: str) -> dict[tuple[str, int, int], Tensor]:
+def _masked_one_by_one(model: nn.Module, inputs: Batch, how: str) -> dict[Head, Logits]:
     """Layers that share a module are all cut at once: nothing below a cut can be reused."""
     masks = one_head_masks(model) if how == "cut" else all_but_one_masks(model)
     cut = {}
@@ -148,8 +160,10 @@ def _masked_one_by_one(model: nn.Module, inputs: Batch,
     return cut
 
 
-def _attention_returning(model: nn.Module, block: AttentionBlock, attended: Call,
-                         projected: Tensor) -> AbstractContextManager[None]:
+def _attention_returning(
+    model: nn.Module, block: AttentionBlock, attended: Call,
+    projected: Float[Tensor, "batch position hidden"],
+) -> AbstractContextManager[None]:
     """Inside, a block's attention returns what it did, with its output projection's in place."""
     core, before = block.part(model, "core"), attended.output
     if block.architecture.core:  # the module around the core applies the projection
@@ -158,12 +172,13 @@ def _attention_returning(model: nn.Module, block: AttentionBlock, attended: Call
 
 
 def _projection(model: nn.Module, block: AttentionBlock, projected: Call, j: int,
-                how: str) -> Tensor:
+                how: str) -> Float[Tensor, "batch position hidden"]:
     """The output projection without (``cut``) or with only (``keep``) the block's j-th kept head.
 
     (B, T, width) x (width, hidden) -> (B, T, hidden)
     """
-    projection, context = block.part(model, "output"), projected.inputs[0]
+    projection: Any = block.part(model, "output")
+    context = projected.inputs[0]  # (B, T, heads * width)
     columns = slice(j * block.width, (j + 1) * block.width)
     turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
     weight = projection.weight.T if turned else projection.weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class UnknownArchitecture(ValueError):
@@ -68,8 +69,8 @@ class Architecture:
         if isinstance(self.more_rows, str):
             raise TypeError(f"more_rows is {self.more_rows!r}; give a tuple of names")
         if self.fused and self.group:
-            raise ValueError(f"fused is {self.fused!r} and group {self.group!r}: a fused projection "
-                             "is cut as three blocks of one size, and a group's are not")
+            raise ValueError(f"fused is {self.fused!r} and group {self.group!r}: a fused "
+                             "projection is cut as three blocks of one size, and a group's are not")
         if self.norm and self.core:
             raise ValueError(f"norm is {self.norm!r} and core {self.core!r}: the module around a "
                              "core normalises by itself, so leave norm out")
@@ -136,7 +137,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 def register_attention(
     module: type | str, *, output: str, query: str | None = None, key: str | None = None,
-    value: str | None = None, **names,
+    value: str | None = None, **names: Any,
 ) -> Architecture:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 

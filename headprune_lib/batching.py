@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
 
 Batch = dict[str, Tensor]
 """A model's keyword arguments, ``labels`` among them."""
@@ -24,14 +28,14 @@ def by_length(rows: Sequence[Sequence], size: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """Rows of numbers as one tensor (rows, longest), padded on the right."""
+def pad(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "row longest"]:
+    """Rows of numbers as one tensor, padded on the right."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
 def teacher_forced(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]],
-                   padding: int, start: int) -> dict[str, Tensor]:
+                   padding: int, start: int) -> dict[str, Int[Tensor, "row longest"]]:
     """A batch with the reference as the decoder's input, shifted by one behind ``start``."""
     source = pad(sources, padding)
     return {
@@ -42,6 +46,6 @@ def teacher_forced(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[
     }
 
 
-def without_labels(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}

@@ -15,13 +15,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.architectures import ARCHITECTURES, Architecture, UnknownArchitecture
 
-HeadTensors = dict[str, Tensor]
+Head = tuple[str, int, int]
+"""A head as ``(kind, layer, head)``, counted from 0."""
+
+if TYPE_CHECKING:
+    from jaxtyping import Shaped
+
+    HeadTensors = dict[str, Shaped[Tensor, "layer head"]]
+else:
+    HeadTensors = dict[str, Tensor]
 """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
@@ -63,8 +72,8 @@ class AttentionBlock:
         """The submodule that a field of :class:`headprune_lib.architectures.Architecture` names.
 
         Args:
-            name: ``"core"``, ``"output"``, ``"query"``, …; see also
-                :attr:`headprune_lib.architectures.Architecture.projections`.
+            name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
+                that hold weights.
 
         Raises:
             ValueError: these modules have no such part, such as ``"query"`` where one projection
@@ -111,7 +120,8 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
         )
         layers[kind] += 1
     if not blocks:
-        seen = {type(m).__name__ for m in model.modules() if "attention" in type(m).__name__.lower()}
+        classes = {type(module).__name__ for module in model.modules()}
+        seen = {name for name in classes if "attention" in name.lower()}
         raise UnknownArchitecture(
             f"no known attention module in {type(model).__name__}; it holds "
             f"{sorted(seen) or 'no module named like attention'}. Known: {sorted(ARCHITECTURES)}. "
@@ -145,7 +155,8 @@ def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
 
     Raises:
         TypeError: not a dict of tensors, or integers or complex numbers in it.
-        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or infinity.
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or
+            infinity.
     """
     if not isinstance(mask, dict):
         raise TypeError(
@@ -183,7 +194,7 @@ def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
     return checked
 
 
-def cut_heads(model: nn.Module, heads: list[tuple[str, int, int]]) -> HeadTensors:
+def cut_heads(model: nn.Module, heads: list[Head]) -> HeadTensors:
     """A mask that cuts the heads given as ``(kind, layer, head)``, from 0, and keeps the others.
 
     Raises:

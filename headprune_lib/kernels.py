@@ -17,12 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @contextmanager
@@ -41,7 +45,7 @@ def fast_linears(model: nn.Module) -> Iterator[bool]:
     active = bool(eligible) and _is_amd() and _operator_works()
     patched = [m for m in eligible if "forward" not in m.__dict__] if active else []
     for module in patched:
-        module.forward = _onednn_linear(module)
+        module.forward = _onednn_linear(module)  # type: ignore[method-assign, assignment]
     try:
         yield active
     finally:
@@ -49,7 +53,7 @@ def fast_linears(model: nn.Module) -> Iterator[bool]:
             del module.forward
 
 
-def _eligible(module: nn.Module) -> bool:
+def _eligible(module: nn.Module) -> TypeGuard[nn.Linear]:
     return (
         type(module) is nn.Linear
         and module.weight.device.type == "cpu"
@@ -119,10 +123,11 @@ def fast_single_queries(model: PreTrainedModel) -> Iterator[bool]:
 _ONE_QUERY = "one_query"
 
 
-def _one_query_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
-                         attention_mask: Tensor | None, scaling: float | None = None,
-                         **kwargs) -> tuple[Tensor, None]:
-    """Queries, keys and values (batch, head, position, width) -> (batch, 1, head, width)."""
+def _one_query_attention(
+    module: nn.Module, query: Float[Tensor, "batch head query width"],
+    key: Float[Tensor, "batch head key width"], value: Float[Tensor, "batch head key width"],
+    attention_mask: Tensor | None, scaling: float | None = None, **kwargs: Any,
+) -> tuple[Float[Tensor, "batch query head width"], None]:
     batch, heads, n_queries, width = query.shape
     others = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     if (n_queries != 1 or key.shape[1] != heads or value.shape[-1] != width or others
@@ -146,12 +151,13 @@ def _one_query_attention(module: nn.Module, query: Tensor, key: Tensor, value: T
 
 class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None, transposed: list) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None,
+                transposed: list) -> Tensor:
         ctx.weight, ctx.transposed = weight, transposed
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if not ctx.transposed:  # made once a layer, and only where a gradient comes
             ctx.transposed.append(ctx.weight.t().contiguous())
         given = torch.ops.mkldnn._linear_pointwise(

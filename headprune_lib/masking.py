@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @contextmanager
@@ -53,22 +57,25 @@ def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
         yield model
 
 
-def stacked_masks(model: nn.Module, masks: Sequence[HeadTensors]) -> HeadTensors:
+def stacked_masks(model: nn.Module,
+                  masks: Sequence[HeadTensors]) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
     checked = [check_mask(model, mask) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 
 
 @contextmanager
-def gated_rows(model: nn.Module, stacked: HeadTensors, rows: Sequence[int]) -> Iterator[None]:
+def gated_rows(model: nn.Module, stacked: dict[str, Float[Tensor, "layer mask head"]],
+               rows: Sequence[int]) -> Iterator[None]:
     """As :func:`masked_rows`, for masks that are checked and stacked once and used many times."""
     with _gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
         yield
 
 
 @contextmanager
-def _gated(model: nn.Module, factors: HeadTensors) -> Iterator[None]:
-    """Hooks that multiply; kind -> ``(layer, head)`` or ``(layer, example, head)``."""
+def _gated(model: nn.Module,
+           factors: dict[str, Float[Tensor, "layer *example head"]]) -> Iterator[None]:
+    """Hooks that multiply, by one factor a head or by one an example and head."""
     with ExitStack() as stack:
         for block in find_heads(model):
             gates = factors[block.kind][block.layer]
@@ -80,7 +87,8 @@ def _gated(model: nn.Module, factors: HeadTensors) -> Iterator[None]:
         yield
 
 
-def _scaling_hook(block: AttentionBlock, gates: Tensor):
+def _scaling_hook(block: AttentionBlock, gates: Float[Tensor, "*example head"],
+                  ) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
     # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
     columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
 

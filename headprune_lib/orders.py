@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from headprune_lib.heads import HeadTensors, find_heads, full_mask
-
-Head = tuple[str, int, int]
+from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
 
 
 def prune_order(scores: HeadTensors) -> list[Head]:

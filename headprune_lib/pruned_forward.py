@@ -10,59 +10,67 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.architectures import Architecture
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+Attention = Any  # a module with attributes that its own class alone knows
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
-def take_bias_of_all_heads(core: nn.Module, names: Architecture) -> None:
+def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
     """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
-    core.register_forward_pre_hook(partial(_own_bias, names), with_kwargs=True)
+    assert names.bias_argument is not None
+    returned = names.bias_output is not None
+    core.register_forward_pre_hook(partial(_own_bias, names.bias_argument, returned),
+                                   with_kwargs=True)
     if names.bias_output is not None:
-        core.register_forward_hook(partial(_whole_bias, names))
+        core.register_forward_hook(partial(_whole_bias, names.bias_output))
         if hasattr(core, "compute_bias"):
             core.compute_bias = partial(_own_computed_bias, core)
 
 
-def run_without_heads(core: nn.Module, output: nn.Module, names: Architecture) -> None:
+def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -> None:
     """From now on the module contributes the bias of its output projection, and nothing else."""
     core.forward = partial(_attend_with_no_head, core, names)
     if isinstance(output, Conv1D):
         output.forward = partial(_bias_alone, output)
 
 
-def _own_bias(names: Architecture, core: nn.Module, args: tuple,
+def _own_bias(argument: str, returned: bool, core: Attention, args: tuple,
               kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
-    bias = given.arguments.get(names.bias_argument)
+    bias = given.arguments.get(argument)
     if bias is not None:  # (batch, head, query, key)
-        if names.bias_output is not None:
+        if returned:
             setattr(core, _BIAS, bias)
-        given.arguments[names.bias_argument] = bias[:, list(core.headprune_kept)]
+        given.arguments[argument] = bias[:, list(core.headprune_kept)]
     return given.args[1:], given.kwargs
 
 
-def _own_computed_bias(core: nn.Module, *args, **kwargs) -> Tensor:
+def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
     bias = type(core).compute_bias(core, *args, **kwargs)
     setattr(core, _BIAS, bias)
     return bias[:, list(core.headprune_kept)]
 
 
-def _whole_bias(names: Architecture, core: nn.Module, _inputs: tuple, outputs: tuple) -> tuple:
-    place = names.bias_output
+def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
     own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
     if whole is None:  # attention without positions makes a bias of zeros
         whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
     return (*outputs[:place], whole, *outputs[place + 1:])
 
 
-def _attend_with_no_head(core: nn.Module, names: Architecture, hidden_states: Tensor, *_args,
-                         past_key_values=None, key_value_states: Tensor | None = None, **kwargs):
+def _attend_with_no_head(
+    core: Attention, names: Architecture, hidden_states: Float[Tensor, "batch position hidden"],
+    *_args: Any, past_key_values: Any = None, key_value_states: Tensor | None = None, **kwargs: Any,
+) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
     The cache still learns how many tokens went by: generation reads it off the first layer.
@@ -81,10 +89,10 @@ def _attend_with_no_head(core: nn.Module, names: Architecture, hidden_states: Te
             made = core.get_submodule(names.norm)(hidden_states + made)
     if names.returns == 1:
         return made
-    outputs = [made, *[None] * (names.returns - 1)]
+    outputs: list[Tensor | None] = [made, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
         if getattr(core, "has_relative_attention_bias", False) and (
-                kwargs.get(names.bias_argument) is None):
+                kwargs.get(names.bias_argument or "") is None):
             # for the layers above; the hook of a pruned module puts that of all heads in its place
             core.compute_bias(length, key_length, device=hidden_states.device,
                               past_seen_tokens=key_length - length)

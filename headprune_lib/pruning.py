@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,9 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
 from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
@@ -61,7 +65,9 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
 
 def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
     """Slice one block's weights down to the heads ``keep`` (original indices), unchecked."""
-    names, core = block.architecture, block.part(model, "core")
+    names = block.architecture
+    core: Any = block.part(model, "core")  # its class knows what attributes it has
+    module: Any = model.get_submodule(block.path)
     positions = [block.kept.index(head) for head in keep]
     columns = _features(positions, block.width)
     shared = _features(sorted({place // block.group for place in positions}), block.width)
@@ -73,7 +79,6 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         for name, index in (("query", columns), ("key", shared), ("value", shared)):
             _keep_features(block.part(model, name), index, "out")
     for path in names.more_rows:
-        module = model.get_submodule(block.path)
         if _has(module, path):
             _keep_features(module.get_submodule(path), columns, "out")
     _keep_features(block.part(model, "output"), columns, "in")
@@ -85,13 +90,13 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
     # with the module: a copy that is loaded where nobody taught its class is understood too
-    model.get_submodule(block.path).headprune_architecture = names
+    module.headprune_architecture = names
     if not keep:
         run_without_heads(core, block.part(model, "output"), names)
 
 
-def _features(places: Sequence[int], width: int) -> Tensor:
-    """Columns of the heads side by side: (heads,) -> (heads * width,)."""
+def _features(places: Sequence[int], width: int) -> Int[Tensor, " heads*width"]:
+    """Columns of the heads at these places, side by side."""
     return (torch.tensor(places, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()
 
 
@@ -135,10 +140,11 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
     for block in blocks:
         for part in block.architecture.projections:
             module = block.part(model, part)
-            where, weight = f"{block.path}, {part}", getattr(module, "weight", None)
-            if not isinstance(module, nn.Linear | Conv1D) or not weight.is_floating_point():
-                raise ValueError(f"{where}: {type(module).__name__} holds no plain weights to slice "
-                                 "(quantised?); remove heads first, then quantise")
+            where = f"{block.path}, {part}"
+            if not isinstance(module, nn.Linear | Conv1D) or not module.weight.is_floating_point():
+                raise ValueError(f"{where}: {type(module).__name__} holds no plain weights to "
+                                 "slice (quantised?); remove heads first, then quantise")
+            weight = module.weight
             if weight.is_meta:
                 raise ValueError(f"{where}: the weights are on the meta device; load them first")
             if len(users.get(id(weight), ())) > 1:

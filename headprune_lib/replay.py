@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
     calls = [Call() for _ in modules]
 
-    def keep(call: Call):
+    def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
         def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
             call.inputs, call.output, call.times = inputs, output, call.times + 1
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_model
-from torch import nn
+from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
 from headprune_lib.pruning import keep_heads
@@ -18,7 +18,7 @@ from headprune_lib.pruning import keep_heads
 _RECORD, _WEIGHTS = "headprune.json", "model.safetensors"
 
 
-def save_pruned(model: nn.Module, folder: str | os.PathLike) -> Path:
+def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     """Write ``config.json``, ``headprune.json`` (heads left) and ``model.safetensors``.
 
     Raises:
@@ -41,7 +41,8 @@ def save_pruned(model: nn.Module, folder: str | os.PathLike) -> Path:
     return folder
 
 
-def load_pruned(folder: str | os.PathLike, *, device: str | torch.device = "cpu") -> nn.Module:
+def load_pruned(folder: str | os.PathLike, *,
+                device: str | torch.device = "cpu") -> PreTrainedModel:
     """The model that :func:`save_pruned` wrote, in evaluation mode.
 
     Raises:
@@ -72,7 +73,8 @@ def load_pruned(folder: str | os.PathLike, *, device: str | torch.device = "cpu"
     try:
         load_model(model, folder / _WEIGHTS)
     except RuntimeError as error:
-        raise ValueError(f"the weights in {folder} do not fit its headprune.json: {error}") from None
+        raise ValueError(
+            f"the weights in {folder} do not fit its headprune.json: {error}") from None
     if (folder / transformers.utils.GENERATION_CONFIG_NAME).is_file():
         model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     return model.to(device).eval()

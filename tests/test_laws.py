@@ -152,7 +152,8 @@ def test_importance_is_the_mean_of_the_examples(name, kernel):
 
 @every_model
 @pytest.mark.parametrize("empty_layer", [None, 1])
-def test_removal_equals_masking_and_survives_copying_and_saving(name, kernel, empty_layer, tmp_path):
+def test_removal_equals_masking_and_survives_copying_and_saving(
+        name, kernel, empty_layer, tmp_path):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
     with masked_heads(model, mask):

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 from headprune_lib.fairseq_import.vocabulary import END, PAD
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 # Arguments that change the computation, with the only value that Marian's layers compute.
 _ONLY = {
@@ -150,8 +153,9 @@ def _named_as_marian(arguments: dict[str, Any], weights: dict[str, Tensor],
     return given
 
 
-def sinusoids(n_positions: int, width: int, first: int = PAD + 1) -> Tensor:
-    """fairseq's table of positions (positions, width): sines in the first half, then cosines."""
+def sinusoids(n_positions: int, width: int,
+              first: int = PAD + 1) -> Float[Tensor, "position width"]:
+    """fairseq's table of positions: sines in the first half, then cosines."""
     half = width // 2
     rates = torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1)))
     angles = torch.arange(first, first + n_positions)[:, None] * rates

@@ -97,7 +97,8 @@ def import_fairseq(
 
     Example::
 
-        translator = import_fairseq("checkpoint_best.pt", ["dict.de.txt", "dict.en.txt"], bpe="code")
+        translator = import_fairseq("checkpoint_best.pt", ["dict.de.txt", "dict.en.txt"],
+                                    bpe="code")
         scores = head_importance(translator.model, [translator.batch(sources, targets)])
     """
     paths = [Path(path) for path in dictionaries]
@@ -111,6 +112,6 @@ def import_fairseq(
     source, target = Dictionary(paths[0]), Dictionary(paths[-1])
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:
-            raise ValueError(f"{path} has {len(words)} entries with fairseq's own, the checkpoint's "
-                             f"embeddings {size}: not of one training")
+            raise ValueError(f"{path} has {len(words)} entries with fairseq's own, the "
+                             f"checkpoint's embeddings {size}: not of one training")
     return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))

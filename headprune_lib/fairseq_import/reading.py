@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 # What a checkpoint needs besides tensors and plain containers.
-_ALLOWED = [argparse.Namespace]
+_ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.Namespace]
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -43,4 +44,4 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         arguments = (found.get("cfg") or {}).get("model")
     if arguments is None:
         raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
-    return (dict(arguments) if isinstance(arguments, dict) else vars(arguments)), found["model"]
+    return dict(arguments if isinstance(arguments, dict) else vars(arguments)), found["model"]

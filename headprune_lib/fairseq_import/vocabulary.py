@@ -65,11 +65,13 @@ class Splitter:
                 self.codes = BPE(file)
 
     def split(self, text: str) -> list[str]:
+        """The pieces of a text."""
         if self.model is not None:
             return self.model.encode(text, out_type=str)
         return (self.codes.process_line(text) if self.codes else text).split()
 
     def join(self, pieces: Sequence[str]) -> str:
+        """The text of pieces, as a text is split into them."""
         if self.model is not None:
             return self.model.decode(list(pieces))
         return (" ".join(pieces) + " ").replace(f"{_MARK} ", "").strip()

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -27,6 +29,9 @@ from headprune_lib.generation.greedy import Marks, length_limit, marks_of
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
 from headprune_lib.replay import Call, recorded, replayed
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 Ids = list[int]
 _MASKS_A_POOL = 32
@@ -50,7 +55,7 @@ class Translations:
 
 
 @torch.inference_mode()
-def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
+def translations_under(model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids],
                        masks: Sequence[HeadTensors]) -> list[Translations]:
     """Greedy translations of a group of sentences under each mask, as ``generate`` makes them.
 
@@ -78,7 +83,8 @@ def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequenc
 class _Group:
     """Sentences with what the unmasked model computed of them, layer by layer."""
 
-    def __init__(self, model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids]) -> None:
+    def __init__(self, model: PreTrainedModel, sources: Sequence[Ids],
+                 drafts: Sequence[Ids]) -> None:
         device = next(model.parameters()).device
         marks = self.marks = marks_of(model)
         ids = pad(sources, marks.pad).to(device)
@@ -124,7 +130,7 @@ class _Pending:
         return not self.ended
 
 
-def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
+def _verified(model: PreTrainedModel, group: _Group, mask: HeadTensors,
               number: int) -> tuple[Translations, list[_Pending]]:
     """Which drafts stand under a mask, and what is left to decode of the others."""
     lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
@@ -154,8 +160,9 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
     return Translations(translations, losses.double().numpy(force=True)), pending
 
 
-def _losses(logits: Tensor, targets: Tensor, padding: int) -> Tensor:
-    """Nats of each row of pieces up to its end mark: (B, T, pieces) x (B, T) -> (B,)."""
+def _losses(logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"],
+            padding: int) -> Float[Tensor, " row"]:
+    """Nats of each row of pieces up to its end mark."""
     chosen = logits.gather(-1, targets[..., None])[..., 0]
     return ((logits.logsumexp(-1) - chosen) * (targets != padding)).sum(-1)
 
@@ -184,15 +191,16 @@ def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, b
     raise AssertionError("the last choice is the end mark or a disagreement")
 
 
-def _decode(model: nn.Module, masks: HeadTensors, pool: list[_Pending], group: _Group) -> None:
+def _decode(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer mask head"]],
+            pool: list[_Pending], group: _Group) -> None:
     """Finish the sentences of a pool, in place, in batches of like prefix."""
     pool.sort(key=lambda row: row.stands)
     for start in range(0, len(pool), _DECODED_TOGETHER):
         _decode_batch(model, masks, pool[start : start + _DECODED_TOGETHER], group)
 
 
-def _decode_batch(model: nn.Module, masks: HeadTensors, rows: list[_Pending],
-                  group: _Group) -> None:
+def _decode_batch(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer mask head"]],
+                  rows: list[_Pending], group: _Group) -> None:
     """Greedy decoding word by word; unlike ``generate`` it drops sentences that have ended."""
     common, limits, marks = rows[0].stands, group.limits, group.marks
     device = rows[0].state.device
@@ -219,7 +227,7 @@ def _decode_batch(model: nn.Module, masks: HeadTensors, rows: list[_Pending],
             cache.batch_select_indices(torch.tensor(going, device=device))
 
 
-def _cache(model: nn.Module, rows: list[_Pending], room: int) -> EncoderDecoderCache:
+def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDecoderCache:
     """A cache that holds the keys and values of the sources, and has room for so many pieces."""
     n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
     views = [torch.stack(one).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
@@ -241,7 +249,8 @@ class _RoomyLayer(DynamicLayer):
         rows, heads, _, width = keys.shape
         self.stores = [keys.new_empty(rows, heads, self.room, width) for _ in range(2)]
 
-    def update(self, keys: Tensor, values: Tensor, *_args, **_kwargs) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, *_args: Any,
+               **_kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         start = self.get_seq_length()
@@ -260,14 +269,15 @@ class _RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
 
-def _source_projections(model: nn.Module) -> list[nn.Module]:
+def _source_projections(model: PreTrainedModel) -> list[nn.Module]:
     """The modules that make the decoder's keys and values of the encoder's states, by layer."""
     return [projection for layer in model.get_decoder().layers
             for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)]
 
 
-def _teacher_forced(model: nn.Module, group: _Group, states: Tensor) -> Tensor:
-    """Logits (sentences, positions, pieces) after every prefix of the drafts."""
+def _teacher_forced(model: PreTrainedModel, group: _Group,
+                    states: Tensor) -> Float[Tensor, "sentence position piece"]:
+    """Logits after every prefix of the drafts."""
     return model(encoder_outputs=BaseModelOutput(last_hidden_state=states),
                  attention_mask=group.source["attention_mask"], decoder_input_ids=group.inputs,
                  use_cache=False).logits
@@ -279,7 +289,7 @@ def _lowest_cut(values: Tensor) -> int:
     return int(touched[0]) if len(touched) else len(values)
 
 
-def _replayed_below(stack: nn.Module, calls: list[Call],
+def _replayed_below(stack: Any, calls: list[Call],
                     layer: int) -> AbstractContextManager[None]:
     """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
     return replayed(stack.layers[:layer], [call.output for call in calls[:layer]])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
 from headprune_lib.batching import by_length, pad
 
@@ -19,7 +19,7 @@ class Marks(NamedTuple):
     start: int
 
 
-def marks_of(model: nn.Module) -> Marks:
+def marks_of(model: PreTrainedModel) -> Marks:
     """The marks that a model's configuration names.
 
     Raises:
@@ -33,7 +33,7 @@ def marks_of(model: nn.Module) -> Marks:
     return found
 
 
-def length_limit(model: nn.Module, n_source: int) -> int:
+def length_limit(model: PreTrainedModel, n_source: int) -> int:
     """Most tokens, end mark included, of a translation of ``n_source`` tokens (end mark included).
 
     1.5 times the source and 10, whatever the mask: broken models would otherwise run to the
@@ -43,11 +43,12 @@ def length_limit(model: nn.Module, n_source: int) -> int:
 
 
 @torch.inference_mode()
-def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: int = 128,
+def generate(model: PreTrainedModel, sources: Sequence[Sequence[int]], *, batch_size: int = 128,
              beams: int = 1) -> list[list[int]]:
     """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
 
-    Each is cut at its own limit, so that it does not depend on the sentences it shares a batch with.
+    Each is cut at its own limit, so that it does not depend on the sentences that share a
+    batch with it.
     """
     device = next(model.parameters()).device
     marks = marks_of(model)
@@ -55,7 +56,8 @@ def generate(model: nn.Module, sources: Sequence[Sequence[int]], *, batch_size: 
     for members in by_length(sources, batch_size):
         ids = pad([sources[i] for i in members], marks.pad).to(device)
         made = model.generate(
-            input_ids=ids, attention_mask=(ids != marks.pad).long(), num_beams=beams, do_sample=False,
+            input_ids=ids, attention_mask=(ids != marks.pad).long(), num_beams=beams,
+            do_sample=False,
             max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
         )
         for i, row in zip(members, made[:, 1:].tolist(), strict=True):

@@ -115,7 +115,7 @@ def test_mend_keeps_what_agrees(draft, data):
     assert text[:stands] == text and len(text) <= limit
     assert text == chosen[: len(text)] and END not in text
     ended = len(text) < len(chosen) and chosen[len(text)] == END
-    assert done == (len(text) == limit or ended and text == draft[: len(text)])
+    assert done == (len(text) == limit or (ended and text == draft[: len(text)]))
 
 
 def test_limits_and_ends(model):
