@@ -59,9 +59,9 @@ def trained(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def smoke(trained, tmp_path_factory):
     """Profile ``smoke`` with results and cache of its own, shared by the tests of a module."""
+    folder = tmp_path_factory.mktemp("smoke")
+    shutil.copytree(trained, folder / "cache")
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("smoke")
-        shutil.copytree(trained, folder / "cache")
         patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
         patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
         yield load_profile("smoke")

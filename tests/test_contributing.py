@@ -33,7 +33,7 @@ def copy(tmp_path) -> Path:
     root = tmp_path / "project"
     for name in ("headprune_lib", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "CONTRIBUTING.md"):
+    for name in ("pyproject.toml", "_toc.yml"):
         shutil.copy(ROOT / name, root)
     for name in ("data", "notebooks"):
         (root / name).symlink_to(ROOT / name)

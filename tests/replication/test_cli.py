@@ -1,5 +1,6 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -109,7 +110,8 @@ def test_wrong_names_exit_with_2(arguments, message):
     assert message in result.output
 
 
-def test_reproduce_measures_and_stores(tmp_path, monkeypatch):
+def test_reproduce_measures_and_stores(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path / "cache")
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
     result = headprune("reproduce", "figure1b", "--profile", "smoke")

@@ -13,10 +13,9 @@ from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(
-    tmp_path, monkeypatch
+    smoke
 ):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
-    rows = bench("encoder", load_profile("smoke"), n_sentences=16, rounds=2)
+    rows = bench("encoder", smoke, n_sentences=16, rounds=2)
     assert [row["target"] for row in rows] == [
         "at most 2.0", "", "at most 0.7", "at most 0.6", "at least 6", "at least 1.15", "at least 1.15",
         *[""] * (len(CRITERIA) - 2)]

@@ -8,6 +8,8 @@ import pytest
 from myst_nb.core.variables import format_plain_text
 from papermill import PapermillExecutionError
 
+from headprune_lib.replication import store
+from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import notebooks
 from headprune_lib.replication.pages.notebooks import (
     UnknownParameter,
@@ -126,12 +128,11 @@ def test_images_have_alt_text(path):
 
 
 @each_notebook
-def test_runs_on_the_smoke_profile(path, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
+    """What one notebook measures the next ones read, as in the book."""
     committed = path.read_bytes()
     written = read(run_notebook(path, {"profile": "smoke"}, tmp_path / path.name))
-    assert any((tmp_path / "results").rglob("*.json")), "nothing was measured"
+    assert store.find(root=results_folder(smoke)), "nothing was measured"
     numbers = glued(written)
     for key, form in numbers_in_prose(written):  # those of other models are not measured there
         assert format_plain_text(numbers[key], form), key

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import pytest
 import torch
@@ -25,12 +26,12 @@ PRE = "pre-norm"
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def smoke(trained, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADPRUNE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        profile = load_profile("smoke")
-        train(profile, "toy", 1, model=PRE)
-        yield profile
+        folder = tmp_path_factory.mktemp("training") / "cache"
+        shutil.copytree(trained, folder)
+        patch.setenv("HEADPRUNE_CACHE", str(folder))
+        yield load_profile("smoke")
 
 
 @pytest.fixture(scope="module")

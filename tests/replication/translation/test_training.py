@@ -1,6 +1,7 @@
 """A translation model is trained, killed, resumed, stored and read back."""
 
 import dataclasses
+import shutil
 
 import pytest
 import torch
@@ -16,12 +17,12 @@ from headprune_lib.replication.translation.weights import load_translator
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def smoke(trained, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADPRUNE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        profile = load_profile("smoke")
-        train(profile, "toy", 1)
-        yield profile
+        folder = tmp_path_factory.mktemp("training") / "cache"
+        shutil.copytree(trained, folder)
+        patch.setenv("HEADPRUNE_CACHE", str(folder))
+        yield load_profile("smoke")
 
 
 def test_a_second_call_trains_nothing(smoke, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,12 +12,15 @@ from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store.results import Result
 
 
-@pytest.fixture(scope="package")
-def result(tmp_path_factory) -> Iterator[Callable[..., Result]]:
+@pytest.fixture(scope="session")
+def result(measured) -> Callable[..., Result]:
     """``result("figure1b")`` is the smoke profile's; ``model`` and ``task`` give it another name."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("numbers")
-        patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
-        patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
-        smoke = load_profile("smoke")
-        yield lambda name, **names: dataclasses.replace(measurements.get(name, smoke), **names)
+    def get(name: str, **names: str) -> Result:
+        # only while it measures: other tests of the session have folders of their own
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HEADPRUNE_RESULTS", str(measured / "results"))
+            patch.setenv("HEADPRUNE_CACHE", str(measured / "cache"))
+            found = measurements.get(name, load_profile("smoke"))
+        return dataclasses.replace(found, **names)
+
+    return get
