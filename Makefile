@@ -1,12 +1,13 @@
 # make book            sets everything up, runs the notebooks, builds the site in _build/html
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
+# make check           in about a minute: lint, types, and the fast tests
 # make test            every check there is, in one pytest run
-# make clean           removes what the two made (.venv, _build)
+# make clean           removes what these made (.venv, _build, caches of the checks)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book test install clean
+.PHONY: book check test install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -16,6 +17,9 @@ INSTALLED := .venv/.installed
 FAIRSEQ := .venv/.fairseq
 MATHJAX := book/static/mathjax-tex-svg.js
 NOTEBOOKS = $(sort $(filter-out %-run.ipynb,$(wildcard notebooks/*.ipynb)))
+# Tests run in as many processes as there are cores, at most four (each holds torch, about 1 GB),
+# and of one thread each: processes of several threads would wait for one another.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 book: $(INSTALLED) $(MATHJAX)
@@ -27,8 +31,14 @@ book: $(INSTALLED) $(MATHJAX)
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
 
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -q -m "not slow" tests
+
 test: $(INSTALLED) $(MATHJAX) $(FAIRSEQ)
-	$(BIN)/pytest
+	$(PYTEST)
 
 install: $(INSTALLED) $(MATHJAX)
 
@@ -55,4 +65,4 @@ $(MATHJAX): $(INSTALLED)
 	  for f in files("django-static-mathjax") if f.match("es5/tex-svg.js")))')" $@
 
 clean:
-	rm -rf .venv _build $(MATHJAX)
+	rm -rf .venv _build .pytest_cache .ruff_cache .mypy_cache .hypothesis $(MATHJAX)

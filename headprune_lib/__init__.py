@@ -1,5 +1,7 @@
 """Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019)."""
 
+from importlib.metadata import version
+
 from headprune_lib.ablation import all_but_one, one_head_ablation
 from headprune_lib.architectures import register_attention
 from headprune_lib.criteria import register_criterion
@@ -33,3 +35,5 @@ __all__ = [
     "save_pruned",
     "score_heads",
 ]
+
+__version__ = version("headprune")

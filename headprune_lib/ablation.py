@@ -10,7 +10,7 @@ where plain masking costs L: 0.53 of it at L = 6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +19,8 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.batching import Batch, without_labels
 from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
-from headprune_lib.replay import forward_replaced, replayed
+from headprune_lib.replay import Call, recorded, replayed
 
 
 def one_head_masks(model: nn.Module) -> dict[tuple[str, int, int], HeadTensors]:
@@ -106,17 +105,22 @@ def _swept(model: nn.Module, batch: Batch, how: str,
            device) -> tuple[Tensor, dict[tuple[str, int, int], Tensor]]:
     """What a sweep yields of one batch."""
     blocks, cut = find_heads(model), {}
+    layers = [model.get_submodule(block.layer_path) for block in blocks]
+    cores, projections = ([block.part(model, part) for block in blocks]
+                          for part in ("core", "output"))
     with _for_one_batch(model, batch, device) as inputs:
-        with _recorded(model, blocks) as record:
+        with (recorded(layers) as ran, recorded(cores) as attended,
+              recorded(projections) as projected):
             uncut = model(**inputs).logits.cpu()
-        if record.shared:
+        if any(call.times > 1 for call in projected):
             return uncut, _masked_one_by_one(model, inputs, how)
         for i, block in enumerate(blocks):
-            with _replayed(model, blocks, record, i):
+            # the layers below return what they did, and so does the attention but for its heads
+            with replayed(layers[:i], [call.output for call in ran[:i]]):
                 for j, head in enumerate(block.kept):
-                    record.projected = _projection(model, block, record.contexts[i],
-                                                   record.outputs[i], j, how)
-                    cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
+                    made = _projection(model, block, projected[i], j, how)
+                    with _attention_returning(model, block, attended[i], made):
+                        cut[block.kind, block.layer, head] = model(**inputs).logits.cpu()
     return uncut, cut
 
 
@@ -129,7 +133,7 @@ def _for_one_batch(model: nn.Module, batch: Batch, device) -> Iterator[Batch]:
     """
     device = torch.device(device) if device is not None else next(model.parameters()).device
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model.to(device)), torch.no_grad(), fast_linears(model):
+    with evaluating(model.to(device)), torch.no_grad():
         yield {name: value.to(device) for name, value in without_labels(batch).items()}
 
 
@@ -144,80 +148,26 @@ def _masked_one_by_one(model: nn.Module, inputs: Batch,
     return cut
 
 
-class _Record:
-    """What one uncut forward pass leaves for its sweeps, a slot for each block."""
-
-    def __init__(self, n_blocks: int) -> None:
-        self.layers: list = [None] * n_blocks  # what each Transformer layer returned
-        self.cores: list = [None] * n_blocks  # what each attention core returned
-        self.contexts: list = [None] * n_blocks  # (B, T, heads * width), heads side by side
-        self.outputs: list = [None] * n_blocks  # (B, T, hidden), after the output projection
-        self.projected: Tensor | None = None  # stands in for the projection's output in a replay
-        self.shared = False  # whether a block ran more than once
+def _attention_returning(model: nn.Module, block: AttentionBlock, attended: Call,
+                         projected: Tensor) -> AbstractContextManager[None]:
+    """Inside, a block's attention returns what it did, with its output projection's in place."""
+    core, before = block.part(model, "core"), attended.output
+    if block.architecture.core:  # the module around the core applies the projection
+        return replayed([core, block.part(model, "output")], [before, projected])
+    return replayed([core], [(projected, *before[1:]) if isinstance(before, tuple) else projected])
 
 
-@contextmanager
-def _recorded(model: nn.Module, blocks: list[AttentionBlock]) -> Iterator[_Record]:
-    record = _Record(len(blocks))
-
-    def keep(slots: list, i: int):
-        def hook(_module, _inputs, output):
-            slots[i] = output
-
-        return hook
-
-    def keep_projection(i: int):
-        def hook(_module, inputs, output):
-            record.shared |= record.contexts[i] is not None
-            record.contexts[i], record.outputs[i] = inputs[0], output
-
-        return hook
-
-    with ExitStack() as stack:
-        for i, block in enumerate(blocks):
-            for module, hook in (
-                (model.get_submodule(block.layer_path), keep(record.layers, i)),
-                (block.part(model, "core"), keep(record.cores, i)),
-                (block.part(model, "output"), keep_projection(i)),
-            ):
-                stack.callback(module.register_forward_hook(hook).remove)
-        yield record
-
-
-@contextmanager
-def _replayed(
-    model: nn.Module, blocks: list[AttentionBlock], record: _Record, i: int
-) -> Iterator[None]:
-    """Inside, the layers below block ``i`` return what they returned before, and the attention of
-    block ``i`` returns ``record.projected``; everything above runs."""
-
-    def projected_core(*_args, **_kwargs):
-        core = record.cores[i]
-        if blocks[i].architecture.core:  # the projection comes after the core, patched below
-            return core
-        first = record.projected
-        return (first, *core[1:]) if isinstance(core, tuple) else first
-
-    with ExitStack() as stack:
-        layers = [model.get_submodule(block.layer_path) for block in blocks[:i]]
-        stack.enter_context(replayed(layers, record.layers[:i]))
-        stack.enter_context(forward_replaced(blocks[i].part(model, "core"), projected_core))
-        if blocks[i].architecture.core:
-            stack.enter_context(forward_replaced(
-                blocks[i].part(model, "output"), lambda *_a, **_k: record.projected))
-        yield
-
-
-def _projection(model, block: AttentionBlock, context: Tensor, output: Tensor, j: int, how: str):
+def _projection(model: nn.Module, block: AttentionBlock, projected: Call, j: int,
+                how: str) -> Tensor:
     """The output projection without (``cut``) or with only (``keep``) the block's j-th kept head.
 
     (B, T, width) x (width, hidden) -> (B, T, hidden)
     """
-    projection = block.part(model, "output")
+    projection, context = block.part(model, "output"), projected.inputs[0]
     columns = slice(j * block.width, (j + 1) * block.width)
     turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
     weight = projection.weight.T if turned else projection.weight
     share = nn.functional.linear(context[..., columns], weight[:, columns])
     if how == "cut":
-        return output - share
+        return projected.output - share
     return share if projection.bias is None else share + projection.bias

@@ -29,9 +29,15 @@ class Architecture:
         group: attribute with the number of query heads that share a key and value head.
         bias_argument: argument with something a head (a relative position bias), computed once and
             handed from layer to layer.
-        bias_output: place of that bias among what the module returns, where it does.
-        norm: submodule that normalises the module's input plus the projection's output.
-        returns: how many things the module returns; 1 is the tensor alone.
+        bias_output: place of that bias among what the core returns, where it does. A core that
+            makes the bias names things as T5's does: ``has_relative_attention_bias``,
+            ``compute_bias``.
+        norm: submodule that normalises the module's input plus the projection's output; only where
+            the module is its own core.
+        returns: how many things the core returns; 1 is the tensor alone.
+
+    Raises:
+        ValueError, TypeError: names that contradict each other.
     """
 
     query: str | None = None
@@ -49,6 +55,37 @@ class Architecture:
     bias_output: int | None = None
     norm: str | None = None
     returns: int = 2
+
+    def __post_init__(self) -> None:
+        three = [self.query, self.key, self.value]
+        if (None in three) != (three == [None] * 3) or (None in three) != bool(self.fused):
+            raise ValueError(f"query, key and value are {three}, fused is {self.fused!r}; "
+                             "name all three projections, or the fused one")
+        for field in ("output", "n_heads", "width"):
+            if not getattr(self, field):
+                raise ValueError(f"{field} is {getattr(self, field)!r}; every attention module has "
+                                 "one, so name it")
+        if isinstance(self.more_rows, str):
+            raise TypeError(f"more_rows is {self.more_rows!r}; give a tuple of names")
+        if self.fused and self.group:
+            raise ValueError(f"fused is {self.fused!r} and group {self.group!r}: a fused projection "
+                             "is cut as three blocks of one size, and a group's are not")
+        if self.norm and self.core:
+            raise ValueError(f"norm is {self.norm!r} and core {self.core!r}: the module around a "
+                             "core normalises by itself, so leave norm out")
+        if self.bias_output is not None and not self.bias_argument:
+            raise ValueError(f"bias_output is {self.bias_output}, but no bias_argument is named: "
+                             "a bias that is returned is handed to the next layer by an argument")
+        if self.returns < 1:
+            raise ValueError(f"returns is {self.returns}; attention returns at least one tensor")
+        if self.bias_output is not None and not 0 < self.bias_output < self.returns:
+            raise ValueError(f"bias_output is {self.bias_output}, returns {self.returns}: the bias "
+                             "comes after the heads, among what is returned")
+
+    @property
+    def projections(self) -> tuple[str, ...]:
+        """The fields that name the projections these modules have, the output's last."""
+        return ("fused", "output") if self.fused else ("query", "key", "value", "output")
 
 
 _BERT = Architecture(
@@ -114,13 +151,10 @@ def register_attention(
         the new entry.
 
     Raises:
-        ValueError: neither three projections nor a fused one are named, or both.
+        ValueError: neither three projections nor a fused one are named, or both; or other names
+            that contradict each other.
         TypeError: a field that :class:`headprune_lib.architectures.Architecture` does not have.
     """
-    three = [query, key, value]
-    if (None in three) != (three == [None] * 3) or (None in three) != ("fused" in names):
-        raise ValueError(f"query, key and value are {three}, fused is {names.get('fused')!r}; "
-                         "name all three projections, or the fused one")
     entry = Architecture(query=query, key=key, value=value, output=output, **names)
     ARCHITECTURES[module if isinstance(module, str) else module.__name__] = entry
     return entry

@@ -60,8 +60,20 @@ class AttentionBlock:
     architecture: Architecture
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that :class:`headprune_lib.architectures.Architecture` names so: ``"core"``, ``"output"``, …"""
+        """The submodule that a field of :class:`headprune_lib.architectures.Architecture` names.
+
+        Args:
+            name: ``"core"``, ``"output"``, ``"query"``, …; see also
+                :attr:`headprune_lib.architectures.Architecture.projections`.
+
+        Raises:
+            ValueError: these modules have no such part, such as ``"query"`` where one projection
+                serves query, key and value.
+        """
         relative = getattr(self.architecture, name)
+        if relative is None:
+            raise ValueError(f"{self.path} has no part {name!r}; its projections are "
+                             f"{self.architecture.projections}")
         return model.get_submodule(f"{self.path}.{relative}" if relative else self.path)
 
 
@@ -76,7 +88,9 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
     layers: Counter[str] = Counter()
     two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     for path, module in model.named_modules():
-        architecture = ARCHITECTURES.get(type(module).__name__)
+        # a pruned module brings its own entry
+        architecture = (getattr(module, "headprune_architecture", None)
+                        or ARCHITECTURES.get(type(module).__name__))
         if architecture is None:
             continue
         core = module.get_submodule(architecture.core) if architecture.core else module

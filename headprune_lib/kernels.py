@@ -1,4 +1,8 @@
-"""Faster exact float32 linear layers and attention of single queries for CPUs.
+"""Faster exact linear layers and attention of single queries on CPUs, for who asks for them.
+
+Nothing else in the library uses them: ``with fast_linears(model):`` around a call of it does. They
+are as exact as PyTorch's own, but not the same to the last digit, and stand on parts of PyTorch
+and transformers that may change; where one no longer does what it did, the plain way is taken.
 
 PyTorch sends float32 matrix products to MKL, which leaves half the speed of AMD processors unused;
 oneDNN, also part of PyTorch, does not. Measured on a Zen 5 core pair: 188 against 410 GFLOP/s.
@@ -10,8 +14,9 @@ twice as long for it as two batched products, and more where the keys lie in a l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -21,33 +26,61 @@ from transformers.masking_utils import sdpa_mask
 
 
 @contextmanager
-def fast_linears(model: nn.Module) -> Iterator[None]:
+def fast_linears(model: nn.Module) -> Iterator[bool]:
     """Inside, the model's float32 linear layers on the CPU run on oneDNN, where that helps.
 
-    A gradient flows to the layers' inputs, never to their weights: for inference and for scores of
-    heads, not for training. Does nothing on other devices or dtypes, on processors that are not
-    AMD's, or where PyTorch was built without oneDNN.
+    For inference and for scores of heads: a layer whose own weights need a gradient runs as ever.
+    May be nested.
+
+    Yields:
+        whether any layer does run on oneDNN. None does on other devices or dtypes, on processors
+        that are not AMD's with AVX-512, or where PyTorch lacks oneDNN's operator or the operator
+        fails a trial against :func:`torch.nn.functional.linear`, made once a process.
     """
-    patched = [module for module in model.modules() if _helps(module)]
+    eligible = [module for module in model.modules() if _eligible(module)]
+    active = bool(eligible) and _is_amd() and _operator_works()
+    patched = [m for m in eligible if "forward" not in m.__dict__] if active else []
     for module in patched:
         module.forward = _onednn_linear(module)
     try:
-        yield
+        yield active
     finally:
         for module in patched:
             del module.forward
 
 
-def _helps(module: nn.Module) -> bool:
+def _eligible(module: nn.Module) -> bool:
     return (
         type(module) is nn.Linear
         and module.weight.device.type == "cpu"
         and module.weight.dtype == torch.float32
         and module.weight.numel() > 0
-        and "forward" not in module.__dict__
-        and torch.backends.mkldnn.is_available()
-        and _is_amd()
     )
+
+
+@cache
+def _operator_works() -> bool:
+    """Whether the private operator is there, and computes a linear layer and its gradient."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    try:
+        # whatever mode the first caller is in: the answer is kept
+        with torch.inference_mode(False), torch.enable_grad():
+            generator, found = torch.Generator().manual_seed(0), []
+            x, weight, bias = (torch.randn(shape, generator=generator)
+                               for shape in ((3, 8), (5, 8), (5,)))
+            for linear in (_OneDNNLinear.apply, _plain_linear):
+                given = x.clone().requires_grad_()
+                made = linear(given, weight, bias, [])
+                found.append((made.detach(), *torch.autograd.grad(made.square().sum(), given)))
+        return all(torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+                   for one, other in zip(*found, strict=True))
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # gone, or called otherwise
+        return False
+
+
+def _plain_linear(x: Tensor, weight: Tensor, bias: Tensor | None, _transposed: list) -> Tensor:
+    return nn.functional.linear(x, weight, bias)
 
 
 def _is_amd() -> bool:
@@ -63,19 +96,22 @@ def _cpu_vendor() -> str:
 
 
 @contextmanager
-def fast_single_queries(model: PreTrainedModel) -> Iterator[None]:
+def fast_single_queries(model: PreTrainedModel) -> Iterator[bool]:
     """Inside, attention of one query an example runs as two batched products; else as sdpa.
 
-    Does nothing for a model that does not use sdpa, or on another device than the CPU.
+    May be nested.
+
+    Yields:
+        whether it does: not in a model that does not use sdpa, or on another device than the CPU.
     """
     if model.config._attn_implementation != "sdpa" or model.device.type != "cpu":
-        yield
+        yield model.config._attn_implementation == _ONE_QUERY
         return
     AttentionInterface.register(_ONE_QUERY, _one_query_attention)
     AttentionMaskInterface.register(_ONE_QUERY, sdpa_mask)
     model.set_attn_implementation(_ONE_QUERY)
     try:
-        yield
+        yield True
     finally:
         model.set_attn_implementation("sdpa")
 
@@ -123,10 +159,13 @@ class _OneDNNLinear(torch.autograd.Function):
         return given, None, None, None
 
 
-def _onednn_linear(module: nn.Linear):
+def _onednn_linear(module: nn.Linear) -> Callable[[Tensor], Tensor]:
     transposed: list[Tensor] = []
+    own = [module.weight] if module.bias is None else [module.weight, module.bias]
 
     def forward(x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in own):
+            return nn.functional.linear(x, module.weight, module.bias)
         return _OneDNNLinear.apply(x, module.weight, module.bias, transposed)
 
     return forward

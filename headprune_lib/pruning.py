@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import types
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.architectures import ARCHITECTURES
-from headprune_lib.headless import bias_alone, headless_forward
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
-
-_BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
+from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
@@ -87,12 +82,12 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     if names.size:
         setattr(core, names.size, len(columns))
     if names.bias_argument and not hasattr(core, "headprune_kept"):
-        _slice_bias(core)
+        take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
+    # with the module: a copy that is loaded where nobody taught its class is understood too
+    model.get_submodule(block.path).headprune_architecture = names
     if not keep:
-        core.forward = types.MethodType(headless_forward, core)  # bound: copies with the model
-        if isinstance(output := block.part(model, "output"), Conv1D):
-            output.forward = types.MethodType(bias_alone, output)
+        run_without_heads(core, block.part(model, "output"), names)
 
 
 def _features(places: Sequence[int], width: int) -> Tensor:
@@ -122,40 +117,6 @@ def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None
             linear.bias.detach().index_select(0, index), linear.bias.requires_grad)
 
 
-def _slice_bias(core: nn.Module) -> None:
-    """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
-    core.register_forward_pre_hook(_own_bias, with_kwargs=True)
-    names = ARCHITECTURES[type(core).__name__]
-    if names.bias_output is not None:
-        core.register_forward_hook(_whole_bias)
-        if hasattr(core, "compute_bias"):
-            core.compute_bias = types.MethodType(_own_computed_bias, core)
-
-
-def _own_bias(core: nn.Module, args: tuple, kwargs: dict):
-    name = ARCHITECTURES[type(core).__name__].bias_argument
-    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
-    bias = given.arguments.get(name)
-    if bias is not None:  # (batch, head, query, key)
-        setattr(core, _BIAS, bias)
-        given.arguments[name] = bias[:, list(core.headprune_kept)]
-    return given.args[1:], given.kwargs
-
-
-def _own_computed_bias(core: nn.Module, *args, **kwargs) -> Tensor:
-    bias = type(core).compute_bias(core, *args, **kwargs)
-    setattr(core, _BIAS, bias)
-    return bias[:, list(core.headprune_kept)]
-
-
-def _whole_bias(core: nn.Module, _inputs: tuple, outputs: tuple) -> tuple:
-    place = ARCHITECTURES[type(core).__name__].bias_output
-    own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
-    if whole is None:  # attention without positions makes a bias of zeros
-        whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
-    return (*outputs[:place], whole, *outputs[place + 1:])
-
-
 def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
     for block, keep in changed:
         groups = [block.kept[i : i + block.group] for i in range(0, len(block.kept), block.group)]
@@ -172,9 +133,7 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for block in blocks:
-        parts = ("fused", "output") if block.architecture.fused else (
-            "query", "key", "value", "output")
-        for part in parts:
+        for part in block.architecture.projections:
             module = block.part(model, part)
             where, weight = f"{block.path}, {part}", getattr(module, "weight", None)
             if not isinstance(module, nn.Linear | Conv1D) or not weight.is_floating_point():

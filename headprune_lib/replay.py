@@ -4,41 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 
-@contextmanager
-def recorded(modules: Sequence[nn.Module]) -> Iterator[list]:
-    """Inside, what each module returns goes to its place of the list; the last call counts."""
-    record: list = [None] * len(modules)
+@dataclass
+class Call:
+    """What a module was given by position, and returned, when it last ran; ``times`` it did."""
 
-    def keep(i: int):
-        def hook(_module, _inputs, output) -> None:
-            record[i] = output
+    inputs: tuple = ()
+    output: Any = None
+    times: int = 0
+
+
+@contextmanager
+def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
+    """Inside, what each module is given and returns is noted in its place of the list."""
+    calls = [Call() for _ in modules]
+
+    def keep(call: Call):
+        def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
+            call.inputs, call.output, call.times = inputs, output, call.times + 1
 
         return hook
 
     with ExitStack() as stack:
-        for i, module in enumerate(modules):
-            stack.callback(module.register_forward_hook(keep(i)).remove)
-        yield record
+        for module, call in zip(modules, calls, strict=True):
+            stack.callback(module.register_forward_hook(keep(call)).remove)
+        yield calls
 
 
 @contextmanager
-def replayed(modules: Sequence[nn.Module], record: Sequence) -> Iterator[None]:
-    """Inside, each module returns what was recorded of it, without computing anything."""
+def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
+    """Inside, each module returns its output of these, without computing anything."""
     with ExitStack() as stack:
-        for module, output in zip(modules, record, strict=True):
-            stack.enter_context(forward_replaced(module, lambda *_a, output=output, **_k: output))
+        for module, output in zip(modules, outputs, strict=True):
+            stack.enter_context(_returning(module, output))
         yield
 
 
 @contextmanager
-def forward_replaced(module: nn.Module, forward) -> Iterator[None]:
-    """Inside, calling ``module`` calls ``forward`` instead."""
-    own = module.__dict__.get("forward")
-    module.forward = forward
+def _returning(module: nn.Module, output: Any) -> Iterator[None]:
+    own = module.__dict__.get("forward")  # a faster kernel, or that of a layer without heads
+    module.forward = lambda *_args, **_kwargs: output
     try:
         yield
     finally:

@@ -1,11 +1,26 @@
 """What every test shares."""
 
+import os
+
+# Before torch is imported: two workers with two threads each are ten times slower than with one.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # kernels and subprocesses inherit it
+
 import pytest
 import torch
+from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
+    drawn_seed,
+    pytest_addoption,
+    pytest_configure,
+    pytest_report_header,
+)
 from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.replication.profiles import load_profile
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,7 +60,9 @@ def pytest_terminal_summary(terminalreporter) -> None:
             name = next((c for c in CASES if f"-{case}-".find(f"-{c[0]}-{c[1]}-") >= 0), None)
             if path.endswith("test_laws.py") and name:
                 row = found.setdefault(name, {})
-                row[law] = "yes" if outcome == "passed" and row.get(law, "yes") == "yes" else outcome
+                row[law] = (
+                    "yes" if outcome == "passed" and row.get(law, "yes") == "yes" else outcome
+                )
     if found:
         terminalreporter.section("laws by architecture and attention kernel (-: not asked of it)")
         laws = sorted({law for row in found.values() for law in row})
@@ -55,5 +72,8 @@ def pytest_terminal_summary(terminalreporter) -> None:
         table += [[*name, *(row.get(law, "-") for law in laws)] for name, row in found.items()]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for line in table:
-            terminalreporter.write_line("  ".join(
-                cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+            terminalreporter.write_line(
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+                ).rstrip()
+            )

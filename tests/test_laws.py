@@ -1,6 +1,7 @@
 """The laws every architecture obeys, under every attention kernel."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -151,7 +152,7 @@ def test_importance_is_the_mean_of_the_examples(name, kernel):
 
 @every_model
 @pytest.mark.parametrize("empty_layer", [None, 1])
-def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, tmp_path):
+def test_removal_equals_masking_and_survives_copying_and_saving(name, kernel, empty_layer, tmp_path):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
     with masked_heads(model, mask):
@@ -160,7 +161,8 @@ def test_removal_equals_masking_and_survives_saving(name, kernel, empty_layer, t
     pruned = prune_heads(copy.deepcopy(model), mask)
     assert sum(p.numel() for p in pruned.parameters()) < before
     torch.testing.assert_close(logits(pruned, inputs), masked, rtol=0, atol=1e-5)
-    torch.testing.assert_close(logits(copy.deepcopy(pruned), inputs), masked, rtol=0, atol=1e-5)
+    for copied in (copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
+        torch.testing.assert_close(logits(copied, inputs), masked, rtol=0, atol=1e-5)
     loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
     # the attention kernel is not part of what is saved
     torch.testing.assert_close(logits(loaded, inputs), logits(pruned, inputs), rtol=0, atol=1e-5)

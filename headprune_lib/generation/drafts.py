@@ -25,9 +25,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from headprune_lib.batching import pad
 from headprune_lib.generation.greedy import Marks, length_limit, marks_of
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_single_queries
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
-from headprune_lib.replay import recorded, replayed
+from headprune_lib.replay import Call, recorded, replayed
 
 Ids = list[int]
 _MASKS_A_POOL = 32
@@ -70,8 +69,7 @@ def translations_under(model: nn.Module, sources: Sequence[Ids], drafts: Sequenc
             done, pending = _verified(model, group, mask, number)
             found.append(done)
             pool += pending
-        with fast_single_queries(model):
-            _decode(model, stacked_masks(model, part), pool, group)
+        _decode(model, stacked_masks(model, part), pool, group)
         for row in pool:
             found[start + row.mask].ids[row.sentence] = row.draft
     return found
@@ -140,7 +138,7 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
         else:
             from_layer = min(lowest["enc-dec"], lowest["dec-dec"])
             with (_replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
-                  replayed(_source_projections(model), views)):
+                  replayed(_source_projections(model), [view.output for view in views])):
                 logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
     losses = _losses(logits, group.targets, group.marks.pad)
@@ -152,7 +150,7 @@ def _verified(model: nn.Module, group: _Group, mask: HeadTensors,
         if not done:
             pending.append(_Pending(number, i, mended, stands, states[i],
                                     group.source["attention_mask"][i],
-                                    [view[i] for view in views]))
+                                    [view.output[i] for view in views]))
     return Translations(translations, losses.double().numpy(force=True)), pending
 
 
@@ -281,6 +279,7 @@ def _lowest_cut(values: Tensor) -> int:
     return int(touched[0]) if len(touched) else len(values)
 
 
-def _replayed_below(stack: nn.Module, record: list, layer: int) -> AbstractContextManager:
+def _replayed_below(stack: nn.Module, calls: list[Call],
+                    layer: int) -> AbstractContextManager[None]:
     """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
-    return replayed(stack.layers[:layer], record[:layer])
+    return replayed(stack.layers[:layer], [call.output for call in calls[:layer]])

@@ -143,6 +143,8 @@ def train(
         bool,
         typer.Option("--publish", help="Copy a translation model's final weights to data/models."),
     ] = False,
+    model: Annotated[str | None, typer.Option(
+        help="Of a translation task, which of the profile's models: post-norm or pre-norm.")] = None,
 ) -> None:
     """Train the profile's model on its task, for each seed, and store the weights.
 
@@ -155,7 +157,7 @@ def train(
     with refusing():
         settings = load_profile(profile, data=data, device=device)
         if task in settings.translation:
-            _train_translator(settings, task, seed, retrain, publish)
+            _train_translator(settings, task, seed, retrain, publish, model)
             return
         settings = settings if task is None else settings.on(task)
         for number in settings.seeds if seed is None else [seed]:
@@ -205,12 +207,14 @@ def tune(
                        f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)")
 
 
-def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool) -> None:
+def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool,
+                      model: str | None) -> None:
     from headprune_lib.replication.translation import training, weights
 
     seed = settings.translation_seed if seed is None else seed
-    folder = training.train(settings, task, seed, retrain=retrain)
-    for path in weights.publish(settings, task, seed) if publish else [folder]:
+    model = settings.translation_model if model is None else model
+    folder = training.train(settings, task, seed, model=model, retrain=retrain)
+    for path in weights.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))
 
 

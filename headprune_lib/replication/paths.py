@@ -5,10 +5,42 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# What makes a folder a checkout of this project; a folder that only holds a package has neither.
+_MARKS = ("_toc.yml", "data/reference")
+
+
+class MissingCheckout(FileNotFoundError):
+    """No checkout is here: an installed wheel has neither the data nor the notebooks."""
+
 
 def project_root() -> Path:
-    """The checkout that this library is part of, whatever the working directory."""
-    return Path(__file__).resolve().parent.parent.parent
+    """The checkout with ``data/`` and ``notebooks/``, whatever the working directory.
+
+    It is ``$HEADPRUNE_ROOT``, or the one that this library is part of, or, for a library installed
+    from a wheel, the nearest one from the working directory upwards.
+
+    Raises:
+        MissingCheckout: there is none; the message says how to name it.
+    """
+    if named := os.environ.get("HEADPRUNE_ROOT"):
+        if _is_checkout(folder := absolute(named)):
+            return folder
+        raise MissingCheckout(
+            f"HEADPRUNE_ROOT is {folder}, which is no checkout of headprune: it "
+            f"has no {' or no '.join(_MARKS)}"
+        )
+    here = Path.cwd()
+    for folder in (Path(__file__).resolve().parents[2], here, *here.parents):
+        if _is_checkout(folder):
+            return folder
+    raise MissingCheckout(
+        "this needs data/ and notebooks/, which only a checkout of headprune has, not the "
+        "installed package: run it inside a checkout, or name one in HEADPRUNE_ROOT"
+    )
+
+
+def _is_checkout(folder: Path) -> bool:
+    return all((folder / mark).exists() for mark in _MARKS)
 
 
 def absolute(path: str | Path) -> Path:
@@ -16,15 +48,15 @@ def absolute(path: str | Path) -> Path:
     return Path(path).expanduser().resolve()
 
 
-def _folder(variable: str, default: Path) -> Path:
+def _named(variable: str) -> Path | None:
     # An empty variable counts as unset: `HEADPRUNE_RESULTS= make book` must not write to ".".
     value = os.environ.get(variable)
-    return absolute(value) if value else default
+    return absolute(value) if value else None
 
 
 def results_root() -> Path:
     """Result files, one folder a profile: ``$HEADPRUNE_RESULTS`` or ``data/results``."""
-    return _folder("HEADPRUNE_RESULTS", project_root() / "data" / "results")
+    return _named("HEADPRUNE_RESULTS") or project_root() / "data" / "results"
 
 
 def bench_path(half: str = "encoder", folder: str = "") -> Path:
@@ -34,12 +66,12 @@ def bench_path(half: str = "encoder", folder: str = "") -> Path:
 
 def models_root() -> Path:
     """Committed weights: ``$HEADPRUNE_MODELS`` or ``data/models``."""
-    return _folder("HEADPRUNE_MODELS", project_root() / "data" / "models")
+    return _named("HEADPRUNE_MODELS") or project_root() / "data" / "models"
 
 
 def cache_root() -> Path:
     """Journals and the weights of further seeds: ``$HEADPRUNE_CACHE`` or ``~/.cache/headprune``."""
-    return _folder("HEADPRUNE_CACHE", Path.home() / ".cache" / "headprune")
+    return _named("HEADPRUNE_CACHE") or Path.home() / ".cache" / "headprune"
 
 
 def reference_root() -> Path:

@@ -1,10 +1,7 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
-import ast
 import json
-import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 import torch
@@ -95,17 +92,6 @@ def test_a_package_of_an_extra_that_is_missing(monkeypatch, capsys):
     assert ended.value.code == 2
     assert capsys.readouterr().err == ("headprune: this needs pandas, which is not installed: "
                                        "pip install 'headprune[book]'\n")
-
-
-def test_the_command_needs_nothing_of_the_replication():
-    """It imports the standard library, the core and what the core is installed with."""
-    allowed = {*sys.stdlib_module_names, "headprune_lib", "torch", "transformers", "typer"}
-    for path in Path(cli.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = ([node.module] if isinstance(node, ast.ImportFrom) else
-                     [each.name for each in node.names] if isinstance(node, ast.Import) else [])
-            assert {name.partition(".")[0] for name in names} <= allowed, path
-            assert not any(name.startswith("headprune_lib.replication") for name in names), path
 
 
 def test_prune_writes_a_folder_that_loads_and_prunes_further(tmp_path, labelled):

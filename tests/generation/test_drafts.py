@@ -1,26 +1,35 @@
 """Translations by drafts are those that ``generate`` makes under each mask."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import build
+from transformers import MarianConfig, MarianMTModel
 
 from headprune_lib import cut_heads, find_heads, full_mask, masked_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.generation.drafts import mend, translations_under
-from headprune_lib.generation.greedy import generate, length_limit, until_end
+from headprune_lib.generation.greedy import Marks, generate, length_limit, marks_of, until_end
 from headprune_lib.masking import masked_rows
-from headprune_lib.replication.translation.models import END, PAD, Shape, new_model
 
-SHAPE = Shape(layers=2, heads=4, width=16, feed_forward=24, vocabulary=40, dropout=0.1)
+# none of them what other models of these tests have: the configuration alone says which they are
+PAD, END, START = 0, 2, 3
+MARKS = Marks(pad=PAD, end=END, start=START)
 
 
 @pytest.fixture(scope="module")
 def model():
     """Random weights, so large that heads matter, that do not repeat themselves and that end."""
-    made = new_model(SHAPE, seed=0).double().eval()
+    made = MarianMTModel(MarianConfig(
+        vocab_size=40, max_position_embeddings=200, d_model=16, encoder_layers=2, decoder_layers=2,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=24,
+        decoder_ffn_dim=24, activation_function="relu", scale_embedding=True, pad_token_id=PAD,
+        eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None))
+    made = made.double().eval()
     torch.manual_seed(3)
     for name, weight in made.named_parameters():
         if weight.requires_grad and "layer_norm.weight" not in name:
@@ -35,7 +44,7 @@ def model():
 @pytest.fixture(scope="module")
 def sources():
     generator = torch.Generator().manual_seed(1)
-    return [[*torch.randint(3, 40, (n,), generator=generator).tolist(), END]
+    return [[*torch.randint(4, 40, (n,), generator=generator).tolist(), END]
             for n in (4, 9, 5, 7, 12, 6, 8, 3)]
 
 
@@ -64,7 +73,7 @@ def test_no_cut_gives_the_drafts_and_their_log_probability(model, sources, draft
     for source, draft, loss in zip(sources, drafts, found.draft_loss, strict=True):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([source]),
-                           decoder_input_ids=torch.tensor([[PAD, *draft]])).logits[0]
+                           decoder_input_ids=torch.tensor([[START, *draft]])).logits[0]
         own = torch.nn.functional.cross_entropy(logits, torch.tensor([*draft, END]),
                                                 reduction="sum")
         assert loss == pytest.approx(own.item())
@@ -102,7 +111,7 @@ def test_mend_keeps_what_agrees(draft, data):
     chosen = data.draw(st.lists(st.integers(3, 9) | st.just(END), min_size=len(draft) + 1,
                                 max_size=len(draft) + 1))
     limit = data.draw(st.integers(1, 9))
-    text, stands, done = mend(draft, chosen, limit)
+    text, stands, done = mend(draft, chosen, limit, MARKS)
     assert text[:stands] == text and len(text) <= limit
     assert text == chosen[: len(text)] and END not in text
     ended = len(text) < len(chosen) and chosen[len(text)] == END
@@ -112,8 +121,15 @@ def test_mend_keeps_what_agrees(draft, data):
 def test_limits_and_ends(model):
     room = model.config.max_position_embeddings
     assert length_limit(model, 11) == 26 and length_limit(model, room) == room - 1
-    assert until_end([5, 6, END, 7]) == [5, 6] and until_end([5, PAD]) == [5]
-    assert until_end([5]) == [5]
+    assert until_end([5, 6, END, 7], MARKS) == [5, 6] and until_end([5, PAD], MARKS) == [5]
+    assert until_end([5], MARKS) == [5]
+
+
+def test_marks_are_those_of_the_configuration(model):
+    assert marks_of(model) == MARKS
+    bare = SimpleNamespace(pad_token_id=0, eos_token_id=2, decoder_start_token_id=None)
+    with pytest.raises(ValueError, match=r"configuration names .*start=None"):
+        marks_of(SimpleNamespace(config=bare))
 
 
 def test_kinds_are_told_apart(model):

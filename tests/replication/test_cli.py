@@ -115,4 +115,4 @@ def test_reproduce_measures_and_stores(tmp_path, monkeypatch):
     result = headprune("reproduce", "figure1b", "--profile", "smoke")
     assert result.exit_code == 0, result.output
     assert "figure1b: 48 examples, measured in" in result.output
-    assert (tmp_path / "results" / "smoke" / "figure1b.json").is_file()
+    assert (tmp_path / "results" / "smoke" / "one_head" / "synthetic.tiny.json").is_file()

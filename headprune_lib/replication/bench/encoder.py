@@ -94,13 +94,15 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     masks = one_head_masks(subject.model)
 
     def reused() -> None:
-        for _ in one_head_ablation(subject.model, batches):
-            pass
+        with fast_linears(subject.model):
+            for _ in one_head_ablation(subject.model, batches):
+                pass
 
     def plain() -> None:  # the same linear kernels, so that only the reuse differs
-        for mask in masks.values():
-            for _ in masked_logits(subject.model, batches, mask):
-                pass
+        with fast_linears(subject.model):
+            for mask in masks.values():
+                for _ in masked_logits(subject.model, batches, mask):
+                    pass
 
     def naive() -> None:
         with torch.inference_mode():
@@ -135,7 +137,8 @@ def _padded(subject: EncoderSubject, examples: Examples) -> list[dict]:
 
 def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
     subject = EncoderSubject.of(profile)
-    scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
+    with fast_linears(subject.model):
+        scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
     order = prune_order(scores)
     cut = order_mask(subject.model, order, len(order) // 2)
     pruned = prune_heads(copy.deepcopy(subject.model), cut)

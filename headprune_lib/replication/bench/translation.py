@@ -11,7 +11,7 @@ from headprune_lib.batching import by_length
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_linears
+from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
 from headprune_lib.replication.bench.compare import Row, compare
@@ -71,7 +71,7 @@ def sweep_translations(model: nn.Module, sources: Sequence[Ids], drafts: Sequenc
     ``drafts`` are the unmasked model's translations.
     """
     found: list[list[Ids]] = [[[] for _ in sources] for _ in masks]
-    with fast_linears(model):
+    with fast_linears(model), fast_single_queries(model):
         for members in by_length(sources, GROUP):
             own, first = ([side[i] for i in members] for side in (sources, drafts))
             for row, one in zip(found, translations_under(model, own, first, masks), strict=True):

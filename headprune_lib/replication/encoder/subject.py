@@ -116,11 +116,13 @@ class EncoderSubject:
 
         def measure(part: list) -> Arrays:
             correct, loss = [], []
-            for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
-                logits = torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
-                right, nats = answers(logits, batch["labels"])
-                correct.append(right)
-                loss.append(nats)
+            with fast_linears(self.model):
+                for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
+                    # (1 + H, B, class)
+                    logits = torch.stack([uncut, *(cut[head] for head in heads)])
+                    right, nats = answers(logits, batch["labels"])
+                    correct.append(right)
+                    loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
 
         parts = [prepared.batches[i : i + _BATCHES_A_UNIT]
@@ -186,7 +188,8 @@ class EncoderSubject:
 
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
     """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
-    logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
+    with fast_linears(subject.model):
+        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

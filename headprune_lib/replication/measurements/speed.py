@@ -136,7 +136,7 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
 def attention_parameters(model: nn.Module) -> int:
     """How many of the parameters are in the query, key, value and output projections."""
     return sum(p.numel() for block in find_heads(model)
-               for part in ("query", "key", "value", "output")
+               for part in block.architecture.projections
                for p in block.part(model, part).parameters())
 
 

@@ -20,7 +20,7 @@ from headprune_lib.criteria.registry import Normalize
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears
+from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -113,6 +113,7 @@ class TranslationSubject:
             references = [pairs.targets[i] for i in members]
             with fast_linears(model):
                 drafts = generate(model, own)
+            with fast_linears(model), fast_single_queries(model):
                 found = translations_under(model, own, drafts, [full_mask(model), *masks])
             counts = [sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
                       for one in found]

@@ -55,10 +55,10 @@ def test_operations_of_a_cut_are_those_of_the_layers_above_it(smoke):
 
 
 def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
-    setting = TranslationSubject.of(smoke, smoke.translation_task)
-    sources = setting.translator.encode(setting.split("test").first(5).sources)
-    mask = cut_heads(setting.model, [("enc-dec", 1, 2)])
-    with torch.inference_mode(), masked_heads(setting.model, mask):
-        expected = generate(setting.model, sources)
-    drafts = generate(setting.model, sources)
-    assert sweep_translations(setting.model, sources, drafts, [mask]) == [expected]
+    subject = TranslationSubject.of(smoke, smoke.translation_task)
+    sources = subject.translator.encode(subject.split("test").first(5).sources)
+    mask = cut_heads(subject.model, [("enc-dec", 1, 2)])
+    with torch.inference_mode(), masked_heads(subject.model, mask):
+        expected = generate(subject.model, sources)
+    drafts = generate(subject.model, sources)
+    assert sweep_translations(subject.model, sources, drafts, [mask]) == [expected]

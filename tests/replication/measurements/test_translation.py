@@ -208,7 +208,7 @@ def test_every_figure_is_drawn_with_labels(smoke):
     values = {name: measurements.get(name, smoke).values for name in (
         "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5", "quality",
         "search")}
-    for figure in (plots.figure1a(values["table1"]), plots.quality(values["quality"]),
+    for figure in (plots.figure1a(values["table1"]), plots.quality({"toy": values["quality"]}),
                    plots.table2(values["table2"], values["table5"]),
                    plots.figure2a(values["figure2a"]), plots.figure3a(values["figure3a"]),
                    plots.figure4(values["figure4"], values["figure3a"]),

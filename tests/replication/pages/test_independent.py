@@ -5,11 +5,10 @@ import pytest
 from scipy.stats import rankdata
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.encoder.subject import Setting
-from headprune_lib.replication.measurements.iterative import importance
+from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.pages import tables
 from headprune_lib.replication.pages.tables.independent import pairs
-from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.store import Journal
 
 
 def test_the_carried_grids_are_those_of_the_repositories():
@@ -35,7 +34,7 @@ def test_agreement_is_the_rank_correlation_of_normalised_importance(smoke, tmp_p
     pair, = values["pairs"]
     assert pair["seeds"] == [1, 2]
     first, second = (
-        importance(Setting.of(smoke, seed), Journal(tmp_path / str(seed)))["self"].numpy().ravel()
+        EncoderSubject.of(smoke, seed).importance(Journal(tmp_path / str(seed)))["self"].numpy().ravel()
         for seed in (1, 2))
     np.testing.assert_allclose(np.ravel(values["scores"][1]), second, rtol=1e-4)
     ranks = np.corrcoef(rankdata(first), rankdata(second))[0, 1]

@@ -14,7 +14,9 @@ def own(smoke):
 
 
 def other(result, digest="another", **names):
-    return dataclasses.replace(result, signature={"digest": digest}, **names)
+    parts = {name: dataclasses.replace(part, signature={"digest": digest})
+             for name, part in result.parts.items()}
+    return dataclasses.replace(result, parts=parts, **names)
 
 
 def test_a_stored_result_is_not_shown_twice(own):
@@ -42,7 +44,7 @@ def test_a_page_shows_what_it_asked_for_and_what_is_stored(own, smoke, monkeypat
     stored = other(own, model="mpnet", task="sst2")
     asked = []
 
-    def found(*names):
+    def found(*names, root):
         asked.append(names)
         return [stored, own]
 
@@ -52,7 +54,7 @@ def test_a_page_shows_what_it_asked_for_and_what_is_stored(own, smoke, monkeypat
         "MPNet, SST-2", "tiny, synthetic"]
     page.get("figure1b")
     assert list(page.others("figure1b")) == ["MPNet, SST-2"]
-    monkeypatch.setattr(measurements, "found", lambda *names: [stored])
+    monkeypatch.setattr(measurements, "found", lambda *names, root: [stored])
     assert list(page.found("figure1b")) == ["MPNet, SST-2", "tiny, synthetic"]
     assert list(page.found("table3")) == ["MPNet, SST-2"]  # the page has not asked for its own
     assert asked == [("figure1b",)] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
@@ -28,6 +29,7 @@ from headprune_lib.replication.pages.tables import paper, published_share
 from headprune_lib.replication.pages.tables.pages import estimate
 
 KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": GREEN}
+_MODELS = (BLUE, ORANGE, GREEN, RED)
 _BLEU_CHANGE = "change of BLEU"
 
 
@@ -35,7 +37,7 @@ def quality(values: Mapping[str, dict]) -> Figure:
     """Learning curves: validation BLEU after each epoch, a line a model."""
     with style():
         figure, axes = plt.subplots(figsize=(8, 4.2))
-        for (task, model), colour in zip(values.items(), (BLUE, ORANGE), strict=False):
+        for (task, model), colour in zip(values.items(), itertools.cycle(_MODELS)):
             curve = model["curve"]
             axes.plot([record["epoch"] for record in curve], [record["bleu"] for record in curve],
                       "o-", color=colour, label=task)

@@ -1,0 +1,97 @@
+"""How an attention module runs once some of its heads, or all, are gone.
+
+Where heads are left, the module's own code does, with fewer rows in its weights. Two things it
+cannot do: take something a head (a position bias) that was made for all the heads there once were,
+and reshape zero numbers into zero heads. What replaces them is bound with ``functools.partial``,
+which a copied or unpickled model keeps.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib.architectures import Architecture
+
+_BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
+
+
+def take_bias_of_all_heads(core: nn.Module, names: Architecture) -> None:
+    """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
+    core.register_forward_pre_hook(partial(_own_bias, names), with_kwargs=True)
+    if names.bias_output is not None:
+        core.register_forward_hook(partial(_whole_bias, names))
+        if hasattr(core, "compute_bias"):
+            core.compute_bias = partial(_own_computed_bias, core)
+
+
+def run_without_heads(core: nn.Module, output: nn.Module, names: Architecture) -> None:
+    """From now on the module contributes the bias of its output projection, and nothing else."""
+    core.forward = partial(_attend_with_no_head, core, names)
+    if isinstance(output, Conv1D):
+        output.forward = partial(_bias_alone, output)
+
+
+def _own_bias(names: Architecture, core: nn.Module, args: tuple,
+              kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
+    bias = given.arguments.get(names.bias_argument)
+    if bias is not None:  # (batch, head, query, key)
+        if names.bias_output is not None:
+            setattr(core, _BIAS, bias)
+        given.arguments[names.bias_argument] = bias[:, list(core.headprune_kept)]
+    return given.args[1:], given.kwargs
+
+
+def _own_computed_bias(core: nn.Module, *args, **kwargs) -> Tensor:
+    bias = type(core).compute_bias(core, *args, **kwargs)
+    setattr(core, _BIAS, bias)
+    return bias[:, list(core.headprune_kept)]
+
+
+def _whole_bias(names: Architecture, core: nn.Module, _inputs: tuple, outputs: tuple) -> tuple:
+    place = names.bias_output
+    own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
+    if whole is None:  # attention without positions makes a bias of zeros
+        whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
+    return (*outputs[:place], whole, *outputs[place + 1:])
+
+
+def _attend_with_no_head(core: nn.Module, names: Architecture, hidden_states: Tensor, *_args,
+                         past_key_values=None, key_value_states: Tensor | None = None, **kwargs):
+    """In place of the module's own ``forward``.
+
+    The cache still learns how many tokens went by: generation reads it off the first layer.
+    """
+    length = key_length = hidden_states.shape[1]
+    if key_value_states is not None:
+        key_length = key_value_states.shape[1]
+    elif past_key_values is not None:
+        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
+        key_length = cache.update(new, new, core.layer_idx)[0].shape[-2]
+    made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
+    if not names.core:  # else the module around the core applies the output projection
+        made = core.get_submodule(names.output)(made)
+        if names.norm:
+            made = core.get_submodule(names.norm)(hidden_states + made)
+    if names.returns == 1:
+        return made
+    outputs = [made, *[None] * (names.returns - 1)]
+    if names.bias_output is not None:
+        if getattr(core, "has_relative_attention_bias", False) and (
+                kwargs.get(names.bias_argument) is None):
+            # for the layers above; the hook of a pruned module puts that of all heads in its place
+            core.compute_bias(length, key_length, device=hidden_states.device,
+                              past_seen_tokens=key_length - length)
+        outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
+    return tuple(outputs)
+
+
+def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:
+    """In place of a transposed projection's ``forward``, which cannot reshape zero numbers."""
+    return projection.bias.expand(*nothing.shape[:-1], -1)

@@ -1,0 +1,60 @@
+"""Where the project's folders are, in a checkout and without one."""
+
+import pytest
+
+from headprune_lib.replication import paths
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """The least that counts as a checkout."""
+    folder = tmp_path / "checkout"
+    (folder / "data" / "reference").mkdir(parents=True)
+    (folder / "_toc.yml").touch()
+    return folder
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """The library as a wheel installs it, with a working directory of its own."""
+    package = tmp_path / "site-packages" / "headprune_lib" / "replication"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(package / "paths.py"))
+    monkeypatch.chdir(package.parent)
+    for name in ("ROOT", "RESULTS", "MODELS"):
+        monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
+
+
+def test_this_checkout_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.delenv("HEADPRUNE_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert (paths.project_root() / "headprune_lib" / "replication" / "paths.py").is_file()
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("folder", [paths.results_root, paths.models_root, paths.reference_root])
+def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(folder):
+    with pytest.raises(paths.MissingCheckout, match="inside a checkout, or name one in HEADPRUNE_"):
+        folder()
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_checkout_is_named_or_found_upwards(checkout, monkeypatch):
+    (checkout / "notebooks").mkdir()
+    monkeypatch.setenv("HEADPRUNE_ROOT", str(checkout))
+    assert paths.reference_root() == checkout / "data" / "reference"
+    monkeypatch.delenv("HEADPRUNE_ROOT")
+    monkeypatch.chdir(checkout / "notebooks")
+    assert paths.results_root() == checkout / "data" / "results"
+
+
+def test_a_wrong_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
+    with pytest.raises(paths.MissingCheckout, match="no checkout of headprune: it has no _toc.yml"):
+        paths.project_root()
+
+
+@pytest.mark.usefixtures("installed")
+def test_folders_that_are_named_need_no_checkout(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    assert paths.results_root() == tmp_path

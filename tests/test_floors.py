@@ -1,0 +1,198 @@
+"""Who may import whom: the library below, the replication above it, and the order within."""
+
+import ast
+import graphlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = ROOT / "headprune_lib"
+UPPER = "headprune_lib.replication"
+
+CORE = {"torch", "transformers", "safetensors", "numpy"}
+# Further packages, each for a part of the core alone; all but typer are optional and so must be
+# imported inside a function.
+FURTHER = {"cli": {"typer"}, "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"}}
+INSTALLED_WITH_THE_CORE = CORE | {"typer"}
+# For annotations alone: a type checker has them, a user need not.
+ANNOTATIONS = {"jaxtyping"}
+
+# The replication from the bottom up. A module belongs to the longest name that fits; it imports its
+# own line's package and the lines above this one in the list, never a later one. What a profile's
+# parameters are made of lies below the profiles, what works with a profile above.
+ORDER = [
+    ["paths"],
+    ["parameters"],
+    ["store"],
+    ["data"],
+    ["stats"],
+    ["engine"],
+    ["weights"],
+    ["training"],
+    ["encoder.pretrained"],
+    ["encoder.recipe", "translation.recipe"],
+    ["profiles"],
+    ["encoder", "translation"],
+    ["paper"],
+    ["measurements"],
+    ["titles"],
+    ["claims"],
+    ["pages", "bench", "named_models"],
+    ["cli"],
+]
+# Of the lines above it, what a package must not know besides.
+APART = {"store": {"data", "measurements", "profiles"}, "stats": {"store", "engine"}}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(LIBRARY.rglob("*.py"))}
+
+
+def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
+    """What a module imports: name, line, whether within a function, whether for annotations."""
+
+    def walk(node: ast.AST, lazy: bool, typed: bool) -> Iterator[tuple[str, int, bool, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield alias.name, child.lineno, lazy, typed
+            elif isinstance(child, ast.ImportFrom):
+                source = child.module or ""
+                if child.level:
+                    package = name if MODULES[name].stem == "__init__" else name.rpartition(".")[0]
+                    parts = package.split(".")[: len(package.split(".")) - child.level + 1]
+                    source = ".".join([*parts, *filter(None, [child.module])])
+                for alias in child.names:
+                    inner = f"{source}.{alias.name}"
+                    yield inner if inner in MODULES else source, child.lineno, lazy, typed
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                for statement in child.body:
+                    yield from walk(ast.Module([statement], []), lazy, True)
+            else:
+                inside = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                yield from walk(child, inside, typed)
+
+    yield from walk(ast.parse(MODULES[name].read_text("utf-8")), False, False)
+
+
+def where(name: str, line: int) -> str:
+    return f"{MODULES[name].relative_to(ROOT)}:{line}"
+
+
+def upper(name: str) -> bool:
+    return name == UPPER or name.startswith(f"{UPPER}.")
+
+
+def rank(name: str) -> tuple[int, str]:
+    """The line of a module of the replication in ``ORDER``, and the package there."""
+    inner = name.removeprefix(f"{UPPER}.")
+    fitting = [
+        (len(package), line, package)
+        for line, packages in enumerate(ORDER)
+        for package in packages
+        if f"{inner}.".startswith(f"{package}.")
+    ]
+    assert fitting, f"{name} has no place in ORDER: give it one"
+    _, line, package = max(fitting)
+    return line, package
+
+
+def test_the_lower_floor_imports_what_it_is_installed_with():
+    wrong = []
+    for name in MODULES:
+        if upper(name):
+            continue
+        part = name.split(".")[1] if "." in name else ""
+        for target, line, lazy, typed in imports(name):
+            package = target.partition(".")[0]
+            if upper(target):
+                wrong.append(f"{where(name, line)} imports {target}, of the upper floor")
+            elif (
+                package == "headprune_lib"
+                or package in sys.stdlib_module_names
+                or package in CORE
+                or (typed and package in ANNOTATIONS)
+            ):
+                continue
+            elif package not in FURTHER.get(part, ()):
+                wrong.append(f"{where(name, line)} imports {package}")
+            elif package not in INSTALLED_WITH_THE_CORE and not lazy:
+                wrong.append(f"{where(name, line)} imports {package} outside of a function")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_upper_floor_imports_one_way():
+    wrong = []
+    for name in MODULES:
+        if not name.startswith(f"{UPPER}."):
+            continue
+        own, package = rank(name)
+        for target, line, _, typed in imports(name):
+            if typed or not target.startswith(f"{UPPER}."):
+                continue
+            other, of = rank(target)
+            if other > own or (other == own and of != package) or of in APART.get(package, ()):
+                wrong.append(f"{where(name, line)}: {package} imports {of}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_itself_by_a_detour():
+    graph = {
+        name: {
+            target
+            for target, _, _, typed in imports(name)
+            if target in MODULES and target != name and not typed
+        }
+        for name in MODULES
+    }
+    # A package that lists what is in it is imported with each of its modules; that is no detour.
+    graph = {
+        name: {target for target in targets if not name.startswith(f"{target}.")}
+        for name, targets in graph.items()
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+# What a user of the library alone may not have. transformers takes scipy and accelerate where they
+# are, and does without; the others must not even be loaded, for each costs a user time.
+ELSEWHERE = {
+    "datasets",
+    "matplotlib",
+    "pandas",
+    "pydantic",
+    "sacrebleu",
+    "seaborn",
+    "sentencepiece",
+    "sklearn",
+    "statsmodels",
+    "typer",
+}
+TAKEN_IF_THERE = {"accelerate", "scipy"}
+
+
+def test_the_library_can_be_imported_without_the_packages_of_the_replication():
+    missing = dict.fromkeys(sorted(ELSEWHERE | TAKEN_IF_THERE))
+    run(f"import sys; sys.modules.update({missing}); import headprune_lib")
+
+
+def test_the_library_loads_no_package_of_the_replication():
+    loaded = run("import sys, headprune_lib; print(*sys.modules)").split()
+    assert not ELSEWHERE & set(loaded)
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout

@@ -1,0 +1,176 @@
+"""What a user gets from the wheel, outside of any checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BUILT_FROM = ("headprune_lib", "pyproject.toml", "README.md", "LICENSE")
+# What `pip install .` does not bring; transformers requires yaml.
+MISSING = (
+    "accelerate",
+    "datasets",
+    "matplotlib",
+    "nbformat",
+    "pandas",
+    "papermill",
+    "pydantic",
+    "sacrebleu",
+    "scipy",
+    "seaborn",
+    "sentencepiece",
+    "statsmodels",
+)
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., subprocess.CompletedProcess]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in BUILT_FROM:  # a copy: building leaves folders behind
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(ROOT / name, source)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(wheel, tmp_path_factory) -> Run:
+    """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
+    target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
+    pip("install", "--target", str(target), str(wheel))
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HEADPRUNE_", "PYTHON"))
+    }
+    environment |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+
+    def run(
+        code: str, *arguments: str, missing: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess:
+        lines = [
+            "import sys",
+            f"sys.modules.update(dict.fromkeys({missing!r}))",
+            "import headprune_lib",
+            f"assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file__",
+            code,
+        ]
+        return subprocess.run(
+            [sys.executable, "-c", "\n".join(lines), *arguments],
+            cwd=here,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def pip(*arguments: str) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            *arguments[:1],
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            *arguments[1:],
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_holds_the_library_and_its_own_files_alone(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
+        "headprune_lib"
+    }
+    assert "headprune_lib/py.typed" in names
+    assert "headprune_lib/replication/profiles/default.yml" in names
+
+
+COMMAND = "from headprune_lib.cli import main; main()"
+WHOLE_WAY = """
+import torch, transformers
+from headprune_lib import head_importance, load_pruned, prune_heads, prune_mask, save_pruned
+
+torch.manual_seed(0)
+config = transformers.BertConfig(vocab_size=30, max_position_embeddings=24, hidden_size=16,
+                                 num_attention_heads=4, num_hidden_layers=3, intermediate_size=24)
+model = transformers.BertForSequenceClassification(config).eval()
+ids = torch.randint(3, 30, (6, 8))
+batch = {"input_ids": ids, "labels": torch.tensor([0, 1, 0, 1, 0, 1])}
+mask = prune_mask(model, head_importance(model, [batch]), 0.5)
+prune_heads(model, mask)
+save_pruned(model, "pruned")
+again = load_pruned("pruned")
+assert torch.equal(model(ids).logits, again(ids).logits)
+assert headprune_lib.__version__
+print(sum(int(part.sum()) for part in mask.values()))
+"""
+
+
+def test_the_library_works_wholly_without_the_replications_packages(run):
+    done = run(WHOLE_WAY, missing=(*MISSING, "typer"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "6\n"
+    done = run(COMMAND, "inspect", "pruned", missing=MISSING)
+    assert done.returncode == 0, done.stderr
+    assert "self" in done.stdout
+
+
+NAMES_IT = """
+import os
+from headprune_lib.replication import paths
+
+for folder in (paths.results_root, paths.models_root, paths.reference_root):
+    try:
+        raise SystemExit(f"{folder} is {folder()}")
+    except paths.MissingCheckout as error:
+        assert "inside a checkout, or name one in HEADPRUNE_ROOT" in str(error)
+os.environ["HEADPRUNE_ROOT"] = sys.argv[1]
+print(paths.reference_root())
+"""
+
+
+def test_the_replication_names_the_checkout_that_it_needs(run):
+    done = run(NAMES_IT, str(ROOT))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(ROOT / "data" / "reference")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "01_one_head"], ["reproduce", "figure1b", "--profile", "smoke"]]
+)
+def test_a_command_of_the_replication_says_so_in_a_line(run, arguments):
+    done = run(COMMAND, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("headprune: ") and "HEADPRUNE_ROOT" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_of_the_replication_says_what_to_install(run):
+    done = run(COMMAND, "findings", missing=MISSING)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'headprune[book]'" in done.stderr and "Traceback" not in done.stderr
