@@ -3,6 +3,8 @@
 import sys
 from importlib.metadata import entry_points
 
+import typer
+
 from headprune_lib.cli import commands
 from headprune_lib.cli.app import app
 
@@ -18,6 +20,6 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "headprune_lib").startswith("headprune_lib"):
             raise  # no package that an extra brings
-        print(f"headprune: this needs {error.name}, which is not installed: "
-              "pip install 'headprune[book]'", file=sys.stderr)
+        typer.echo(f"headprune: this needs {error.name}, which is not installed: "
+                   "pip install 'headprune[book]'", err=True)
         sys.exit(2)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @register_named_models
 def resolve(name: str) -> NamedModel | None:
-    """A task of classification or translation: ``reviews``, ``cola``, ``enfr``, …"""
+    """The model of a task of classification or translation, such as ``reviews`` or ``enfr``."""
     from headprune_lib.replication.data import TASKS
     from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 
