@@ -27,7 +27,8 @@ def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     if "labels" not in batch:
         return cross_entropy(outputs, batch)
     ahead = batch["labels"].new_full((len(batch["labels"]), 1), NO_LABEL)
-    return cross_entropy(outputs, {**batch, "labels": torch.cat([batch["labels"][:, 1:], ahead], 1)})
+    shifted = torch.cat([batch["labels"][:, 1:], ahead], 1)
+    return cross_entropy(outputs, {**batch, "labels": shifted})
 
 
 def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
@@ -41,7 +42,8 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     """
     logits = outputs.logits
     if "labels" not in batch:
-        raise ValueError("the batch has no 'labels': give them, or a loss=(outputs, batch) of yours")
+        raise ValueError("the batch has no 'labels': give them, or a loss=(outputs, batch) of "
+                         "your own")
     labels, n_classes = batch["labels"], logits.shape[-1]
     outside = (labels < 0) | (labels >= n_classes)
     if labels.ndim == 2:

@@ -40,7 +40,7 @@ ORDER = [
     ["measurements"],
     ["titles"],
     ["claims"],
-    ["pages", "bench"],
+    ["pages", "bench", "named_models"],
     ["cli"],
 ]
 # Of the lines above it, what a package must not know besides.

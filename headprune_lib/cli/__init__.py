@@ -1,15 +1,25 @@
 """The ``headprune`` command."""
 
+import sys
 from importlib.metadata import entry_points
 
+import typer
+
 from headprune_lib.cli import commands
-from headprune_lib.cli.common import app
+from headprune_lib.cli.app import app
 
 __all__ = ["app", "commands", "main"]
 
 
 def main() -> None:
     """Run the command, with those of installed extras beside its own."""
-    for plugin in entry_points(group="headprune.commands"):
-        plugin.load()
-    app()
+    try:
+        for plugin in entry_points(group="headprune.commands"):
+            plugin.load()
+        app()
+    except ModuleNotFoundError as error:
+        if (error.name or "headprune_lib").startswith("headprune_lib"):
+            raise  # no package that an extra brings
+        typer.echo(f"headprune: this needs {error.name}, which is not installed: "
+                   "pip install 'headprune[book]'", err=True)
+        sys.exit(2)

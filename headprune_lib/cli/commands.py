@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import pandas as pd
 import typer
 
-from headprune_lib.cli.common import Device, app, refuse, refusing, short
+from headprune_lib.cli.app import Device, app, refuse, refusing, short
+
+if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
+    from torch import nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from headprune_lib.batching import Batch
+    from headprune_lib.heads import HeadTensors
 
 PANEL = "A model of your own"
 
-_TITLES = {"accuracy": "accuracy", "loss": "loss (nats)", "examples_per_second": "examples a second",
-           "parameters": "parameters", "heads": "heads"}
+_TITLES = {"accuracy": "accuracy", "loss": "loss (nats)",
+           "examples_per_second": "examples a second", "parameters": "parameters", "heads": "heads"}
 _FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
 
 Model = Annotated[str, typer.Argument(
-    metavar="MODEL", help="A folder, a Hub name, or reviews (the committed model).")]
+    metavar="MODEL", help="A folder, a Hub name, or with the replication a task that it has "
+    "weights for, such as reviews.")]
 Data = Annotated[Path, typer.Argument(
     metavar="DATA", help=".tsv or .jsonl with text and label, text, text2 and label, source and "
     "target, or text alone.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples a batch.")]
 MaxLength = Annotated[int, typer.Option(min=2, help="Pieces a text is cut to.")]
+By = Annotated[str, typer.Option(
+    metavar="CRITERION", help="What scores the heads; `headprune criteria` lists the names.")]
+
+
+class Normalise(StrEnum):
+    """What is done to scores, layer by layer."""
+
+    OWN = "own"
+    L2 = "l2"
+    NONE = "none"
+
+
+Normalised = Annotated[Normalise, typer.Option(
+    help="Divide by the l2 norm of the layer's scores; own: as is usual for the criterion.")]
 
 
 @app.command(rich_help_panel=PANEL)
@@ -33,26 +56,36 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 
     Example: headprune inspect ./my-model
     """
-    from headprune_lib.cli.loading import load_model
-    from headprune_lib.cli.measuring import structure
+    from headprune_lib.cli.models import load_model
+    from headprune_lib.cli.tables import printed, structure
 
     with refusing():
-        _show(structure(load_model(model)), as_json)
+        typer.echo(printed(structure(load_model(model)), as_json))
 
 
 @app.command(rich_help_panel=PANEL)
-def score(model: Model, data: Data, batch_size: BatchSize = 32, max_length: MaxLength = 128,
-          device: Device = "cpu", as_json: AsJson = False) -> None:
-    """Score every head of a model on a file: exact expected sensitivity (Eq. 2), l2 a layer.
+def criteria(as_json: AsJson = False) -> None:
+    """List what can score heads: the names that --by takes."""
+    from headprune_lib.cli.tables import criteria_table, printed
+
+    typer.echo(printed(criteria_table(), as_json))
+
+
+@app.command(rich_help_panel=PANEL)
+def score(model: Model, data: Data, by: By = "importance", normalize: Normalised = Normalise.OWN,
+          batch_size: BatchSize = 32, max_length: MaxLength = 128, device: Device = "cpu",
+          as_json: AsJson = False) -> None:
+    """Score every head of a model on a file, by importance (Eq. 2) or another criterion.
 
     Example: headprune score ./my-model train.tsv
     """
-    from headprune_lib import head_importance
-    from headprune_lib.cli.measuring import scores_table
+    from headprune_lib.cli.tables import printed, scores_table
+    from headprune_lib.criteria import get_criterion
 
     with refusing():
+        get_criterion(by)  # before a model is loaded
         loaded, _, batches = _prepared(model, data, batch_size, max_length, device)
-        _show(scores_table(head_importance(loaded, batches)), as_json)
+        typer.echo(printed(scores_table(_scores(loaded, batches, by, normalize), by), as_json))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -61,6 +94,8 @@ def prune(
     data: Data,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
     amount: Annotated[float, typer.Option(help="Share of the heads that goes, 0 to 1.")],
+    by: By = "importance",
+    normalize: Normalised = Normalise.OWN,
     kind: Annotated[list[str] | None, typer.Option(
         help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated.")] = None,
     keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
@@ -71,36 +106,46 @@ def prune(
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Remove the least important heads of a model and write it to a new folder.
+    """Remove the heads that a criterion scores lowest and write the model to a new folder.
 
     Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
     """
-    from headprune_lib import head_importance, prune_heads, prune_mask, save_pruned
-    from headprune_lib.cli.measuring import measure
+    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
+    from headprune_lib.cli.quality import measure
+    from headprune_lib.criteria import get_criterion
 
     if not 0 <= amount <= 1:
         refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} is there already and is not overwritten; name a new folder")
     with refusing():
+        get_criterion(by)
         loaded, tokenizer, batches = _prepared(model, data, batch_size, max_length, device)
         tested = batches if test is None else _batches(loaded, tokenizer, test, batch_size,
                                                        max_length)
-        mask = prune_mask(loaded, head_importance(loaded, batches), amount, kinds=kind,
+        # what is wrong with the bounds is said before minutes are spent on scores
+        prune_mask(loaded, full_mask(loaded), amount, kinds=kind, keep_at_least=keep_at_least)
+        mask = prune_mask(loaded, _scores(loaded, batches, by, normalize), amount, kinds=kind,
                           keep_at_least=keep_at_least)
-        before = measure(loaded, tested)
-        after = measure(prune_heads(loaded, mask), tested)
-        save_pruned(loaded, out)
+        smaller = prune_heads(copy.deepcopy(loaded), mask)
+        measured = measure({"before": loaded, "after": smaller}, tested)
+        save_pruned(smaller, out)
         tokenizer.save_pretrained(out)
-    found = {"model": str(out), "measured_on": str(test or data), "before": before, "after": after}
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps({"model": str(out), "by": by, "measured_on": str(test or data),
+                               **measured}, indent=1))
         return
-    table = pd.DataFrame({moment: {_TITLES[name]: _FORMATS.get(name, "{:,.0f}").format(value)
-                                   for name, value in found[moment].items()}
-                          for moment in ("before", "after")})
-    typer.echo(table.to_string())
+    typer.echo(_compared(measured))
     typer.echo(f"measured on {test or data}; written to {short(out)}")
+
+
+def _compared(measured: dict[str, dict[str, float]]) -> str:
+    from headprune_lib.cli.tables import printed
+
+    return printed([
+        {"": _TITLES[name]} | {moment: _FORMATS.get(name, "{:,.0f}").format(figures[name]).rjust(12)
+                               for moment, figures in measured.items()}
+        for name in measured["before"]])
 
 
 @app.command("fairseq-iwslt", rich_help_panel=PANEL,
@@ -131,21 +176,28 @@ def fairseq_iwslt(
         typer.echo(short(folder))
 
 
-def _prepared(model: str, data: Path, batch_size: int, max_length: int, device: str):
-    from headprune_lib.cli.loading import load_model, load_own_tokenizer
+def _prepared(model: str, data: Path, batch_size: int, max_length: int,
+              device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
+    from headprune_lib.cli.models import load_model, load_own_tokenizer
 
     loaded, tokenizer = load_model(model, device=device), load_own_tokenizer(model)
     return loaded, tokenizer, _batches(loaded, tokenizer, data, batch_size, max_length)
 
 
-def _batches(model, tokenizer, data: Path, batch_size: int, max_length: int) -> list[dict]:
-    from headprune_lib.cli.rows import make_own_batches, read_rows
+def _batches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Path,
+             batch_size: int, max_length: int) -> list[Batch]:
+    from headprune_lib.cli.text_batches import make_own_batches
+    from headprune_lib.cli.text_files import read_rows
 
     return make_own_batches(model, tokenizer, read_rows(data), batch_size, max_length)
 
 
-def _show(table: pd.DataFrame, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(json.loads(table.to_json(orient="records")), indent=1))
-    else:
-        typer.echo(table.to_string(index=False, float_format="{:.4g}".format))
+def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
+    from headprune_lib import score_heads
+
+    ways: dict[Normalise, Literal["own", "l2"] | None] = {
+        Normalise.OWN: "own", Normalise.L2: "l2", Normalise.NONE: None}
+    try:
+        return score_heads(model, batches, by, normalize=ways[normalize])
+    except IndexError as error:
+        raise ValueError(f"{error}: is the tokenizer that of another model?") from None

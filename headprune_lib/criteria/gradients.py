@@ -40,8 +40,8 @@ def gate_gradients(
             outputs = model(**given)
             losses = (loss or default_loss(model))(outputs, batch)
             if losses.ndim != 1:
-                raise ValueError(f"the loss has shape {tuple(losses.shape)}, expected one number an "
-                                 "example, (batch,): neither their mean nor their sum")
+                raise ValueError(f"the loss has shape {tuple(losses.shape)}, expected one number "
+                                 "an example, (batch,): neither their mean nor their sum")
             # the sum: an example's loss has no gradient in another example's heads
             gradients = iter(torch.autograd.grad(
                 losses.sum(), [context for own in contexts for context in own],
@@ -72,7 +72,7 @@ def batch_gradients(model: nn.Module, batches: Iterable[Batch], blocks: list[Att
 
 
 Reduce = Callable[[Tensor, int], Tensor]
-"""``(gradients (batch, position, kept heads) in float64, number of the block) -> (kept heads,)``."""
+"""``(float64 gradients (batch, position, kept heads), number of block) -> (kept heads,)``."""
 Count = Callable[[Batch, Tensor, str], int]
 """``(batch, gradients, kind) ->`` how many of what a score is a mean over the batch holds."""
 
@@ -111,7 +111,7 @@ def of_mean_loss(gradient: Tensor) -> Tensor:
 
 
 def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]) -> HeadTensors:
-    """Values (..., heads kept) of each block as kind -> (..., layer, head), NaN where one is gone."""
+    """Values (..., heads kept) of blocks as kind -> (..., layer, head), NaN where one is gone."""
     grid = {kind: torch.full((*values[0].shape[:-1], *shape), torch.nan, dtype=torch.float64)
             for kind, shape in head_grid(model).items()}
     for block, value in zip(blocks, values, strict=True):

@@ -29,7 +29,7 @@ def importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None 
 
 def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
                        device: str | torch.device | None = None) -> HeadTensors:
-    r""":math:`|\partial L(x) / \partial \xi_h|` of every example: kind -> ``(example, layer, head)``.
+    r""":math:`|\partial L(x) / \partial \xi_h|` of each example, ``(example, layer, head)`` a kind.
 
     Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where
     a head was removed. For intervals of what is computed from importance.

@@ -1,4 +1,4 @@
-"""What an old example script of transformers computes: a gradient that is never set back to zero."""
+"""What an old script of transformers computes: a gradient that is never set back to zero."""
 
 from __future__ import annotations
 

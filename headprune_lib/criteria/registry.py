@@ -27,7 +27,8 @@ class ScoreFunction(Protocol):
     """
 
     def __call__(self, model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-                 device: str | torch.device | None = None) -> HeadTensors: ...
+                 device: str | torch.device | None = None) -> HeadTensors:
+        """Score the heads of a model on batches of its inputs."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Criterion:
         normalize: what is done to its scores where nothing else is asked for.
         variant: its short name in ``head_importance(variant=)``, if it is one of the quantities
             that go by the name of importance.
-        version: bumped by hand when its meaning changes; stored curves of it are then measured anew.
+        version: bumped by hand when its meaning changes; its curves are then measured anew.
         look: of its curve.
     """
 
@@ -83,7 +84,7 @@ Function = TypeVar("Function", bound=Callable[..., HeadTensors])
 def register_criterion(name: str, *, label: str, formula: str, source: str,
                        normalize: Normalize = None, variant: str | None = None, version: int = 1,
                        look: Look | None = None) -> Callable[[Function], Function]:
-    """Give a function a name under which commands, curves and ``score_heads`` find it.
+    r"""Give a function a name under which commands, curves and ``score_heads`` find it.
 
     The arguments are those of :class:`Criterion`.
 
@@ -93,7 +94,7 @@ def register_criterion(name: str, *, label: str, formula: str, source: str,
 
     Example:
         >>> @register_criterion("first", label="number of the head", source="this example",
-        ...                     formula=r"\\mathrm{score}_h = h")
+        ...                     formula=r"\mathrm{score}_h = h")
         ... def first(model, batches, *, loss=None, device=None):
         ...     return {kind: torch.arange(heads).double().expand(layers, heads)
         ...             for kind, (layers, heads) in head_grid(model).items()}
@@ -108,8 +109,8 @@ def register_criterion(name: str, *, label: str, formula: str, source: str,
     def register(function: Function) -> Function:
         there = CRITERIA.get(name)
         if there is not None and _place(there.score) != _place(function):
-            raise ValueError(f"criterion {name!r} is there already ({'.'.join(_place(there.score))})"
-                             "; give another name")
+            raise ValueError(f"criterion {name!r} is there already "
+                             f"({'.'.join(_place(there.score))}); give another name")
         CRITERIA[name] = Criterion(name, function, label, formula, source, normalize, variant,
                                    version, look or Look())
         return function

@@ -14,9 +14,15 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from headprune_lib.cli.common import Data, Device, ProfileName, app, refuse, refusing, short
+from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.replication import named_models
+
+__all__ = ["app", "named_models"]  # importing this file adds the commands and the names of models
 
 PANEL = "The replication"
+ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
+Data = Annotated[str | None, typer.Option(
+    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out.")]
 
 
 class _NameValuePairs(TyperCommand):
@@ -91,7 +97,8 @@ def reproduce(
     task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
     model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
     by: Annotated[list[str] | None, typer.Option(
-        help="Of a pruning curve, only this order of removal; may be given several times.")] = None,
+        help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
+        "may be given several times.")] = None,
     n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
     n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,

@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
-from headprune_lib.replication.weights import BFLOAT16, quiet
+from headprune_lib.quiet import quiet
+from headprune_lib.replication.weights import BFLOAT16
 
 
 def arguments(folder: Path, *, seed: int, device: str, precision: str, epochs: int,

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 
 import torch
-import transformers
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -70,18 +69,3 @@ def stored_recipe(path: Path) -> dict | None:
 
 def _recipe_in(file: safe_open) -> dict | None:
     return json.loads((file.metadata() or {}).get("recipe", "null"))
-
-
-class quiet:
-    """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""
-
-    def __enter__(self):
-        self.level = transformers.logging.get_verbosity()
-        transformers.logging.set_verbosity_error()
-        self.bars = transformers.logging.is_progress_bar_enabled()
-        transformers.logging.disable_progress_bar()
-
-    def __exit__(self, *_):
-        transformers.logging.set_verbosity(self.level)
-        if self.bars:
-            transformers.logging.enable_progress_bar()

@@ -1,18 +1,21 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
 import json
+from importlib.metadata import version
 
 import pytest
 import torch
 from ownmodels import classifier, kept_in, language_model, tokenizer, translator
 from typer.testing import CliRunner
 
-from headprune_lib import head_importance, load_pruned
+from headprune_lib import cli, load_pruned, score_heads
 from headprune_lib.cli import app
-from headprune_lib.cli.loading import load_model
-from headprune_lib.cli.measuring import measure, scores_table
-from headprune_lib.cli.rows import make_own_batches, read_rows
-from headprune_lib.replication.data import TASKS
+from headprune_lib.cli.models import load_model
+from headprune_lib.cli.quality import measure
+from headprune_lib.cli.tables import scores_table
+from headprune_lib.cli.text_batches import make_own_batches
+from headprune_lib.cli.text_files import read_rows
+from headprune_lib.criteria import CRITERIA
 
 LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
 
@@ -36,14 +39,59 @@ def test_inspect_shows_every_layer(tmp_path):
     assert "model.layers.1.self_attn" in run("inspect", folder).output
 
 
-def test_score_is_exact_importance(tmp_path, labelled):
+@pytest.mark.parametrize(("options", "by", "settings"), [
+    ([], "importance", {}),
+    (["--normalize", "none"], "importance", {"normalize": None}),
+    (["--by", "fisher"], "fisher", {}),
+    (["--by", "importance-token", "--normalize", "l2"], "importance-token", {})])
+def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, options, by, settings):
     folder, model = kept_in(tmp_path / "model", classifier()), classifier()
-    rows = json.loads(run("score", folder, labelled, "--json").output)
-    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 2, 32)
-    expected = scores_table(head_importance(model, batches))
-    assert [(row["layer"], row["head"]) for row in rows] == list(
-        zip(expected["layer"], expected["head"], strict=True))
-    assert [row["importance"] for row in rows] == pytest.approx(list(expected["importance"]), rel=1e-4)
+    rows = json.loads(run("score", folder, labelled, "--json", *options).output)
+    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
+    expected = scores_table(score_heads(model, batches, by, **settings), by)
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (row["layer"], row["head"]) for row in expected]
+    assert [row[by] for row in rows] == pytest.approx([row[by] for row in expected], rel=1e-4)
+    assert list(rows[0]) == ["kind", "layer", "head", by]
+    assert [row[by] for row in rows] == sorted(row[by] for row in rows)
+
+
+def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(tmp_path):
+    names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
+    assert names == sorted(CRITERIA)
+    assert "Fisher information" in run("criteria").output
+    for words in (["score", "nowhere", "nothing.tsv"],
+                  ["prune", "nowhere", "nothing.tsv", tmp_path / "out", "--amount", 0.5]):
+        result = run(*words, "--by", "importence")
+        assert result.exit_code == 2
+        assert "unknown criterion 'importence': did you mean importance" in result.stderr
+
+
+def test_prune_by_a_criterion_cuts_what_it_scores_lowest(tmp_path, labelled):
+    folder = kept_in(tmp_path / "model", classifier())
+    rows = json.loads(run("score", folder, labelled, "--by", "fisher", "--json").output)
+    result = run("prune", folder, labelled, tmp_path / "out", "--by", "fisher", "--amount", 0.5,
+                 "--json")
+    assert json.loads(result.output)["by"] == "fisher"
+    left = [row["kept"] for row in json.loads(run("inspect", tmp_path / "out", "--json").output)]
+    assert left == [sum(row["layer"] == layer for row in rows[4:]) for layer in (1, 2)]
+
+
+def test_the_version():
+    result = run("--version")
+    assert result.exit_code == 0 and result.output == f"headprune {version('headprune')}\n"
+
+
+def test_a_package_of_an_extra_that_is_missing(monkeypatch, capsys):
+    def broken():
+        raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == ("headprune: this needs pandas, which is not installed: "
+                                       "pip install 'headprune[book]'\n")
 
 
 def test_prune_writes_a_folder_that_loads_and_prunes_further(tmp_path, labelled):
@@ -53,7 +101,8 @@ def test_prune_writes_a_folder_that_loads_and_prunes_further(tmp_path, labelled)
     assert found["after"]["parameters"] < found["before"]["parameters"]
     model = load_pruned(out)
     batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
-    assert found["after"]["loss"] == pytest.approx(measure(model, batches)["loss"], rel=1e-5)
+    assert found["after"]["loss"] == pytest.approx(
+        measure({"it": model}, batches)["it"]["loss"], rel=1e-5)
     again = run("prune", out, labelled, tmp_path / "smallest", "--amount", 0.5, "--keep-at-least", 1)
     assert again.exit_code == 0 and "examples a second" in again.output
     left = [row["kept"] for row in json.loads(run("inspect", tmp_path / "smallest", "--json").output)]
@@ -90,6 +139,13 @@ def test_quality_is_measured_on_another_file_if_given(tmp_path, labelled):
     (lambda folder: (folder / "model.safetensors").unlink(), (), "model.safetensors"),
     (lambda folder: None, ("--amount", 1.5), "--amount is 1.5; give the share"),
     (lambda folder: None, ("--kind", "enc-dec"), "no kind 'enc-dec' in Bert"),
+    (lambda folder: None, ("--device", "cuda:99"), "no device 'cuda:99' here"),
+    (lambda folder: None, ("--device", "gpu"), "no device 'gpu' here"),
+    (lambda folder: (folder.parent / "rows.tsv").write_text(
+        "text\tlabel\n" + "film " * 600 + "\tpositive\n"), ("--max-length", 700),
+     "lower --max-length"),
+    (lambda folder: (folder.parent / "rows.tsv").write_bytes(b"text\tlabel\n\xff\t1\n"), (),
+     "rows.tsv is not UTF-8"),
     (lambda folder: (folder.parent / "rows.tsv").write_text("text\tlabel\na\tmaybe\n"), (),
      "label 'maybe' is none of the model's 2 classes"),
     (lambda folder: (folder.parent / "out").mkdir() or (folder.parent / "out/x").touch(), (),
@@ -112,16 +168,3 @@ def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["OwnBert"]}))
     with pytest.raises(ValueError, match=r"names \['OwnBert'\], which transformers"):
         load_model(str(folder))
-
-
-def test_the_committed_review_model_is_pruned(tmp_path):
-    rows = TASKS["reviews"].load()["valid"].first(64)
-    path, out = tmp_path / "rows.jsonl", tmp_path / "out"
-    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n"
-                            for text, label in zip(rows.texts, rows.labels, strict=True)))
-    found = json.loads(run("prune", "reviews", path, out, "--amount", 0.4, "--json").output)
-    assert (found["before"]["heads"], found["after"]["heads"]) == (72, 44)
-    assert found["after"]["parameters"] < found["before"]["parameters"]
-    assert abs(found["after"]["accuracy"] - found["before"]["accuracy"]) < 0.15
-    kept = json.loads(run("inspect", out, "--json").output)
-    assert sum(row["kept"] for row in kept) == 44

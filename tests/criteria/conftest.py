@@ -1,5 +1,7 @@
 """A tiny model, six examples, and each one's derivatives by real gates."""
 
+import itertools
+
 import pytest
 from gates import of_examples
 from tiny import batch, build
@@ -27,5 +29,5 @@ def split(examples):
     def at(cuts):
         ends = [0, *sorted(set(cuts)), len(examples["labels"])]
         return [{name: value[start:end] for name, value in examples.items()}
-                for start, end in zip(ends, ends[1:], strict=False)]
+                for start, end in itertools.pairwise(ends)]
     return at

@@ -18,6 +18,7 @@ import torch
 import transformers
 from torch import nn
 
+from headprune_lib.quiet import quiet
 from headprune_lib.replication.data import (
     WORDS,
     MissingData,
@@ -27,7 +28,6 @@ from headprune_lib.replication.data import (
     locate,
 )
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.weights import quiet
 
 
 @dataclass(frozen=True)

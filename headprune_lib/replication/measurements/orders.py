@@ -84,7 +84,8 @@ def orders_of(context: Context, name: str, main: Subject,
         for subject in (main, *_further(context)):
             yield str(subject.seed), subject, important(subject)
     else:
-        order = _single(context, name, main) if read is None else _by_criterion(context, *read, main)
+        order = (_single(context, name, main) if read is None else
+                 _by_criterion(context, *read, main))
         yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
 
 

@@ -1,38 +1,39 @@
-"""A model with its tokenizer: a folder, a Hub name, or a fine-tuned model of this project."""
+"""A model with its tokenizer: a folder, a Hub name, or a name that an extra knows."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
+import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
-from headprune_lib.replication.encoder.weights import finetuned
-from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.weights import quiet
+from headprune_lib.cli.named_models import NamedModel, named_model
+from headprune_lib.quiet import quiet
 from headprune_lib.saving import load_pruned
 
 
-def load_model(name: str, *, device: str = "cpu") -> nn.Module:
+def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     """A model in evaluation mode.
 
     Args:
         name: a folder of transformers or of :func:`headprune_lib.save_pruned`, the name of a model
-            on the Hub, or a task of this project (``"reviews"``: its committed fine-tuning).
+            on the Hub, or a name that :func:`headprune_lib.cli.named_models.named_model` knows.
 
     Raises:
         FileNotFoundError: a folder without a model, or a name that cannot be fetched.
-        ValueError: a configuration that names no class of transformers.
+        ValueError: a configuration that names no class of transformers, or a device that is not
+            there.
     """
-    if _is_task(name):
-        return finetuned(load_profile(task=name)).to(device)
+    _check_device(device)
+    if (named := _named(name)) is not None:
+        return _placed(named.load(), device)
     folder = Path(name)
     if folder.is_dir():
         if (folder / "headprune.json").is_file():
-            return load_pruned(folder, device=device)
+            return _placed(load_pruned(folder), device)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{folder} has no config.json: give a folder that "
                                     "save_pretrained or save_pruned wrote")
@@ -46,13 +47,13 @@ def load_model(name: str, *, device: str = "cpu") -> nn.Module:
             "give a folder that save_pretrained wrote") from None
     classes = config.architectures or []
     model_class = getattr(transformers, classes[0], None) if classes else None
-    if model_class is None:
+    if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
         raise ValueError(f"the configuration of {name} names {classes or 'no class'}, which "
                          f"transformers {transformers.__version__} does not have: save the model "
                          "with save_pretrained")
     try:
         with quiet():
-            return model_class.from_pretrained(name).to(device).eval()
+            return _placed(model_class.from_pretrained(name), device)
     except OSError as error:
         raise FileNotFoundError(f"{name}: {_first_line(error)}") from None
 
@@ -63,8 +64,8 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         FileNotFoundError: there is none.
     """
-    if _is_task(name):
-        return load_tokenizer(load_profile(task=name).model)
+    if (named := _named(name)) is not None:
+        return named.load_tokenizer()
     missing = (f"no tokenizer beside {name}: write it into the folder with "
                "tokenizer.save_pretrained")
     try:
@@ -77,9 +78,21 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _is_task(name: str) -> bool:
-    """Whether this is a task of the project; a folder of that name goes first."""
-    return name in TASKS and not Path(name).exists()
+def _placed(model: nn.Module, device: str) -> PreTrainedModel:
+    return cast(PreTrainedModel, model.to(device).eval())
+
+
+def _named(name: str) -> NamedModel | None:
+    """A folder of a name goes before what an extra knows by it."""
+    return None if Path(name).exists() else named_model(name)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"no device {device!r} here ({_first_line(error)}); --device cpu works "
+                         "everywhere") from None
 
 
 def _first_line(error: Exception) -> str:

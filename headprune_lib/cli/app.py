@@ -1,17 +1,15 @@
-"""What all commands share."""
+"""The command itself, its version, and how it refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
-Data = Annotated[str | None, typer.Option(
-    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
 
 app = typer.Typer(
@@ -22,20 +20,36 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headprune {version('headprune')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[bool, typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
 def short(path: Path) -> str:
+    """A path as it is seen from the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def refuse(message: str) -> NoReturn:
+    """End with one line on standard error and exit code 2."""
     typer.echo(f"headprune: {message}", err=True)
     raise typer.Exit(2)
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Errors of input, a missing file or a wrong value, become one line and exit code 2."""
+    """Errors of input, a wrong value, a file that cannot be read, become one line and code 2."""
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         refuse(str(error))

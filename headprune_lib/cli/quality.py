@@ -1,0 +1,55 @@
+"""How good and how fast models are on batches."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from headprune_lib.batching import NO_LABEL, Batch, without_labels
+from headprune_lib.heads import find_heads
+from headprune_lib.losses import default_loss
+from headprune_lib.timing import pass_seconds
+
+_ROUNDS = 3
+
+Figures = dict[str, float]
+
+
+def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, Figures]:
+    """Quality and speed of each model.
+
+    Returns:
+        for each name ``loss`` in nats an example, or a token where the labels are tokens;
+        ``accuracy`` where they are classes; ``examples_per_second``, the median of three passes
+        after a warm-up, the models in turn, so that a slower moment of the machine hits all;
+        ``parameters``, ``heads``.
+    """
+    device = next(next(iter(models.values())).parameters()).device
+    batches = [{name: value.to(device) for name, value in batch.items()} for batch in batches]
+    found = {name: _quality(model, batches) for name, model in models.items()}
+    rounds = [{name: pass_seconds(model, batches) for name, model in models.items()}
+              for _ in range(_ROUNDS)]
+    n_examples = sum(len(batch["labels"]) for batch in batches)
+    for name, model in models.items():
+        found[name] |= {
+            "examples_per_second": n_examples / statistics.median(one[name] for one in rounds),
+            "parameters": sum(weight.numel() for weight in model.parameters()),
+            "heads": sum(len(block.kept) for block in find_heads(model)),
+        }
+    return found
+
+
+def _quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
+    loss, found, total, right = default_loss(model), 0.0, 0, 0
+    with torch.inference_mode():
+        for batch in batches:
+            outputs, labels = model(**without_labels(batch)), batch["labels"]
+            found += float(loss(outputs, batch).sum())
+            total += int((labels != NO_LABEL).sum())
+            if labels.ndim == 1:
+                right += int((outputs.logits.argmax(-1) == labels).sum())
+    quality = {"accuracy": right / total} if batches[0]["labels"].ndim == 1 else {}
+    return {**quality, "loss": found / total}

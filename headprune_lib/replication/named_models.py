@@ -1,0 +1,72 @@
+"""The replication's trained models under the names of their tasks, for ``headprune inspect`` etc.
+
+Nothing is trained here: where weights are not stored, the command that makes them is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headprune_lib.cli.named_models import NamedModel, register_named_models
+from headprune_lib.suggestions import unknown
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedTokenizerBase
+
+
+@register_named_models
+def resolve(name: str) -> NamedModel | None:
+    """The model of a task of classification or translation, such as ``reviews`` or ``enfr``."""
+    from headprune_lib.replication.data import TASKS
+    from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+
+    if name in TASKS:
+        return NamedModel(lambda: _classifier(name), lambda: _tokenizer(name))
+    if name in TRANSLATION_TASKS:
+        return NamedModel(lambda: _translator(name), lambda: _no_tokenizer(name))
+    return None
+
+
+def _classifier(task: str) -> nn.Module:
+    from headprune_lib.replication.encoder.recipe import recipe
+    from headprune_lib.replication.encoder.weights import weights_path, with_weights
+    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.weights import read_weights
+
+    profile = load_profile(task=task)
+    wanted = recipe(profile, profile.seed)
+    weights = read_weights(weights_path(profile.model, wanted), wanted)
+    if weights is None:
+        raise FileNotFoundError(f"no weights of {task} are stored here; `headprune train {task}` "
+                                "makes them")
+    return with_weights(task, profile.model, profile.seed, weights, "sdpa")
+
+
+def _tokenizer(task: str) -> PreTrainedTokenizerBase:
+    from headprune_lib.replication.encoder.pretrained import load_tokenizer
+    from headprune_lib.replication.profiles import load_profile
+
+    return load_tokenizer(load_profile(task=task).model)
+
+
+def _translator(task: str) -> nn.Module:
+    from headprune_lib.replication.paths import models_root
+    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.translation.recipe import file_name
+    from headprune_lib.replication.translation.weights import load_translator
+
+    profile = load_profile()
+    if task not in profile.translation:
+        raise ValueError(unknown("translation task", task, profile.translation))
+    model = profile.translation_model
+    stored = models_root() / f"{file_name(task, model, profile.translation_seed)}.safetensors"
+    if not stored.is_file():
+        raise FileNotFoundError(f"no weights of {task} are stored in {models_root()}; `headprune "
+                                f"train {task} --publish` makes them")
+    return load_translator(profile, task, model=model).model
+
+
+def _no_tokenizer(task: str) -> PreTrainedTokenizerBase:
+    raise ValueError(f"{task} reads pieces of its own vocabulary, not a tokenizer of transformers: "
+                     f"`headprune inspect {task}` works, to score it use `headprune reproduce`")
