@@ -35,7 +35,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -q -m "not slow" tests
+	$(PYTEST) --dist worksteal -q -m "not slow" tests
 
 test: $(INSTALLED) $(MATHJAX) $(FAIRSEQ)
 	$(PYTEST)

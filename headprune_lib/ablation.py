@@ -58,8 +58,9 @@ def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
     return masks
 
 
-def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *,
-                      device: str | torch.device | None = None) -> Sweep:
+def one_head_ablation(
+    model: nn.Module, batches: Iterable[Batch], *, device: str | torch.device | None = None
+) -> Sweep:
     """Logits with each head cut in turn (paper, section 3.2), activations reused.
 
     Nothing is computed before a batch is asked for, and between two batches the model is as it was:
@@ -80,14 +81,18 @@ def one_head_ablation(model: nn.Module, batches: Iterable[Batch], *,
     return _sweep(model, batches, "cut", device)
 
 
-def all_but_one(model: nn.Module, batches: Iterable[Batch], *,
-                device: str | torch.device | None = None) -> Sweep:
+def all_but_one(
+    model: nn.Module, batches: Iterable[Batch], *, device: str | torch.device | None = None
+) -> Sweep:
     """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
     return _sweep(model, batches, "keep", device)
 
 
 def masked_logits(
-    model: nn.Module, batches: Iterable[Batch], mask: HeadTensors | None = None, *,
+    model: nn.Module,
+    batches: Iterable[Batch],
+    mask: HeadTensors | None = None,
+    *,
     device: str | torch.device | None = None,
 ) -> Iterator[Logits]:
     """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes.
@@ -102,8 +107,9 @@ def masked_logits(
         yield logits
 
 
-def _sweep(model: nn.Module, batches: Iterable[Batch], how: str,
-           device: str | torch.device | None) -> Sweep:
+def _sweep(
+    model: nn.Module, batches: Iterable[Batch], how: str, device: str | torch.device | None
+) -> Sweep:
     kinds = {block.kind for block in find_heads(model)}
     if kinds != {"self"}:
         raise ValueError(
@@ -118,11 +124,15 @@ def _swept(model: nn.Module, batch: Batch, how: str, device: str | torch.device 
     """What a sweep yields of one batch."""
     blocks, cut = find_heads(model), {}
     layers = [model.get_submodule(block.layer_path) for block in blocks]
-    cores, projections = ([block.part(model, part) for block in blocks]
-                          for part in ("core", "output"))
+    cores, projections = (
+        [block.part(model, part) for block in blocks] for part in ("core", "output")
+    )
     with _for_one_batch(model, batch, device) as inputs:
-        with (recorded(layers) as ran, recorded(cores) as attended,
-              recorded(projections) as projected):
+        with (
+            recorded(layers) as ran,
+            recorded(cores) as attended,
+            recorded(projections) as projected,
+        ):
             uncut = model(**inputs).logits.cpu()
         if any(call.times > 1 for call in projected):
             return uncut, _masked_one_by_one(model, inputs, how)
@@ -137,8 +147,9 @@ def _swept(model: nn.Module, batch: Batch, how: str, device: str | torch.device 
 
 
 @contextmanager
-def _for_one_batch(model: nn.Module, batch: Batch,
-                   device: str | torch.device | None) -> Iterator[Batch]:
+def _for_one_batch(
+    model: nn.Module, batch: Batch, device: str | torch.device | None
+) -> Iterator[Batch]:
     """The batch's inputs on the device, while the model is ready for them.
 
     Entered anew for each batch: a generator that yields from inside would leave the model in
@@ -161,7 +172,9 @@ def _masked_one_by_one(model: nn.Module, inputs: Batch, how: str) -> dict[Head, 
 
 
 def _attention_returning(
-    model: nn.Module, block: AttentionBlock, attended: Call,
+    model: nn.Module,
+    block: AttentionBlock,
+    attended: Call,
     projected: Float[Tensor, "batch position hidden"],
 ) -> AbstractContextManager[None]:
     """Inside, a block's attention returns what it did, with its output projection's in place."""
@@ -171,8 +184,9 @@ def _attention_returning(
     return replayed([core], [(projected, *before[1:]) if isinstance(before, tuple) else projected])
 
 
-def _projection(model: nn.Module, block: AttentionBlock, projected: Call, j: int,
-                how: str) -> Float[Tensor, "batch position hidden"]:
+def _projection(
+    model: nn.Module, block: AttentionBlock, projected: Call, j: int, how: str
+) -> Float[Tensor, "batch position hidden"]:
     """The output projection without (``cut``) or with only (``keep``) the block's j-th kept head.
 
     (B, T, width) x (width, hidden) -> (B, T, hidden)

@@ -60,28 +60,40 @@ class Architecture:
     def __post_init__(self) -> None:
         three = [self.query, self.key, self.value]
         if (None in three) != (three == [None] * 3) or (None in three) != bool(self.fused):
-            raise ValueError(f"query, key and value are {three}, fused is {self.fused!r}; "
-                             "name all three projections, or the fused one")
+            raise ValueError(
+                f"query, key and value are {three}, fused is {self.fused!r}; "
+                "name all three projections, or the fused one"
+            )
         for field in ("output", "n_heads", "width"):
             if not getattr(self, field):
-                raise ValueError(f"{field} is {getattr(self, field)!r}; every attention module has "
-                                 "one, so name it")
+                raise ValueError(
+                    f"{field} is {getattr(self, field)!r}; every attention module has "
+                    "one, so name it"
+                )
         if isinstance(self.more_rows, str):
             raise TypeError(f"more_rows is {self.more_rows!r}; give a tuple of names")
         if self.fused and self.group:
-            raise ValueError(f"fused is {self.fused!r} and group {self.group!r}: a fused "
-                             "projection is cut as three blocks of one size, and a group's are not")
+            raise ValueError(
+                f"fused is {self.fused!r} and group {self.group!r}: a fused "
+                "projection is cut as three blocks of one size, and a group's are not"
+            )
         if self.norm and self.core:
-            raise ValueError(f"norm is {self.norm!r} and core {self.core!r}: the module around a "
-                             "core normalises by itself, so leave norm out")
+            raise ValueError(
+                f"norm is {self.norm!r} and core {self.core!r}: the module around a "
+                "core normalises by itself, so leave norm out"
+            )
         if self.bias_output is not None and not self.bias_argument:
-            raise ValueError(f"bias_output is {self.bias_output}, but no bias_argument is named: "
-                             "a bias that is returned is handed to the next layer by an argument")
+            raise ValueError(
+                f"bias_output is {self.bias_output}, but no bias_argument is named: "
+                "a bias that is returned is handed to the next layer by an argument"
+            )
         if self.returns < 1:
             raise ValueError(f"returns is {self.returns}; attention returns at least one tensor")
         if self.bias_output is not None and not 0 < self.bias_output < self.returns:
-            raise ValueError(f"bias_output is {self.bias_output}, returns {self.returns}: the bias "
-                             "comes after the heads, among what is returned")
+            raise ValueError(
+                f"bias_output is {self.bias_output}, returns {self.returns}: the bias "
+                "comes after the heads, among what is returned"
+            )
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -90,42 +102,89 @@ class Architecture:
 
 
 _BERT = Architecture(
-    core="self", query="self.query", key="self.key", value="self.value", output="output.dense",
-    n_heads="num_attention_heads", width="attention_head_size", size="all_head_size")
+    core="self",
+    query="self.query",
+    key="self.key",
+    value="self.value",
+    output="output.dense",
+    n_heads="num_attention_heads",
+    width="attention_head_size",
+    size="all_head_size",
+)
 _BART = Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
 _LLAMA = Architecture(
-    query="q_proj", key="k_proj", value="v_proj", output="o_proj",
-    n_heads="config.num_attention_heads", group="num_key_value_groups")
+    query="q_proj",
+    key="k_proj",
+    value="v_proj",
+    output="o_proj",
+    n_heads="config.num_attention_heads",
+    group="num_key_value_groups",
+)
 
 ARCHITECTURES: dict[str, Architecture] = {
     "BertAttention": _BERT,
     "RobertaAttention": _BERT,
     "ElectraAttention": _BERT,
     "DistilBertSelfAttention": Architecture(
-        query="q_lin", key="k_lin", value="v_lin", output="out_lin", n_heads="n_heads",
-        width="attention_head_size"),
+        query="q_lin",
+        key="k_lin",
+        value="v_lin",
+        output="out_lin",
+        n_heads="n_heads",
+        width="attention_head_size",
+    ),
     "MPNetSelfAttention": Architecture(
-        query="q", key="k", value="v", output="o", n_heads="num_attention_heads",
-        width="attention_head_size", size="all_head_size", bias_argument="position_bias"),
+        query="q",
+        key="k",
+        value="v",
+        output="o",
+        n_heads="num_attention_heads",
+        width="attention_head_size",
+        size="all_head_size",
+        bias_argument="position_bias",
+    ),
     "DebertaV2Attention": Architecture(
-        core="self", query="self.query_proj", key="self.key_proj", value="self.value_proj",
-        output="output.dense", n_heads="num_attention_heads", width="attention_head_size",
-        size="all_head_size", more_rows=("self.pos_key_proj", "self.pos_query_proj")),
+        core="self",
+        query="self.query_proj",
+        key="self.key_proj",
+        value="self.value_proj",
+        output="output.dense",
+        n_heads="num_attention_heads",
+        width="attention_head_size",
+        size="all_head_size",
+        more_rows=("self.pos_key_proj", "self.pos_query_proj"),
+    ),
     "ModernBertAttention": Architecture(
-        fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"),
+        fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"
+    ),
     # one module for all layers: what is cut is cut in each
     "AlbertAttention": Architecture(
-        query="query", key="key", value="value", output="dense", n_heads="num_attention_heads",
-        width="attention_head_size", norm="LayerNorm"),
+        query="query",
+        key="key",
+        value="value",
+        output="dense",
+        n_heads="num_attention_heads",
+        width="attention_head_size",
+        norm="LayerNorm",
+    ),
     "ViTAttention": Architecture(
-        query="q_proj", key="k_proj", value="v_proj", output="o_proj",
-        n_heads="num_attention_heads"),
+        query="q_proj", key="k_proj", value="v_proj", output="o_proj", n_heads="num_attention_heads"
+    ),
     "BartAttention": _BART,
     "MarianAttention": _BART,
     "M2M100Attention": _BART,
     "T5Attention": Architecture(
-        query="q", key="k", value="v", output="o", n_heads="n_heads", width="key_value_proj_dim",
-        size="inner_dim", bias_argument="position_bias", bias_output=1, returns=3),
+        query="q",
+        key="k",
+        value="v",
+        output="o",
+        n_heads="n_heads",
+        width="key_value_proj_dim",
+        size="inner_dim",
+        bias_argument="position_bias",
+        bias_output=1,
+        returns=3,
+    ),
     "GPT2Attention": Architecture(fused="c_attn", output="c_proj", size="split_size"),
     "OPTAttention": _BART,
     "LlamaAttention": _LLAMA,
@@ -136,8 +195,13 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def register_attention(
-    module: type | str, *, output: str, query: str | None = None, key: str | None = None,
-    value: str | None = None, **names: Any,
+    module: type | str,
+    *,
+    output: str,
+    query: str | None = None,
+    key: str | None = None,
+    value: str | None = None,
+    **names: Any,
 ) -> Architecture:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 

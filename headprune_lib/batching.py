@@ -34,8 +34,9 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "row longest"]
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
-def teacher_forced(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]],
-                   padding: int, start: int) -> dict[str, Int[Tensor, "row longest"]]:
+def teacher_forced(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], padding: int, start: int
+) -> dict[str, Int[Tensor, "row longest"]]:
     """A batch with the reference as the decoder's input, shifted by one behind ``start``."""
     source = pad(sources, padding)
     return {

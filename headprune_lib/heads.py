@@ -81,8 +81,10 @@ class AttentionBlock:
         """
         relative = getattr(self.architecture, name)
         if relative is None:
-            raise ValueError(f"{self.path} has no part {name!r}; its projections are "
-                             f"{self.architecture.projections}")
+            raise ValueError(
+                f"{self.path} has no part {name!r}; its projections are "
+                f"{self.architecture.projections}"
+            )
         return model.get_submodule(f"{self.path}.{relative}" if relative else self.path)
 
 
@@ -98,8 +100,9 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
     two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     for path, module in model.named_modules():
         # a pruned module brings its own entry
-        architecture = (getattr(module, "headprune_architecture", None)
-                        or ARCHITECTURES.get(type(module).__name__))
+        architecture = getattr(module, "headprune_architecture", None) or ARCHITECTURES.get(
+            type(module).__name__
+        )
         if architecture is None:
             continue
         core = module.get_submodule(architecture.core) if architecture.core else module
@@ -125,7 +128,7 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
         raise UnknownArchitecture(
             f"no known attention module in {type(model).__name__}; it holds "
             f"{sorted(seen) or 'no module named like attention'}. Known: {sorted(ARCHITECTURES)}. "
-            "Teach it yours with headprune_lib.register_attention(\"ClassName\", query=…, key=…, "
+            'Teach it yours with headprune_lib.register_attention("ClassName", query=…, key=…, '
             "value=…, output=…)."
         )
     return blocks

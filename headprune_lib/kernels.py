@@ -71,14 +71,17 @@ def _operator_works() -> bool:
         # whatever mode the first caller is in: the answer is kept
         with torch.inference_mode(False), torch.enable_grad():
             generator, found = torch.Generator().manual_seed(0), []
-            x, weight, bias = (torch.randn(shape, generator=generator)
-                               for shape in ((3, 8), (5, 8), (5,)))
+            x, weight, bias = (
+                torch.randn(shape, generator=generator) for shape in ((3, 8), (5, 8), (5,))
+            )
             for linear in (_OneDNNLinear.apply, _plain_linear):
                 given = x.clone().requires_grad_()
                 made = linear(given, weight, bias, [])
                 found.append((made.detach(), *torch.autograd.grad(made.square().sum(), given)))
-        return all(torch.allclose(one, other, rtol=1e-5, atol=1e-5)
-                   for one, other in zip(*found, strict=True))
+        return all(
+            torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+            for one, other in zip(*found, strict=True)
+        )
     except (AttributeError, RuntimeError, TypeError, ValueError):  # gone, or called otherwise
         return False
 
@@ -124,16 +127,26 @@ _ONE_QUERY = "one_query"
 
 
 def _one_query_attention(
-    module: nn.Module, query: Float[Tensor, "batch head query width"],
-    key: Float[Tensor, "batch head key width"], value: Float[Tensor, "batch head key width"],
-    attention_mask: Tensor | None, scaling: float | None = None, **kwargs: Any,
+    module: nn.Module,
+    query: Float[Tensor, "batch head query width"],
+    key: Float[Tensor, "batch head key width"],
+    value: Float[Tensor, "batch head key width"],
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
 ) -> tuple[Float[Tensor, "batch query head width"], None]:
     batch, heads, n_queries, width = query.shape
     others = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-    if (n_queries != 1 or key.shape[1] != heads or value.shape[-1] != width or others
-            or kwargs.get("dropout")):
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling,
-                                      **kwargs)
+    if (
+        n_queries != 1
+        or key.shape[1] != heads
+        or value.shape[-1] != width
+        or others
+        or kwargs.get("dropout")
+    ):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
     # a view where the keys are the first ones of a larger store: nothing is copied
     keys, values = key.flatten(0, 1), value.flatten(0, 1)
     scores = torch.bmm(query.reshape(-1, 1, width), keys.transpose(1, 2))
@@ -151,8 +164,9 @@ def _one_query_attention(
 
 class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None,
-                transposed: list) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, transposed: list
+    ) -> Tensor:
         ctx.weight, ctx.transposed = weight, transposed
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
@@ -161,7 +175,8 @@ class _OneDNNLinear(torch.autograd.Function):
         if not ctx.transposed:  # made once a layer, and only where a gradient comes
             ctx.transposed.append(ctx.weight.t().contiguous())
         given = torch.ops.mkldnn._linear_pointwise(
-            gradient.contiguous(), ctx.transposed[0], None, "none", [], "")
+            gradient.contiguous(), ctx.transposed[0], None, "none", [], ""
+        )
         return given, None, None, None
 
 

@@ -17,8 +17,9 @@ Loss = Callable[[Any, Batch], Tensor]
 def default_loss(model: nn.Module) -> Loss:
     """Cross-entropy as transformers would compute it: of the next token for a language model."""
     config = getattr(model, "config", None)
-    causal = not getattr(config, "is_encoder_decoder", False) and getattr(
-        model, "can_generate", bool)()
+    causal = (
+        not getattr(config, "is_encoder_decoder", False) and getattr(model, "can_generate", bool)()
+    )
     return next_token_cross_entropy if causal else cross_entropy
 
 
@@ -42,8 +43,9 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     """
     logits = outputs.logits
     if "labels" not in batch:
-        raise ValueError("the batch has no 'labels': give them, or a loss=(outputs, batch) of "
-                         "your own")
+        raise ValueError(
+            "the batch has no 'labels': give them, or a loss=(outputs, batch) of your own"
+        )
     labels, n_classes = batch["labels"], logits.shape[-1]
     outside = (labels < 0) | (labels >= n_classes)
     if labels.ndim == 2:
@@ -54,6 +56,7 @@ def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
             f"label {wrong} is outside the model's {n_classes} classes (0 to {n_classes - 1})"
         )
     exact = logits.float() if logits.dtype != torch.float64 else logits
-    losses = nn.functional.cross_entropy(exact.movedim(-1, 1), labels, reduction="none",
-                                         ignore_index=NO_LABEL)
+    losses = nn.functional.cross_entropy(
+        exact.movedim(-1, 1), labels, reduction="none", ignore_index=NO_LABEL
+    )
     return losses.sum(-1) if labels.ndim == 2 else losses

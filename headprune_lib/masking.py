@@ -44,8 +44,9 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
-                rows: Sequence[int]) -> Iterator[nn.Module]:
+def masked_rows(
+    model: nn.Module, masks: Sequence[HeadTensors], rows: Sequence[int]
+) -> Iterator[nn.Module]:
     """As :func:`headprune_lib.masked_heads`, with a mask of its own for each example of a batch.
 
     Args:
@@ -57,24 +58,27 @@ def masked_rows(model: nn.Module, masks: Sequence[HeadTensors],
         yield model
 
 
-def stacked_masks(model: nn.Module,
-                  masks: Sequence[HeadTensors]) -> dict[str, Float[Tensor, "layer mask head"]]:
+def stacked_masks(
+    model: nn.Module, masks: Sequence[HeadTensors]
+) -> dict[str, Float[Tensor, "layer mask head"]]:
     """Several masks, checked, as kind -> ``(layer, mask, head)``."""
     checked = [check_mask(model, mask) for mask in masks]
     return {kind: torch.stack([mask[kind] for mask in checked], dim=1) for kind in checked[0]}
 
 
 @contextmanager
-def gated_rows(model: nn.Module, stacked: dict[str, Float[Tensor, "layer mask head"]],
-               rows: Sequence[int]) -> Iterator[None]:
+def gated_rows(
+    model: nn.Module, stacked: dict[str, Float[Tensor, "layer mask head"]], rows: Sequence[int]
+) -> Iterator[None]:
     """As :func:`masked_rows`, for masks that are checked and stacked once and used many times."""
     with _gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
         yield
 
 
 @contextmanager
-def _gated(model: nn.Module,
-           factors: dict[str, Float[Tensor, "layer *example head"]]) -> Iterator[None]:
+def _gated(
+    model: nn.Module, factors: dict[str, Float[Tensor, "layer *example head"]]
+) -> Iterator[None]:
     """Hooks that multiply, by one factor a head or by one an example and head."""
     with ExitStack() as stack:
         for block in find_heads(model):
@@ -87,8 +91,10 @@ def _gated(model: nn.Module,
         yield
 
 
-def _scaling_hook(block: AttentionBlock, gates: Float[Tensor, "*example head"],
-                  ) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
+def _scaling_hook(
+    block: AttentionBlock,
+    gates: Float[Tensor, "*example head"],
+) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
     # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
     columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
 
@@ -96,8 +102,10 @@ def _scaling_hook(block: AttentionBlock, gates: Float[Tensor, "*example head"],
         context, factors = inputs[0], columns.to(inputs[0].device, inputs[0].dtype)
         if factors.ndim == 2:
             if len(context) % len(factors):
-                raise ValueError(f"a batch of {len(context)} rows, but masks for {len(factors)}: "
-                                 "give the index of a mask for each example")
+                raise ValueError(
+                    f"a batch of {len(context)} rows, but masks for {len(factors)}: "
+                    "give the index of a mask for each example"
+                )
             factors = factors.repeat_interleave(len(context) // len(factors), dim=0)[:, None]
         return (context * factors, *inputs[1:])
 

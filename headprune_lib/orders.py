@@ -42,8 +42,14 @@ def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTenso
     return mask
 
 
-def prune_mask(model: nn.Module, scores: HeadTensors, amount: float, *,
-               kinds: Sequence[str] | None = None, keep_at_least: int = 0) -> HeadTensors:
+def prune_mask(
+    model: nn.Module,
+    scores: HeadTensors,
+    amount: float,
+    *,
+    kinds: Sequence[str] | None = None,
+    keep_at_least: int = 0,
+) -> HeadTensors:
     """The mask that cuts the least important heads of a model, ready for removal.
 
     Heads that share a key and value head are ranked by their mean score and cut together.
@@ -68,10 +74,14 @@ def prune_mask(model: nn.Module, scores: HeadTensors, amount: float, *,
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     blocks = [block for block in blocks if block.kind in (kinds or known)]
     mask, left = full_mask(model), {block: len(block.kept) for block in blocks}
-    groups = [(block, block.kept[i : i + block.group])
-              for block in blocks for i in range(0, len(block.kept), block.group)]
-    groups.sort(key=lambda pair: float(
-        scores[pair[0].kind][pair[0].layer, list(pair[1])].double().mean()))
+    groups = [
+        (block, block.kept[i : i + block.group])
+        for block in blocks
+        for i in range(0, len(block.kept), block.group)
+    ]
+    groups.sort(
+        key=lambda pair: float(scores[pair[0].kind][pair[0].layer, list(pair[1])].double().mean())
+    )
     budget = math.floor(amount * sum(left.values()) + 1e-9)
     for block, group in groups:
         if len(group) <= budget and left[block] - len(group) >= keep_at_least:

@@ -28,8 +28,9 @@ def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
     """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
     assert names.bias_argument is not None
     returned = names.bias_output is not None
-    core.register_forward_pre_hook(partial(_own_bias, names.bias_argument, returned),
-                                   with_kwargs=True)
+    core.register_forward_pre_hook(
+        partial(_own_bias, names.bias_argument, returned), with_kwargs=True
+    )
     if names.bias_output is not None:
         core.register_forward_hook(partial(_whole_bias, names.bias_output))
         if hasattr(core, "compute_bias"):
@@ -43,8 +44,9 @@ def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -
         output.forward = partial(_bias_alone, output)
 
 
-def _own_bias(argument: str, returned: bool, core: Attention, args: tuple,
-              kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _own_bias(
+    argument: str, returned: bool, core: Attention, args: tuple, kwargs: dict[str, Any]
+) -> tuple[tuple, dict[str, Any]]:
     given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
     bias = given.arguments.get(argument)
     if bias is not None:  # (batch, head, query, key)
@@ -64,12 +66,17 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
     own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
     if whole is None:  # attention without positions makes a bias of zeros
         whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
-    return (*outputs[:place], whole, *outputs[place + 1:])
+    return (*outputs[:place], whole, *outputs[place + 1 :])
 
 
 def _attend_with_no_head(
-    core: Attention, names: Architecture, hidden_states: Float[Tensor, "batch position hidden"],
-    *_args: Any, past_key_values: Any = None, key_value_states: Tensor | None = None, **kwargs: Any,
+    core: Attention,
+    names: Architecture,
+    hidden_states: Float[Tensor, "batch position hidden"],
+    *_args: Any,
+    past_key_values: Any = None,
+    key_value_states: Tensor | None = None,
+    **kwargs: Any,
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
@@ -92,10 +99,15 @@ def _attend_with_no_head(
     outputs: list[Tensor | None] = [made, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
         if getattr(core, "has_relative_attention_bias", False) and (
-                kwargs.get(names.bias_argument or "") is None):
+            kwargs.get(names.bias_argument or "") is None
+        ):
             # for the layers above; the hook of a pruned module puts that of all heads in its place
-            core.compute_bias(length, key_length, device=hidden_states.device,
-                              past_seen_tokens=key_length - length)
+            core.compute_bias(
+                length,
+                key_length,
+                device=hidden_states.device,
+                past_seen_tokens=key_length - length,
+            )
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
     return tuple(outputs)
 

@@ -52,10 +52,15 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
             f"already removed from this model: {gone[:5]}{' ...' if len(gone) > 5 else ''}; "
             "give 1 for heads that are no longer there, or prune the unpruned model"
         )
-    left = [[head for head in block.kept if mask[block.kind][block.layer, head] == 1]
-            for block in blocks]
-    changed = [(block, keep) for block, keep in zip(blocks, left, strict=True)
-               if len(keep) < len(block.kept)]
+    left = [
+        [head for head in block.kept if mask[block.kind][block.layer, head] == 1]
+        for block in blocks
+    ]
+    changed = [
+        (block, keep)
+        for block, keep in zip(blocks, left, strict=True)
+        if len(keep) < len(block.kept)
+    ]
     _check_groups(changed)
     _check_weights(model, [block for block, _ in changed])
     for block, keep in changed:
@@ -113,13 +118,19 @@ def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None
     turned = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
     index, weight = index.to(linear.weight.device), linear.weight
     linear.weight = nn.Parameter(
-        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad)
-    size = {("out", False): "out_features", ("in", False): "in_features",
-            ("out", True): "nf", ("in", True): "nx"}[side, turned]
+        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad
+    )
+    size = {
+        ("out", False): "out_features",
+        ("in", False): "in_features",
+        ("out", True): "nf",
+        ("in", True): "nx",
+    }[side, turned]
     setattr(linear, size, len(index))
     if side == "out" and linear.bias is not None:
         linear.bias = nn.Parameter(
-            linear.bias.detach().index_select(0, index), linear.bias.requires_grad)
+            linear.bias.detach().index_select(0, index), linear.bias.requires_grad
+        )
 
 
 def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
@@ -130,7 +141,8 @@ def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
             raise ValueError(
                 f"{block.kind} layer {block.layer}: heads {torn} share a key and value head each "
                 "and can only go together; cut or keep all of a group "
-                f"(groups: {[list(group) for group in groups]}), or use masked_heads")
+                f"(groups: {[list(group) for group in groups]}), or use masked_heads"
+            )
 
 
 def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
@@ -142,18 +154,24 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
             module = block.part(model, part)
             where = f"{block.path}, {part}"
             if not isinstance(module, nn.Linear | Conv1D) or not module.weight.is_floating_point():
-                raise ValueError(f"{where}: {type(module).__name__} holds no plain weights to "
-                                 "slice (quantised?); remove heads first, then quantise")
+                raise ValueError(
+                    f"{where}: {type(module).__name__} holds no plain weights to "
+                    "slice (quantised?); remove heads first, then quantise"
+                )
             weight = module.weight
             if weight.is_meta:
                 raise ValueError(f"{where}: the weights are on the meta device; load them first")
             if len(users.get(id(weight), ())) > 1:
-                raise ValueError(f"{where}: the weights are tied ({users[id(weight)]}), so that "
-                                 "slicing would change another module; use masked_heads")
+                raise ValueError(
+                    f"{where}: the weights are tied ({users[id(weight)]}), so that "
+                    "slicing would change another module; use masked_heads"
+                )
         if block.architecture.fused:
             projection, wanted = block.part(model, "fused"), 3 * len(block.kept) * block.width
             found = projection.nf if isinstance(projection, Conv1D) else projection.out_features
             if found != wanted:
-                raise ValueError(f"{block.path}: the fused projection has {found} outputs, not "
-                                 f"{wanted} for query, key and value (attention to an encoder?); "
-                                 "use masked_heads")
+                raise ValueError(
+                    f"{block.path}: the fused projection has {found} outputs, not "
+                    f"{wanted} for query, key and value (attention to an encoder?); "
+                    "use masked_heads"
+                )

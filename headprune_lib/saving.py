@@ -41,8 +41,9 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     return folder
 
 
-def load_pruned(folder: str | os.PathLike, *,
-                device: str | torch.device = "cpu") -> PreTrainedModel:
+def load_pruned(
+    folder: str | os.PathLike, *, device: str | torch.device = "cpu"
+) -> PreTrainedModel:
     """The model that :func:`save_pruned` wrote, in evaluation mode.
 
     Raises:
@@ -74,7 +75,8 @@ def load_pruned(folder: str | os.PathLike, *,
         load_model(model, folder / _WEIGHTS)
     except RuntimeError as error:
         raise ValueError(
-            f"the weights in {folder} do not fit its headprune.json: {error}") from None
+            f"the weights in {folder} do not fit its headprune.json: {error}"
+        ) from None
     if (folder / transformers.utils.GENERATION_CONFIG_NAME).is_file():
         model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     return model.to(device).eval()

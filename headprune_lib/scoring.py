@@ -98,8 +98,14 @@ def head_importance(
         ValueError: an unknown variant or normalisation, no batches, a label outside the classes,
             or a loss that is not one number an example.
     """
-    return score_heads(model, batches, _of_variant(variant).name, loss=loss,
-                       normalize=check_normalisation(normalize), device=device)
+    return score_heads(
+        model,
+        batches,
+        _of_variant(variant).name,
+        loss=loss,
+        normalize=check_normalisation(normalize),
+        device=device,
+    )
 
 
 def normalize_l2(scores: HeadTensors) -> HeadTensors:

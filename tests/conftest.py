@@ -26,10 +26,11 @@ torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have i
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
     for item in items:
-        if "gpu" in item.keywords:
+        # whoever asks for trained models waits for them, and then measures
+        if "trained" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+        if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 

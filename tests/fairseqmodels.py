@@ -3,27 +3,55 @@
 import subprocess
 import sys
 
-SIZES = [f"--{side}-{name}={value}" for side in ("encoder", "decoder") for name, value in (
-    ("layers", 2), ("embed-dim", 32), ("ffn-embed-dim", 48), ("attention-heads", 4))]
-TRAINING = ["--optimizer=adam", "--lr=5e-3", "--lr-scheduler=inverse_sqrt", "--warmup-updates=20",
-            "--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1",
-            "--max-tokens=1000", "--max-update=60", "--cpu", "--no-progress-bar", "--seed=1",
-            "--no-epoch-checkpoints"]
+SIZES = [
+    f"--{side}-{name}={value}"
+    for side in ("encoder", "decoder")
+    for name, value in (
+        ("layers", 2),
+        ("embed-dim", 32),
+        ("ffn-embed-dim", 48),
+        ("attention-heads", 4),
+    )
+]
+TRAINING = [
+    "--optimizer=adam",
+    "--lr=5e-3",
+    "--lr-scheduler=inverse_sqrt",
+    "--warmup-updates=20",
+    "--criterion=label_smoothed_cross_entropy",
+    "--label-smoothing=0.1",
+    "--max-tokens=1000",
+    "--max-update=60",
+    "--cpu",
+    "--no-progress-bar",
+    "--seed=1",
+    "--no-epoch-checkpoints",
+]
 SHAPES = {
     "iwslt": ["--arch=transformer_iwslt_de_en", "--share-decoder-input-output-embed"],
     "joined, learned positions": [
-        "--arch=transformer_vaswani_wmt_en_fr_big", "--share-all-embeddings",
-        "--encoder-learned-pos", "--decoder-learned-pos"],
+        "--arch=transformer_vaswani_wmt_en_fr_big",
+        "--share-all-embeddings",
+        "--encoder-learned-pos",
+        "--decoder-learned-pos",
+    ],
     "nothing shared": ["--arch=transformer_iwslt_de_en", "--activation-fn=gelu"],
-    "pre-norm": ["--arch=transformer_iwslt_de_en", "--encoder-normalize-before",
-                 "--decoder-normalize-before"],
+    "pre-norm": [
+        "--arch=transformer_iwslt_de_en",
+        "--encoder-normalize-before",
+        "--decoder-normalize-before",
+    ],
 }
 
 
 def run(module, *arguments):
     code = f"from {module} import cli_main; cli_main()"
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=False,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -15,10 +15,12 @@ def gate_derivatives(model, example):
 
     def gated(block):
         def hook(_module, inputs):
-            gate = torch.ones(*inputs[0].shape[:2], len(block.kept), dtype=inputs[0].dtype,
-                              requires_grad=True)
+            gate = torch.ones(
+                *inputs[0].shape[:2], len(block.kept), dtype=inputs[0].dtype, requires_grad=True
+            )
             gates[block] = gate
             return (inputs[0] * gate.repeat_interleave(block.width, -1),)
+
         return hook
 
     for block in blocks:
@@ -37,8 +39,10 @@ def gate_derivatives(model, example):
 
 def rows_of(batch):
     """Every example of a batch as a batch of one."""
-    return [{name: value[i:i + 1] for name, value in batch.items()}
-            for i in range(len(batch["labels"]))]
+    return [
+        {name: value[i : i + 1] for name, value in batch.items()}
+        for i in range(len(batch["labels"]))
+    ]
 
 
 def of_examples(model, batches):

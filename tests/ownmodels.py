@@ -5,8 +5,13 @@ import transformers
 
 from headprune_lib.replication.encoder.pretrained import load_tokenizer
 
-SMALL = {"vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
-         "intermediate_size": 16}
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "intermediate_size": 16,
+}
 
 
 def tokenizer():
@@ -15,22 +20,36 @@ def tokenizer():
 
 def classifier():
     torch.manual_seed(0)
-    return transformers.BertForSequenceClassification(transformers.BertConfig(
-        **SMALL, id2label={0: "negative", 1: "positive"},
-        label2id={"negative": 0, "positive": 1}, initializer_range=0.3)).eval()
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(
+            **SMALL,
+            id2label={0: "negative", 1: "positive"},
+            label2id={"negative": 0, "positive": 1},
+            initializer_range=0.3,
+        )
+    ).eval()
 
 
 def language_model():
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        **SMALL, num_key_value_heads=2, initializer_range=0.3)).eval()
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**SMALL, num_key_value_heads=2, initializer_range=0.3)
+    ).eval()
 
 
 def translator():
     torch.manual_seed(0)
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(
-        vocab_size=64, d_model=16, d_kv=4, num_heads=4, d_ff=16, num_layers=2,
-        decoder_start_token_id=0)).eval()
+    return transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
+            vocab_size=64,
+            d_model=16,
+            d_kv=4,
+            num_heads=4,
+            d_ff=16,
+            num_layers=2,
+            decoder_start_token_id=0,
+        )
+    ).eval()
 
 
 def kept_in(folder, model, words=True):

@@ -27,8 +27,9 @@ class OwnAttention(nn.Module):
         self.back = nn.Linear(8, 6)
 
     def forward(self, x):
-        query, key, value = (part.unflatten(-1, (-1, self.size)).transpose(1, 2)
-                             for part in self.mix(x).chunk(3, -1))
+        query, key, value = (
+            part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in self.mix(x).chunk(3, -1)
+        )
         made = scaled_dot_product_attention(query, key, value).transpose(1, 2)
         return self.back(made.reshape(*x.shape[:-1], -1))
 
@@ -46,8 +47,9 @@ class OwnModel(nn.Module):
 
 @pytest.fixture
 def taught(forget_taught):
-    register_attention(OwnAttention, fused="mix", output="back", n_heads="heads", width="size",
-                       returns=1)
+    register_attention(
+        OwnAttention, fused="mix", output="back", n_heads="heads", width="size", returns=1
+    )
     torch.manual_seed(0)
     return OwnModel()
 
@@ -61,8 +63,9 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     pruned = prune_heads(copy.deepcopy(taught), mask)
     torch.testing.assert_close(pruned(inputs), masked)
     assert [block.kept for block in find_heads(pruned)] == [(0, 2, 3), ()]
-    scores = head_importance(taught, [{"inputs": inputs}],
-                             loss=lambda outputs, _batch: outputs.square().sum((1, 2)))
+    scores = head_importance(
+        taught, [{"inputs": inputs}], loss=lambda outputs, _batch: outputs.square().sum((1, 2))
+    )
     assert scores["self"].shape == (2, 4) and (scores["self"] > 0).all()
 
 
@@ -76,8 +79,10 @@ class BiasedCore(nn.Module):
         self.q, self.k, self.v = (nn.Linear(6, 8) for _ in range(3))
 
     def forward(self, x, bias=None):
-        query, key, value = (part(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
-                             for part in (self.q, self.k, self.v))
+        query, key, value = (
+            part(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
+            for part in (self.q, self.k, self.v)
+        )
         if bias is None:
             bias = self.compute_bias(x.shape[1], x.shape[1], device=x.device)
         weights = (query @ key.transpose(-1, -2) + bias).softmax(-1)
@@ -120,9 +125,18 @@ class BiasedModel(nn.Module):
 @pytest.mark.parametrize("empty", [None, 0, 1])
 def test_a_core_with_a_bias_a_head_is_removed_copied_and_pickled(forget_taught, returns, empty):
     register_attention(
-        BiasedAttention, core="inner", query="inner.q", key="inner.k", value="inner.v",
-        output="back", n_heads="heads", width="size", bias_argument="bias",
-        bias_output=2 if returns == 3 else None, returns=returns)
+        BiasedAttention,
+        core="inner",
+        query="inner.q",
+        key="inner.k",
+        value="inner.v",
+        output="back",
+        n_heads="heads",
+        width="size",
+        bias_argument="bias",
+        bias_output=2 if returns == 3 else None,
+        returns=returns,
+    )
     torch.manual_seed(0)
     model, inputs = BiasedModel(returns).double(), torch.randn(2, 5, 6).double()
     mask = cut_heads(model, [("self", 0, 1), ("self", 1, 3), ("self", 2, 0), ("self", 2, 2)])
@@ -149,17 +163,20 @@ def test_a_part_that_is_not_there_is_refused(taught):
 THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
 
 
-@pytest.mark.parametrize(("names", "message"), [
-    ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
-    ({**THREE, "width": ""}, "width is ''"),
-    ({**THREE, "more_rows": "positions"}, "give a tuple"),
-    ({"fused": "qkv", "output": "o", "group": "groups"}, "three blocks of one size"),
-    ({**THREE, "core": "self", "norm": "LayerNorm"}, "leave norm out"),
-    ({**THREE, "bias_output": 1}, "no bias_argument is named"),
-    ({**THREE, "bias_argument": "bias", "bias_output": 2}, "bias_output is 2, returns 2"),
-    ({**THREE, "bias_argument": "bias", "bias_output": 0}, "bias_output is 0"),
-    ({**THREE, "returns": 0}, "at least one tensor"),
-])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
+        ({**THREE, "width": ""}, "width is ''"),
+        ({**THREE, "more_rows": "positions"}, "give a tuple"),
+        ({"fused": "qkv", "output": "o", "group": "groups"}, "three blocks of one size"),
+        ({**THREE, "core": "self", "norm": "LayerNorm"}, "leave norm out"),
+        ({**THREE, "bias_output": 1}, "no bias_argument is named"),
+        ({**THREE, "bias_argument": "bias", "bias_output": 2}, "bias_output is 2, returns 2"),
+        ({**THREE, "bias_argument": "bias", "bias_output": 0}, "bias_output is 0"),
+        ({**THREE, "returns": 0}, "at least one tensor"),
+    ],
+)
 def test_names_that_contradict_each_other_are_refused(names, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Architecture(**names)
@@ -170,8 +187,10 @@ def test_an_unknown_class_is_named_with_the_way_to_teach_it():
         find_heads(OwnModel())
 
 
-@pytest.mark.parametrize("names", [
-    {"query": "q", "key": "k"}, {}, {"query": "q", "key": "k", "value": "v", "fused": "qkv"}])
+@pytest.mark.parametrize(
+    "names",
+    [{"query": "q", "key": "k"}, {}, {"query": "q", "key": "k", "value": "v", "fused": "qkv"}],
+)
 def test_projections_named_by_half_are_refused(names):
     with pytest.raises(ValueError, match="all three projections, or the fused one"):
         register_attention("Half", output="o", **names)

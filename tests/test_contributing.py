@@ -11,21 +11,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-RECIPES = dict(re.findall(r"^## Add (an? [\w ]+)\n(.*?)(?=^## |\Z)",
-                          (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M | re.S))
-START = {"pytest": ("-m", "pytest"),
-         "headprune": ("-c", "from headprune_lib.cli import main; main()")}
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.S)
+RECIPES = dict(
+    re.findall(
+        r"^## Add (an? [\w ]+)\n(.*?)(?=^## |\Z)",
+        (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
+START = {
+    "pytest": ("-m", "pytest"),
+    "headprune": ("-c", "from headprune_lib.cli import main; main()"),
+}
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
 def rows_of_rte(folder: Path) -> None:
     """Made-up pairs in the form of GLUE's own files."""
     folder.mkdir()
     for file, n in (("train", 96), ("dev", 60)):
-        lines = [f"{i}\tthe {i} is good\tit is {word} {i}\t{label}" for i in range(n // 2)
-                 for word, label in (("good", "entailment"), ("bad", "not_entailment"))]
+        lines = [
+            f"{i}\tthe {i} is good\tit is {word} {i}\t{label}"
+            for i in range(n // 2)
+            for word, label in (("good", "entailment"), ("bad", "not_entailment"))
+        ]
         (folder / f"{file}.tsv").write_text(
-            "\n".join(["index\tsentence1\tsentence2\tlabel", *lines]) + "\n")
+            "\n".join(["index\tsentence1\tsentence2\tlabel", *lines]) + "\n"
+        )
 
 
 @pytest.fixture
@@ -53,7 +64,7 @@ def apply(block: str, root: Path) -> None:
     elif where == "at the end":
         file.write_text(file.read_text("utf-8") + text)
     else:
-        table = re.compile(rf"^{where.removeprefix('in ')}\b.*= [\[({{]\n", re.M)
+        table = re.compile(rf"^{where.removeprefix('in ')}\b.*= [\[({{]\n", re.MULTILINE)
         before = file.read_text("utf-8")
         assert len(table.findall(before)) == 1, f"{path} has no table {where}"
         file.write_text(table.sub(lambda found: found[0] + text, before))
@@ -73,13 +84,24 @@ def test_a_recipe_works_as_it_is_written(name, copy):
         else:
             commands += block.splitlines()
     assert commands
-    environment = {**os.environ, "PYTHONPATH": str(copy), "HEADPRUNE_CACHE": str(copy / "cache"),
-                   "HEADPRUNE_RESULTS": str(copy / "results"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy),
+        "HEADPRUNE_CACHE": str(copy / "cache"),
+        "HEADPRUNE_RESULTS": str(copy / "results"),
+        "OMP_NUM_THREADS": "1",
+    }
     for command in commands:
         words = shlex.split(command.replace("FOLDER", str(copy / "folder")))
-        done = subprocess.run([sys.executable, *START[words[0]], *words[1:]], cwd=copy,
-                              check=False, env=environment, capture_output=True, text=True,
-                              timeout=600)
+        done = subprocess.run(
+            [sys.executable, *START[words[0]], *words[1:]],
+            cwd=copy,
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         if words[0] == "pytest":
             assert re.search(r"\d+ passed", done.stdout), done.stdout[-1000:]

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "headprune_lib"
 UPPER = "headprune_lib.replication"
@@ -181,6 +183,7 @@ def test_the_library_can_be_imported_without_the_packages_of_the_replication():
     run(f"import sys; sys.modules.update({missing}); import headprune_lib")
 
 
+@pytest.mark.slow
 def test_the_library_loads_no_package_of_the_replication():
     loaded = run("import sys, headprune_lib; print(*sys.modules)").split()
     assert not ELSEWHERE & set(loaded)

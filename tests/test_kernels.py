@@ -33,9 +33,13 @@ def refuse(*_args):
 
 def same_logits_everywhere(model, inputs):
     """What the core computes of an encoder, in one list of tensors."""
-    (uncut, cut), = one_head_ablation(model, [inputs])
-    return [uncut, *cut.values(), *masked_logits(model, [inputs]),
-            head_importance(model, [inputs])["self"].float()]
+    ((uncut, cut),) = one_head_ablation(model, [inputs])
+    return [
+        uncut,
+        *cut.values(),
+        *masked_logits(model, [inputs]),
+        head_importance(model, [inputs])["self"].float(),
+    ]
 
 
 def test_without_being_asked_nothing_calls_the_private_operator(forced, monkeypatch):
@@ -44,8 +48,12 @@ def test_without_being_asked_nothing_calls_the_private_operator(forced, monkeypa
     same_logits_everywhere(build(dtype=torch.float32), batch())
     translator = build("marian", "sdpa", torch.float32)
     sources = [[5, 6, 7, 2], [8, 9, 2]]
-    translations_under(translator, sources, generate(translator, sources),
-                       list(one_head_masks(translator).values()))
+    translations_under(
+        translator,
+        sources,
+        generate(translator, sources),
+        list(one_head_masks(translator).values()),
+    )
 
 
 def test_asked_for_the_core_computes_the_same_to_rounding(forced):
@@ -57,12 +65,16 @@ def test_asked_for_the_core_computes_the_same_to_rounding(forced):
     torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("operator", [
-    types.SimpleNamespace(),  # gone
-    types.SimpleNamespace(_linear_pointwise=lambda x, weight, bias: x),  # called otherwise
-    types.SimpleNamespace(  # wrong
-        _linear_pointwise=lambda x, weight, bias, *_: nn.functional.linear(x, weight)),
-])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        types.SimpleNamespace(),  # gone
+        types.SimpleNamespace(_linear_pointwise=lambda x, weight, bias: x),  # called otherwise
+        types.SimpleNamespace(  # wrong
+            _linear_pointwise=lambda x, weight, bias, *_: nn.functional.linear(x, weight)
+        ),
+    ],
+)
 def test_an_operator_that_fails_its_trial_is_left_alone(forced, monkeypatch, operator):
     monkeypatch.setattr(torch.ops, "mkldnn", operator)
     model, x = nn.Linear(4, 4), torch.randn(3, 4)
@@ -108,13 +120,13 @@ def test_outputs_and_gradients_of_inputs_equal_those_in_float64(forced, bias, sh
     exact, x = copy.deepcopy(model).double(), torch.randn(shape)
     slow = x.double().requires_grad_()
     wanted = exact(slow)
-    gradient, = torch.autograd.grad(wanted.square().sum(), slow)
+    (gradient,) = torch.autograd.grad(wanted.square().sum(), slow)
     fast = x.clone().requires_grad_()
     with kernels.fast_linears(model):
         assert all("forward" in model[i].__dict__ for i in (0, 2))
         for _ in range(2):  # the second pass uses the kept transposed weights
             found = model(fast)
-            found_gradient, = torch.autograd.grad(found.square().sum(), fast)
+            (found_gradient,) = torch.autograd.grad(found.square().sum(), fast)
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found_gradient.double(), gradient, rtol=1e-5, atol=1e-6)
 
@@ -133,18 +145,38 @@ def test_float64_and_other_layers_are_left_alone(forced):
 
 
 def test_single_queries_attend_as_under_sdpa():
-    model = MarianModel(MarianConfig(
-        vocab_size=30, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=0,
-        decoder_start_token_id=0, init_std=0.5)).eval().double()
+    model = (
+        MarianModel(
+            MarianConfig(
+                vocab_size=30,
+                d_model=16,
+                encoder_layers=2,
+                decoder_layers=2,
+                encoder_attention_heads=4,
+                decoder_attention_heads=4,
+                encoder_ffn_dim=16,
+                decoder_ffn_dim=16,
+                pad_token_id=0,
+                decoder_start_token_id=0,
+                init_std=0.5,
+            )
+        )
+        .eval()
+        .double()
+    )
     source = torch.tensor([[5, 6, 7, 8, 2], [9, 2, 0, 0, 0]])
 
     @torch.no_grad()
     def states():
         cache, found, fed = None, [], torch.tensor([[0, 4], [0, 5]])
         for _ in range(4):
-            made = model(input_ids=source, attention_mask=(source != 0).long(),
-                         decoder_input_ids=fed, past_key_values=cache, use_cache=True)
+            made = model(
+                input_ids=source,
+                attention_mask=(source != 0).long(),
+                decoder_input_ids=fed,
+                past_key_values=cache,
+                use_cache=True,
+            )
             cache, fed = made.past_key_values, torch.tensor([[7], [8]])
             found.append(made.last_hidden_state[:, -1])
         return torch.stack(found)

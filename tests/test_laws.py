@@ -25,12 +25,16 @@ from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_ma
 
 every_model = pytest.mark.parametrize(("name", "kernel"), CASES)
 every_generator = pytest.mark.parametrize(
-    ("name", "kernel"), [case for case in CASES if case[0] in GENERATORS])
+    ("name", "kernel"), [case for case in CASES if case[0] in GENERATORS]
+)
 
 
 def logits(model, inputs):
-    given = {k: v.to(model.dtype) if v.is_floating_point() else v
-             for k, v in inputs.items() if k != "labels"}
+    given = {
+        k: v.to(model.dtype) if v.is_floating_point() else v
+        for k, v in inputs.items()
+        if k != "labels"
+    }
     with torch.no_grad():
         return model(**given).logits
 
@@ -50,15 +54,19 @@ def some_mask(model, empty_layer=None):
 
 def head_weights(model, block, head):
     """The weights that take a head's numbers in the output projection: (hidden, width)."""
-    projection, columns = block.part(model, "output"), slice(head * block.width,
-                                                             (head + 1) * block.width)
+    projection, columns = (
+        block.part(model, "output"),
+        slice(head * block.width, (head + 1) * block.width),
+    )
     turned = isinstance(projection, Conv1D)
     return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
 
 def n_hooks(model):
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) + ("forward" in m.__dict__)
-               for m in model.modules())
+    return sum(
+        len(m._forward_hooks) + len(m._forward_pre_hooks) + ("forward" in m.__dict__)
+        for m in model.modules()
+    )
 
 
 @every_model
@@ -82,8 +90,9 @@ def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
         for head in range(block.n_heads):
             if mask[block.kind][block.layer, head] == 0:
                 head_weights(zeroed, block, head).zero_()
-    torch.testing.assert_close(masked, logits(zeroed, inputs), rtol=0,
-                               atol=1e-5 if (name, kernel) in SINGLE else 1e-12)
+    torch.testing.assert_close(
+        masked, logits(zeroed, inputs), rtol=0, atol=1e-5 if (name, kernel) in SINGLE else 1e-12
+    )
     assert not torch.allclose(masked, logits(model, inputs))
 
 
@@ -97,7 +106,10 @@ def losses_of(name, model, inputs):
 
 
 @every_model
-@pytest.mark.parametrize("batch_size", [1, 2, 5])
+@pytest.mark.parametrize(
+    "batch_size",
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)],
+)
 def test_importance_is_the_finite_difference_example_by_example(name, kernel, batch_size):
     model, inputs = build(name, kernel), batch_for(name)
     # a difference of losses that are exact to float32 only needs a longer step
@@ -113,8 +125,7 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
                 losses.append(losses_of(name, shifted, inputs))
             derivative = (losses[0] - losses[1]) / (2 * step)  # (batch,)
             expected[block.kind][block.layer, head] = derivative.abs().mean()
-    parts = [{k: v[i:i + batch_size] for k, v in inputs.items()}
-             for i in range(0, 5, batch_size)]
+    parts = [{k: v[i : i + batch_size] for k, v in inputs.items()} for i in range(0, 5, batch_size)]
     scores = head_importance(model, parts, normalize=None)
     assert scores.keys() == expected.keys()
     for kind, values in scores.items():
@@ -128,13 +139,15 @@ def test_sweeps_equal_plain_masking(name, kernel):
         with pytest.raises(ValueError, match="enc-dec.*generation.drafts"):
             next(one_head_ablation(model, [inputs]))
         return
-    for sweep, masks in ((one_head_ablation, one_head_masks(model)),
-                         (all_but_one, all_but_one_masks(model))):
-        (uncut, cut), = sweep(model, [inputs])
+    for sweep, masks in (
+        (one_head_ablation, one_head_masks(model)),
+        (all_but_one, all_but_one_masks(model)),
+    ):
+        ((uncut, cut),) = sweep(model, [inputs])
         torch.testing.assert_close(uncut, logits(model, inputs))
         assert list(cut) == list(masks)
         for head, mask in masks.items():
-            plain, = masked_logits(model, [inputs], mask)
+            (plain,) = masked_logits(model, [inputs], mask)
             torch.testing.assert_close(cut[head], plain, rtol=1e-4, atol=1e-5)
             with masked_heads(model, mask):
                 torch.testing.assert_close(plain, logits(model, inputs), rtol=1e-4, atol=1e-5)
@@ -143,7 +156,7 @@ def test_sweeps_equal_plain_masking(name, kernel):
 @every_model
 def test_importance_is_the_mean_of_the_examples(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
-    parts = [{k: v[i:i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
+    parts = [{k: v[i : i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
     scores, each = head_importance(model, parts, normalize=None), example_importance(model, parts)
     for kind, values in scores.items():
         assert each[kind].shape == (5, *values.shape)
@@ -153,7 +166,8 @@ def test_importance_is_the_mean_of_the_examples(name, kernel):
 @every_model
 @pytest.mark.parametrize("empty_layer", [None, 1])
 def test_removal_equals_masking_and_survives_copying_and_saving(
-        name, kernel, empty_layer, tmp_path):
+    name, kernel, empty_layer, tmp_path
+):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
     with masked_heads(model, mask):
@@ -186,8 +200,9 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
         assert torch.equal(values.isnan(), first[kind] == 0)
     with masked_heads(pruned, second):
         masked = logits(pruned, inputs)
-    torch.testing.assert_close(logits(prune_heads(pruned, second), inputs), masked,
-                               rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        logits(prune_heads(pruned, second), inputs), masked, rtol=0, atol=1e-5
+    )
     both = {kind: first[kind] * second[kind] for kind in first}
     with masked_heads(model, both):
         torch.testing.assert_close(logits(pruned, inputs), logits(model, inputs), rtol=0, atol=1e-5)
@@ -215,28 +230,43 @@ def test_hooks_are_gone_after_an_exception(name, kernel):
 
 def traces(model):
     """Everything a function could forget to put back: modes, gradients wanted, hooks, patches."""
-    modules = [(module.training, sorted(module.__dict__), list(module._forward_hooks),
-                list(module._forward_pre_hooks), list(module._backward_hooks))
-               for module in model.modules()]
-    return (modules, [p.requires_grad for p in model.parameters()],
-            torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    modules = [
+        (
+            module.training,
+            sorted(module.__dict__),
+            list(module._forward_hooks),
+            list(module._forward_pre_hooks),
+            list(module._backward_hooks),
+        )
+        for module in model.modules()
+    ]
+    return (
+        modules,
+        [p.requires_grad for p in model.parameters()],
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+    )
 
 
 @every_model
 def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    parts = [{k: v[i:i + 2] for k, v in inputs.items()} for i in (0, 2)]
+    parts = [{k: v[i : i + 2] for k, v in inputs.items()} for i in (0, 2)]
     mask, other = some_mask(model), full_mask(model)
     list(masked_logits(model, parts[:1], mask))  # a first pass may fill caches of the model's own
     model.train()
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
     before, started = traces(model), []
-    sweeps = {"masked": lambda: masked_logits(model, parts, mask),
-              "otherwise masked": lambda: masked_logits(model, parts, other)}
+    sweeps = {
+        "masked": lambda: masked_logits(model, parts, mask),
+        "otherwise masked": lambda: masked_logits(model, parts, other),
+    }
     if name not in ENCODER_DECODERS:
-        sweeps |= {"one": lambda: one_head_ablation(model, parts),
-                   "all but one": lambda: all_but_one(model, parts)}
+        sweeps |= {
+            "one": lambda: one_head_ablation(model, parts),
+            "all but one": lambda: all_but_one(model, parts),
+        }
     for sweep in sweeps.values():
         started.append(sweep())  # kept, half used
         next(started[-1])
@@ -264,6 +294,7 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     assert not torch.equal(model.generate(**asked, max_new_tokens=12, num_beams=2), masked)
 
 
+@pytest.mark.slow
 @every_model
 def test_a_pruned_model_compiles(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)

@@ -13,8 +13,9 @@ from headprune_lib.losses import cross_entropy, default_loss, next_token_cross_e
 def test_of_a_class():
     logits, labels = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1])
     found = cross_entropy(SimpleNamespace(logits=logits), {"labels": labels})
-    expected = [torch.logsumexp(row, 0) - row[label]
-                for row, label in zip(logits, labels, strict=True)]
+    expected = [
+        torch.logsumexp(row, 0) - row[label] for row, label in zip(logits, labels, strict=True)
+    ]
     torch.testing.assert_close(found, torch.stack(expected))
 
 
@@ -22,15 +23,21 @@ def test_of_tokens_it_is_the_sum_over_those_with_a_label():
     logits = torch.randn(2, 3, 5, dtype=torch.float64)
     labels = torch.tensor([[1, -100, 4], [0, 3, -100]])
     log_p, outputs = logits.log_softmax(-1), SimpleNamespace(logits=logits)
-    torch.testing.assert_close(cross_entropy(outputs, {"labels": labels}), -torch.stack(
-        [log_p[0, 0, 1] + log_p[0, 2, 4], log_p[1, 0, 0] + log_p[1, 1, 3]]))
+    torch.testing.assert_close(
+        cross_entropy(outputs, {"labels": labels}),
+        -torch.stack([log_p[0, 0, 1] + log_p[0, 2, 4], log_p[1, 0, 0] + log_p[1, 1, 3]]),
+    )
     # the first position predicts the second label, the last one none
-    torch.testing.assert_close(next_token_cross_entropy(outputs, {"labels": labels}), -torch.stack(
-        [log_p[0, 1, 4], log_p[1, 0, 3]]))
+    torch.testing.assert_close(
+        next_token_cross_entropy(outputs, {"labels": labels}),
+        -torch.stack([log_p[0, 1, 4], log_p[1, 0, 3]]),
+    )
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("bert", cross_entropy), ("bart", cross_entropy), ("llama", next_token_cross_entropy)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("bert", cross_entropy), ("bart", cross_entropy), ("llama", next_token_cross_entropy)],
+)
 def test_the_default_is_what_the_model_is_trained_on(name, expected):
     model, inputs = build(name), batch_for(name)
     assert default_loss(model) is expected
@@ -38,15 +45,24 @@ def test_the_default_is_what_the_model_is_trained_on(name, expected):
         outputs = model(**inputs)
     losses, labels = expected(outputs, inputs), inputs["labels"]
     n = (labels[:, 1:] if name == "llama" else labels) != -100
-    torch.testing.assert_close(losses.sum() / n.sum(), outputs.loss,  # transformers' own mean
-                               check_dtype=False)
+    torch.testing.assert_close(
+        losses.sum() / n.sum(),
+        outputs.loss,  # transformers' own mean
+        check_dtype=False,
+    )
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda b: {**b, "labels": torch.tensor([0, 3, 1])},
-     "label 3 is outside the model's 3 classes"),
-    (lambda b: {**b, "labels": torch.tensor([0, -100, 1])}, "label -100 is outside"),
-    (lambda b: {k: v for k, v in b.items() if k != "labels"}, "no 'labels'")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda b: {**b, "labels": torch.tensor([0, 3, 1])},
+            "label 3 is outside the model's 3 classes",
+        ),
+        (lambda b: {**b, "labels": torch.tensor([0, -100, 1])}, "label -100 is outside"),
+        (lambda b: {k: v for k, v in b.items() if k != "labels"}, "no 'labels'"),
+    ],
+)
 def test_labels_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         head_importance(build(), [change(batch(3, seed=2))])

@@ -42,8 +42,9 @@ def test_order_mask_cuts_the_first():
 
 def scores_of(model, seed):
     generator = torch.Generator().manual_seed(seed)
-    return {kind: torch.rand(mask.shape, generator=generator)
-            for kind, mask in full_mask(model).items()}
+    return {
+        kind: torch.rand(mask.shape, generator=generator) for kind, mask in full_mask(model).items()
+    }
 
 
 @given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
@@ -83,10 +84,14 @@ def test_a_pruned_model_is_pruned_further():
     prune_heads(model, mask)
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"amount": 1.2}, "amount is 1.2.*0 to 1"),
-    ({"amount": 0.5, "kinds": ["enc-enc"]}, r"no kind 'enc-enc' in Bert.*\['self'\]"),
-    ({"amount": 0.5, "keep_at_least": -1}, "0 or more")])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"amount": 1.2}, "amount is 1.2.*0 to 1"),
+        ({"amount": 0.5, "kinds": ["enc-enc"]}, r"no kind 'enc-enc' in Bert.*\['self'\]"),
+        ({"amount": 0.5, "keep_at_least": -1}, "0 or more"),
+    ],
+)
 def test_a_mask_that_cannot_be_made(given, message):
     with pytest.raises(ValueError, match=message):
         prune_mask(MODELS["bert"], scores_of(MODELS["bert"], 0), **given)

@@ -46,8 +46,12 @@ def test_a_removed_group_takes_its_key_and_value_head():
     model = build("qwen3")
     prune_heads(model, cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
     attention = model.model.layers[1].self_attn
-    assert (attention.q_proj.out_features, attention.k_proj.out_features,
-            attention.v_proj.out_features, attention.o_proj.in_features) == (8, 4, 4, 8)
+    assert (
+        attention.q_proj.out_features,
+        attention.k_proj.out_features,
+        attention.v_proj.out_features,
+        attention.o_proj.in_features,
+    ) == (8, 4, 4, 8)
 
 
 def _quantised(model):
@@ -60,11 +64,14 @@ def _tied(model):
     second.weight = first.weight
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda model: model.to("meta"), "meta device; load them first"),
-    (_quantised, "no plain weights to slice.*then quantise"),
-    (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: model.to("meta"), "meta device; load them first"),
+        (_quantised, "no plain weights to slice.*then quantise"),
+        (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
+    ],
+)
 def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     model = build("bert")
     change(model)

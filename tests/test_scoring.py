@@ -18,9 +18,16 @@ def batches():
     return [batch(3, seed=2), batch(2, length=7, seed=3)]
 
 
-@pytest.mark.parametrize(("variant", "name"), [
-    ("example", "importance"), ("token", "importance-token"), ("batch", "importance-batch"),
-    ("bertology", "importance-bertology"), ("fisher", "fisher")])
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ("example", "importance"),
+        ("token", "importance-token"),
+        ("batch", "importance-batch"),
+        ("bertology", "importance-bertology"),
+        ("fisher", "fisher"),
+    ],
+)
 @pytest.mark.parametrize("normalize", ["l2", None])
 def test_a_variant_is_a_criterion(model, batches, variant, name, normalize):
     found = head_importance(model, batches, variant=variant, normalize=normalize)["self"]
@@ -37,9 +44,13 @@ def test_l2_normalisation_is_per_layer(model, batches):
 
 def test_a_loss_of_ones_own(model, batches):
     doubled = head_importance(
-        model, batches, normalize=None,
-        loss=lambda out, b: 2 * torch.nn.functional.cross_entropy(
-            out.logits, b["labels"], reduction="none"))
+        model,
+        batches,
+        normalize=None,
+        loss=lambda out, b: (
+            2 * torch.nn.functional.cross_entropy(out.logits, b["labels"], reduction="none")
+        ),
+    )
     plain = head_importance(model, batches, normalize=None)
     torch.testing.assert_close(doubled["self"], 2 * plain["self"])
 

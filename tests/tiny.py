@@ -4,74 +4,159 @@ import torch
 import transformers as t
 
 SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
-WIDE = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 3,
-        "intermediate_size": 24}
-TWO_SIDED = {"vocab_size": 30, "max_position_embeddings": 24, "d_model": 16, "encoder_layers": 2,
-             "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-             "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "pad_token_id": 1, "eos_token_id": 2,
-             "decoder_start_token_id": 1, "forced_eos_token_id": None}
+WIDE = {
+    "hidden_size": 16,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "intermediate_size": 24,
+}
+TWO_SIDED = {
+    "vocab_size": 30,
+    "max_position_embeddings": 24,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
 # two query heads share a key and value head
-GROUPED = {**WIDE, "vocab_size": 30, "max_position_embeddings": 24, "num_key_value_heads": 2,
-           "head_dim": 4, "pad_token_id": 1, "eos_token_id": 2, "bos_token_id": 3}
-DEBERTA = {**SHAPE, **WIDE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
-           "max_relative_positions": 8, "position_biased_input": False, "type_vocab_size": 0}
+GROUPED = {
+    **WIDE,
+    "vocab_size": 30,
+    "max_position_embeddings": 24,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+    "bos_token_id": 3,
+}
+DEBERTA = {
+    **SHAPE,
+    **WIDE,
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "max_relative_positions": 8,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
 
 CLASSIFIERS = {
     "bert": lambda **k: t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE, **k)),
     "roberta": lambda **k: t.RobertaForSequenceClassification(
-        t.RobertaConfig(**SHAPE, **WIDE, **k)),
+        t.RobertaConfig(**SHAPE, **WIDE, **k)
+    ),
     "electra": lambda **k: t.ElectraForSequenceClassification(
-        t.ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
+        t.ElectraConfig(**SHAPE, **WIDE, embedding_size=12, **k)
+    ),
     "distilbert": lambda **k: t.DistilBertForSequenceClassification(
-        t.DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)),
+        t.DistilBertConfig(**SHAPE, dim=16, n_heads=4, n_layers=3, hidden_dim=24, **k)
+    ),
     "mpnet": lambda **k: t.MPNetForSequenceClassification(t.MPNetConfig(**SHAPE, **WIDE, **k)),
     "deberta-v2": lambda **k: t.DebertaV2ForSequenceClassification(
-        t.DebertaV2Config(**DEBERTA, share_att_key=False, **k)),
+        t.DebertaV2Config(**DEBERTA, share_att_key=False, **k)
+    ),
     "deberta-v3": lambda **k: t.DebertaV2ForSequenceClassification(
-        t.DebertaV2Config(**DEBERTA, share_att_key=True, **k)),
-    "modernbert": lambda **k: t.ModernBertForSequenceClassification(t.ModernBertConfig(
-        **SHAPE, **WIDE, pad_token_id=1, local_attention=8, global_attn_every_n_layers=2, **k)),
+        t.DebertaV2Config(**DEBERTA, share_att_key=True, **k)
+    ),
+    "modernbert": lambda **k: t.ModernBertForSequenceClassification(
+        t.ModernBertConfig(
+            **SHAPE, **WIDE, pad_token_id=1, local_attention=8, global_attn_every_n_layers=2, **k
+        )
+    ),
     "albert": lambda **k: t.AlbertForSequenceClassification(
-        t.AlbertConfig(**SHAPE, **WIDE, embedding_size=12, **k)),
+        t.AlbertConfig(**SHAPE, **WIDE, embedding_size=12, **k)
+    ),
 }
 IMAGES = {
     "vit": lambda **k: t.ViTForImageClassification(
-        t.ViTConfig(**WIDE, image_size=8, patch_size=4, num_labels=3, **k)),
+        t.ViTConfig(**WIDE, image_size=8, patch_size=4, num_labels=3, **k)
+    ),
 }
 ENCODER_DECODERS = {
     "bart": lambda **k: t.BartForConditionalGeneration(t.BartConfig(**TWO_SIDED, **k)),
     "marian": lambda **k: t.MarianMTModel(t.MarianConfig(**TWO_SIDED, **k)),
     "m2m100": lambda **k: t.M2M100ForConditionalGeneration(t.M2M100Config(**TWO_SIDED, **k)),
-    "t5": lambda **k: t.T5ForConditionalGeneration(t.T5Config(
-        vocab_size=30, d_model=16, d_kv=4, num_heads=4, d_ff=24, num_layers=2, pad_token_id=1,
-        eos_token_id=2, decoder_start_token_id=1, relative_attention_num_buckets=8, **k)),
+    "t5": lambda **k: t.T5ForConditionalGeneration(
+        t.T5Config(
+            vocab_size=30,
+            d_model=16,
+            d_kv=4,
+            num_heads=4,
+            d_ff=24,
+            num_layers=2,
+            pad_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=1,
+            relative_attention_num_buckets=8,
+            **k,
+        )
+    ),
 }
 DECODERS = {
-    "gpt2": lambda **k: t.GPT2LMHeadModel(t.GPT2Config(
-        vocab_size=30, n_positions=24, n_embd=16, n_head=4, n_layer=3, n_inner=24, pad_token_id=1,
-        eos_token_id=2, bos_token_id=3, **k)),
-    "opt": lambda **k: t.OPTForCausalLM(t.OPTConfig(
-        vocab_size=30, max_position_embeddings=24, hidden_size=16, num_attention_heads=4,
-        num_hidden_layers=3, ffn_dim=24, word_embed_proj_dim=16, pad_token_id=1, eos_token_id=2,
-        bos_token_id=3, **k)),
+    "gpt2": lambda **k: t.GPT2LMHeadModel(
+        t.GPT2Config(
+            vocab_size=30,
+            n_positions=24,
+            n_embd=16,
+            n_head=4,
+            n_layer=3,
+            n_inner=24,
+            pad_token_id=1,
+            eos_token_id=2,
+            bos_token_id=3,
+            **k,
+        )
+    ),
+    "opt": lambda **k: t.OPTForCausalLM(
+        t.OPTConfig(
+            vocab_size=30,
+            max_position_embeddings=24,
+            hidden_size=16,
+            num_attention_heads=4,
+            num_hidden_layers=3,
+            ffn_dim=24,
+            word_embed_proj_dim=16,
+            pad_token_id=1,
+            eos_token_id=2,
+            bos_token_id=3,
+            **k,
+        )
+    ),
     "llama": lambda **k: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED, **k)),
-    "mistral": lambda **k: t.MistralForCausalLM(
-        t.MistralConfig(**GROUPED, sliding_window=4, **k)),
+    "mistral": lambda **k: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4, **k)),
     "qwen3": lambda **k: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, **k)),
-    "gemma3": lambda **k: t.Gemma3ForCausalLM(t.Gemma3TextConfig(
-        **GROUPED, sliding_window=4, query_pre_attn_scalar=4,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **k)),
+    "gemma3": lambda **k: t.Gemma3ForCausalLM(
+        t.Gemma3TextConfig(
+            **GROUPED,
+            sliding_window=4,
+            query_pre_attn_scalar=4,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            **k,
+        )
+    ),
 }
 GENERATORS = ENCODER_DECODERS | DECODERS
 BUILDERS = CLASSIFIERS | IMAGES | GENERATORS
 # transformers has no sdpa for these
 EAGER_ONLY = {"mpnet", "deberta-v2", "deberta-v3"}
-CASES = [(name, kernel) for name in BUILDERS
-         for kernel in (("eager",) if name in EAGER_ONLY else ("eager", "sdpa"))]
+CASES = [
+    (name, kernel)
+    for name in BUILDERS
+    for kernel in (("eager",) if name in EAGER_ONLY else ("eager", "sdpa"))
+]
 # normalise or take the softmax in float32 whatever the model's type
-SINGLE = {(name, kernel) for name, kernel in CASES
-          if name in {"t5", "llama", "mistral", "qwen3", "gemma3", "modernbert"}
-          or (kernel == "eager" and name in {"opt", "vit"})}
+SINGLE = {
+    (name, kernel)
+    for name, kernel in CASES
+    if name in {"t5", "llama", "mistral", "qwen3", "gemma3", "modernbert"}
+    or (kernel == "eager" and name in {"opt", "vit"})
+}
 
 
 def build(name: str = "bert", kernel: str = "eager", dtype=torch.float64, seed: int = 0):

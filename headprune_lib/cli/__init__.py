@@ -20,6 +20,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "headprune_lib").startswith("headprune_lib"):
             raise  # no package that an extra brings
-        typer.echo(f"headprune: this needs {error.name}, which is not installed: "
-                   "pip install 'headprune[book]'", err=True)
+        typer.echo(
+            f"headprune: this needs {error.name}, which is not installed: "
+            "pip install 'headprune[book]'",
+            err=True,
+        )
         sys.exit(2)

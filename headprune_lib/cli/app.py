@@ -28,8 +28,10 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    _version: Annotated[bool, typer.Option(
-        "--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
 ) -> None:
     pass
 

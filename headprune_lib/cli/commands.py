@@ -21,21 +21,40 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
 
 PANEL = "A model of your own"
 
-_TITLES = {"accuracy": "accuracy", "loss": "loss (nats)",
-           "examples_per_second": "examples a second", "parameters": "parameters", "heads": "heads"}
+_TITLES = {
+    "accuracy": "accuracy",
+    "loss": "loss (nats)",
+    "examples_per_second": "examples a second",
+    "parameters": "parameters",
+    "heads": "heads",
+}
 _FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
 
-Model = Annotated[str, typer.Argument(
-    metavar="MODEL", help="A folder, a Hub name, or with the replication a task that it has "
-    "weights for, such as reviews.")]
-Data = Annotated[Path, typer.Argument(
-    metavar="DATA", help=".tsv or .jsonl with text and label, text, text2 and label, source and "
-    "target, or text alone.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A folder, a Hub name, or with the replication a task that it has "
+        "weights for, such as reviews.",
+    ),
+]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help=".tsv or .jsonl with text and label, text, text2 and label, source and "
+        "target, or text alone.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples a batch.")]
 MaxLength = Annotated[int, typer.Option(min=2, help="Pieces a text is cut to.")]
-By = Annotated[str, typer.Option(
-    metavar="CRITERION", help="What scores the heads; `headprune criteria` lists the names.")]
+By = Annotated[
+    str,
+    typer.Option(
+        metavar="CRITERION", help="What scores the heads; `headprune criteria` lists the names."
+    ),
+]
 
 
 class Normalise(StrEnum):
@@ -46,8 +65,12 @@ class Normalise(StrEnum):
     NONE = "none"
 
 
-Normalised = Annotated[Normalise, typer.Option(
-    help="Divide by the l2 norm of the layer's scores; own: as is usual for the criterion.")]
+Normalised = Annotated[
+    Normalise,
+    typer.Option(
+        help="Divide by the l2 norm of the layer's scores; own: as is usual for the criterion."
+    ),
+]
 
 
 @app.command(rich_help_panel=PANEL)
@@ -72,9 +95,16 @@ def criteria(as_json: AsJson = False) -> None:
 
 
 @app.command(rich_help_panel=PANEL)
-def score(model: Model, data: Data, by: By = "importance", normalize: Normalised = Normalise.OWN,
-          batch_size: BatchSize = 32, max_length: MaxLength = 128, device: Device = "cpu",
-          as_json: AsJson = False) -> None:
+def score(
+    model: Model,
+    data: Data,
+    by: By = "importance",
+    normalize: Normalised = Normalise.OWN,
+    batch_size: BatchSize = 32,
+    max_length: MaxLength = 128,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
     """Score every head of a model on a file, by importance (Eq. 2) or another criterion.
 
     Example: headprune score ./my-model train.tsv
@@ -96,11 +126,14 @@ def prune(
     amount: Annotated[float, typer.Option(help="Share of the heads that goes, 0 to 1.")],
     by: By = "importance",
     normalize: Normalised = Normalise.OWN,
-    kind: Annotated[list[str] | None, typer.Option(
-        help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated."),
+    ] = None,
     keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
-    test: Annotated[Path | None, typer.Option(
-        help="Another file for quality and speed; DATA if left out.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
+    ] = None,
     batch_size: BatchSize = 32,
     max_length: MaxLength = 128,
     device: Device = "cpu",
@@ -121,19 +154,29 @@ def prune(
     with refusing():
         get_criterion(by)
         loaded, tokenizer, batches = _prepared(model, data, batch_size, max_length, device)
-        tested = batches if test is None else _batches(loaded, tokenizer, test, batch_size,
-                                                       max_length)
+        tested = (
+            batches if test is None else _batches(loaded, tokenizer, test, batch_size, max_length)
+        )
         # what is wrong with the bounds is said before minutes are spent on scores
         prune_mask(loaded, full_mask(loaded), amount, kinds=kind, keep_at_least=keep_at_least)
-        mask = prune_mask(loaded, _scores(loaded, batches, by, normalize), amount, kinds=kind,
-                          keep_at_least=keep_at_least)
+        mask = prune_mask(
+            loaded,
+            _scores(loaded, batches, by, normalize),
+            amount,
+            kinds=kind,
+            keep_at_least=keep_at_least,
+        )
         smaller = prune_heads(copy.deepcopy(loaded), mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
         save_pruned(smaller, out)
         tokenizer.save_pretrained(out)
     if as_json:
-        typer.echo(json.dumps({"model": str(out), "by": by, "measured_on": str(test or data),
-                               **measured}, indent=1))
+        typer.echo(
+            json.dumps(
+                {"model": str(out), "by": by, "measured_on": str(test or data), **measured},
+                indent=1,
+            )
+        )
         return
     typer.echo(_compared(measured))
     typer.echo(f"measured on {test or data}; written to {short(out)}")
@@ -142,18 +185,28 @@ def prune(
 def _compared(measured: dict[str, dict[str, float]]) -> str:
     from headprune_lib.cli.tables import printed
 
-    return printed([
-        {"": _TITLES[name]} | {moment: _FORMATS.get(name, "{:,.0f}").format(figures[name]).rjust(12)
-                               for moment, figures in measured.items()}
-        for name in measured["before"]])
+    return printed(
+        [
+            {"": _TITLES[name]}
+            | {
+                moment: _FORMATS.get(name, "{:,.0f}").format(figures[name]).rjust(12)
+                for moment, figures in measured.items()
+            }
+            for name in measured["before"]
+        ]
+    )
 
 
-@app.command("fairseq-iwslt", rich_help_panel=PANEL,
-             context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(
+    "fairseq-iwslt",
+    rich_help_panel=PANEL,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
 def fairseq_iwslt(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(metavar="DATA",
-                                         help="A folder that fairseq-preprocess wrote.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A folder that fairseq-preprocess wrote.")
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where checkpoints go.")],
 ) -> None:
     """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
@@ -176,16 +229,22 @@ def fairseq_iwslt(
         typer.echo(short(folder))
 
 
-def _prepared(model: str, data: Path, batch_size: int, max_length: int,
-              device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
+def _prepared(
+    model: str, data: Path, batch_size: int, max_length: int, device: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
     from headprune_lib.cli.models import load_model, load_own_tokenizer
 
     loaded, tokenizer = load_model(model, device=device), load_own_tokenizer(model)
     return loaded, tokenizer, _batches(loaded, tokenizer, data, batch_size, max_length)
 
 
-def _batches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Path,
-             batch_size: int, max_length: int) -> list[Batch]:
+def _batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Path,
+    batch_size: int,
+    max_length: int,
+) -> list[Batch]:
     from headprune_lib.cli.text_batches import make_own_batches
     from headprune_lib.cli.text_files import read_rows
 
@@ -196,7 +255,10 @@ def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalis
     from headprune_lib import score_heads
 
     ways: dict[Normalise, Literal["own", "l2"] | None] = {
-        Normalise.OWN: "own", Normalise.L2: "l2", Normalise.NONE: None}
+        Normalise.OWN: "own",
+        Normalise.L2: "l2",
+        Normalise.NONE: None,
+    }
     try:
         return score_heads(model, batches, by, normalize=ways[normalize])
     except IndexError as error:

@@ -35,8 +35,10 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
         if (folder / "headprune.json").is_file():
             return _placed(load_pruned(folder), device)
         if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} has no config.json: give a folder that "
-                                    "save_pretrained or save_pruned wrote")
+            raise FileNotFoundError(
+                f"{folder} has no config.json: give a folder that "
+                "save_pretrained or save_pruned wrote"
+            )
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:  # no name on the Hub
         raise FileNotFoundError(f"no folder {name}")
     try:
@@ -44,13 +46,16 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     except OSError as error:
         raise FileNotFoundError(
             f"{name} is no folder here, and the Hub does not give it ({_first_line(error)}); "
-            "give a folder that save_pretrained wrote") from None
+            "give a folder that save_pretrained wrote"
+        ) from None
     classes = config.architectures or []
     model_class = getattr(transformers, classes[0], None) if classes else None
     if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
-        raise ValueError(f"the configuration of {name} names {classes or 'no class'}, which "
-                         f"transformers {transformers.__version__} does not have: save the model "
-                         "with save_pretrained")
+        raise ValueError(
+            f"the configuration of {name} names {classes or 'no class'}, which "
+            f"transformers {transformers.__version__} does not have: save the model "
+            "with save_pretrained"
+        )
     try:
         with quiet():
             return _placed(model_class.from_pretrained(name), device)
@@ -66,8 +71,7 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     if (named := _named(name)) is not None:
         return named.load_tokenizer()
-    missing = (f"no tokenizer beside {name}: write it into the folder with "
-               "tokenizer.save_pretrained")
+    missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -91,8 +95,9 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"no device {device!r} here ({_first_line(error)}); --device cpu works "
-                         "everywhere") from None
+        raise ValueError(
+            f"no device {device!r} here ({_first_line(error)}); --device cpu works everywhere"
+        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -30,8 +30,10 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     device = next(next(iter(models.values())).parameters()).device
     batches = [{name: value.to(device) for name, value in batch.items()} for batch in batches]
     found = {name: _quality(model, batches) for name, model in models.items()}
-    rounds = [{name: pass_seconds(model, batches) for name, model in models.items()}
-              for _ in range(_ROUNDS)]
+    rounds = [
+        {name: pass_seconds(model, batches) for name, model in models.items()}
+        for _ in range(_ROUNDS)
+    ]
     n_examples = sum(len(batch["labels"]) for batch in batches)
     for name, model in models.items():
         found[name] |= {

@@ -18,8 +18,15 @@ Row = dict[str, Any]
 def structure(model: nn.Module) -> list[Row]:
     """One row a layer of attention: kind, layer (from 1), heads built, kept, in a group; width."""
     return [
-        {"kind": block.kind, "layer": block.layer + 1, "heads": block.n_heads,
-         "kept": len(block.kept), "group": block.group, "width": block.width, "module": block.path}
+        {
+            "kind": block.kind,
+            "layer": block.layer + 1,
+            "heads": block.n_heads,
+            "kept": len(block.kept),
+            "group": block.group,
+            "width": block.width,
+            "module": block.path,
+        }
         for block in find_heads(model)
     ]
 
@@ -30,16 +37,27 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
     Args:
         by: name of the criterion, which is that of the column.
     """
-    rows = [{"kind": kind, "layer": layer + 1, "head": head + 1, by: value}
-            for kind, values in scores.items() for layer, row in enumerate(values.tolist())
-            for head, value in enumerate(row) if not math.isnan(value)]
+    rows = [
+        {"kind": kind, "layer": layer + 1, "head": head + 1, by: value}
+        for kind, values in scores.items()
+        for layer, row in enumerate(values.tolist())
+        for head, value in enumerate(row)
+        if not math.isnan(value)
+    ]
     return sorted(rows, key=lambda row: row[by])
 
 
 def criteria_table() -> list[Row]:
     """One row a criterion: its name, what it is called in a figure, and where it comes from."""
-    return [{"name": one.name, "label": one.label, "normalised": one.normalize or "no",
-             "source": one.source} for one in sorted(CRITERIA.values(), key=lambda one: one.name)]
+    return [
+        {
+            "name": one.name,
+            "label": one.label,
+            "normalised": one.normalize or "no",
+            "source": one.source,
+        }
+        for one in sorted(CRITERIA.values(), key=lambda one: one.name)
+    ]
 
 
 def printed(rows: Sequence[Row], as_json: bool = False) -> str:
@@ -58,9 +76,13 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
     cells = [columns, *([_cell(row[name]) for name in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     left = [isinstance(rows[0][name], str) for name in columns]
-    return "\n".join("  ".join(
-        cell.ljust(width) if words else cell.rjust(width)
-        for cell, width, words in zip(line, widths, left, strict=True)).rstrip() for line in cells)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in cells
+    )
 
 
 def _cell(value: Any) -> str:

@@ -16,8 +16,13 @@ from headprune_lib.cli.text_files import COLUMNS, Rows
 _PADDING = {"input_ids": None, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
 
 
-def make_own_batches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Rows,
-                     batch_size: int, max_length: int) -> list[Batch]:
+def make_own_batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    batch_size: int,
+    max_length: int,
+) -> list[Batch]:
     """Batches of like length with ``labels``, as the model wants them.
 
     Raises:
@@ -27,8 +32,10 @@ def make_own_batches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
     encoded = _encoded(model, tokenizer, rows, max_length)
     longest, limit = max(len(row["input_ids"]) for row in encoded), _positions(model)
     if limit is not None and longest > limit:
-        raise ValueError(f"a text has {longest} pieces, {type(model).__name__} has positions for "
-                         f"{limit}: lower --max-length")
+        raise ValueError(
+            f"a text has {longest} pieces, {type(model).__name__} has positions for "
+            f"{limit}: lower --max-length"
+        )
     batches = []
     for members in by_length([row["input_ids"] for row in encoded], batch_size):
         part = [encoded[i] for i in members]
@@ -36,19 +43,28 @@ def make_own_batches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase,
         if rows.targets is not None:
             translator: Any = model  # not every class has the method
             batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
-                batch["labels"])
+                batch["labels"]
+            )
         batches.append(batch)
     return batches
 
 
-def _encoded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Rows,
-             max_length: int) -> list[dict[str, Any]]:
+def _encoded(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Rows, max_length: int
+) -> list[dict[str, Any]]:
     wants = kind_of(model)
-    given = ("translation" if rows.targets is not None else
-             "classification" if rows.labels is not None else "language model")
+    given = (
+        "translation"
+        if rows.targets is not None
+        else "classification"
+        if rows.labels is not None
+        else "language model"
+    )
     if wants != given:
-        raise ValueError(f"{type(model).__name__} is for {wants}, the file is for {given}; "
-                         f"expected columns: {COLUMNS}")
+        raise ValueError(
+            f"{type(model).__name__} is for {wants}, the file is for {given}; "
+            f"expected columns: {COLUMNS}"
+        )
     made = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
     names = [name for name in made if name in _PADDING]
     encoded = [{name: made[name][i] for name in names} for i in range(len(rows))]
@@ -64,13 +80,18 @@ def _encoded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: R
 
 def _positions(model: PreTrainedModel) -> int | None:
     """How long a text may be; None where positions are no table that ends."""
-    tables = [module for name, module in model.named_modules() if isinstance(module, nn.Embedding)
-              and ("position" in name or name.endswith("wpe"))]
+    tables = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) and ("position" in name or name.endswith("wpe"))
+    ]
     if not tables:
         return None
     # RoBERTa and its like count from behind the padding piece
-    sizes = [table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-             for table in tables]
+    sizes = [
+        table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        for table in tables
+    ]
     return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
 
 
@@ -79,8 +100,10 @@ def kind_of(model: PreTrainedModel) -> str:
     if getattr(model.config, "is_encoder_decoder", False):
         return "translation"
     if getattr(model, "main_input_name", "input_ids") != "input_ids":
-        raise ValueError(f"{type(model).__name__} reads {model.main_input_name}, not text; use "
-                         "head_importance and prune_heads from Python")
+        raise ValueError(
+            f"{type(model).__name__} reads {model.main_input_name}, not text; use "
+            "head_importance and prune_heads from Python"
+        )
     return "language model" if model.can_generate() else "classification"
 
 
@@ -90,9 +113,11 @@ def _class_numbers(model: PreTrainedModel, labels: list[Any]) -> list[int]:
     known |= {str(number): number for number in range(config.num_labels)}
     unknown = sorted({str(label) for label in labels} - known.keys())
     if unknown:
-        raise ValueError(f"label {unknown[0]!r} is none of the model's {config.num_labels} "
-                         f"classes: {sorted(config.label2id)} or 0 to "
-                         f"{config.num_labels - 1}")
+        raise ValueError(
+            f"label {unknown[0]!r} is none of the model's {config.num_labels} "
+            f"classes: {sorted(config.label2id)} or 0 to "
+            f"{config.num_labels - 1}"
+        )
     return [known[str(label)] for label in labels]
 
 

@@ -62,8 +62,11 @@ Table = tuple[list[str], list[dict[str, Any]]]
 def _tsv(path: Path) -> Table:
     with path.open(encoding="utf-8-sig", newline="") as file:
         # quotes are part of the text
-        lines = [line for line in _lines(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE),
-                                         path) if line]
+        lines = [
+            line
+            for line in _lines(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), path)
+            if line
+        ]
     if not lines:
         raise ValueError(f"{path} is empty: its first line is to name the columns, {COLUMNS}")
     header, rows = lines[0], []
@@ -71,8 +74,10 @@ def _tsv(path: Path) -> Table:
         raise ValueError(f"{path} names a column twice: {header}")
     for number, cells in enumerate(lines[1:], 1):
         if len(cells) > len(header):
-            raise ValueError(f"{path}, row {number}: {len(cells)} cells, but {len(header)} "
-                             "columns; is there a tab in a text?")
+            raise ValueError(
+                f"{path}, row {number}: {len(cells)} cells, but {len(header)} "
+                "columns; is there a tab in a text?"
+            )
         rows.append(dict(zip(header, cells, strict=False)))
     return header, rows
 
@@ -93,8 +98,10 @@ def _jsonl(path: Path) -> Table:
             except json.JSONDecodeError as error:
                 raise ValueError(f"{path}, row {len(rows) + 1}: not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(f"{path}, row {len(rows) + 1}: expected an object such as "
-                                 f'{{"text": "…", "label": 1}}, not {line.strip()[:40]}')
+                raise ValueError(
+                    f"{path}, row {len(rows) + 1}: expected an object such as "
+                    f'{{"text": "…", "label": 1}}, not {line.strip()[:40]}'
+                )
             rows.append(row)
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 

@@ -40,12 +40,18 @@ def gate_gradients(
             outputs = model(**given)
             losses = (loss or default_loss(model))(outputs, batch)
             if losses.ndim != 1:
-                raise ValueError(f"the loss has shape {tuple(losses.shape)}, expected one number "
-                                 "an example, (batch,): neither their mean nor their sum")
+                raise ValueError(
+                    f"the loss has shape {tuple(losses.shape)}, expected one number "
+                    "an example, (batch,): neither their mean nor their sum"
+                )
             # the sum: an example's loss has no gradient in another example's heads
-            gradients = iter(torch.autograd.grad(
-                losses.sum(), [context for own in contexts for context in own],
-                materialize_grads=True))
+            gradients = iter(
+                torch.autograd.grad(
+                    losses.sum(),
+                    [context for own in contexts for context in own],
+                    materialize_grads=True,
+                )
+            )
     result = []
     for block, own in zip(blocks, contexts, strict=True):
         products = [context.detach() * next(gradients) for context in own]
@@ -55,9 +61,13 @@ def gate_gradients(
     return result
 
 
-def batch_gradients(model: nn.Module, batches: Iterable[Batch], blocks: list[AttentionBlock],
-                    loss: Loss | None,
-                    device: str | torch.device | None) -> Iterator[tuple[Batch, list[Tensor]]]:
+def batch_gradients(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    blocks: list[AttentionBlock],
+    loss: Loss | None,
+    device: str | torch.device | None,
+) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Each batch, where the model is, with its :func:`gate_gradients`.
 
     Between two batches the model is in the mode that its owner left it in.
@@ -77,9 +87,14 @@ Count = Callable[[Batch, Tensor, str], int]
 """``(batch, gradients, kind) ->`` how many of what a score is a mean over the batch holds."""
 
 
-def mean_over_batches(model: nn.Module, batches: Iterable[Batch], loss: Loss | None,
-                      device: str | torch.device | None, reduce: Reduce,
-                      count: Count) -> HeadTensors:
+def mean_over_batches(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    device: str | torch.device | None,
+    reduce: Reduce,
+    count: Count,
+) -> HeadTensors:
     """What ``reduce`` makes of each batch, summed, over the sum of ``count``.
 
     Returns:
@@ -112,8 +127,10 @@ def of_mean_loss(gradient: Tensor) -> Tensor:
 
 def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]) -> HeadTensors:
     """Values (..., heads kept) of blocks as kind -> (..., layer, head), NaN where one is gone."""
-    grid = {kind: torch.full((*values[0].shape[:-1], *shape), torch.nan, dtype=torch.float64)
-            for kind, shape in head_grid(model).items()}
+    grid = {
+        kind: torch.full((*values[0].shape[:-1], *shape), torch.nan, dtype=torch.float64)
+        for kind, shape in head_grid(model).items()
+    }
     for block, value in zip(blocks, values, strict=True):
         grid[block.kind][..., block.layer, list(block.kept)] = value.double()
     return grid
@@ -122,7 +139,8 @@ def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]
 def _given(model: nn.Module, batch: Batch) -> Batch:
     """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
     needed = getattr(model.config, "is_encoder_decoder", False) and not (
-        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys())
+        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
+    )
     return batch if needed else without_labels(batch)
 
 

@@ -15,20 +15,39 @@ from headprune_lib.losses import Loss
 
 
 @register_criterion(
-    "importance", label="importance, Eq. 2", variant="example", normalize="l2",
+    "importance",
+    label="importance, Eq. 2",
+    variant="example",
+    normalize="l2",
     formula=r"I_h = \mathbb{E}_x \left|\frac{\partial L(x)}{\partial \xi_h}\right|",
     source="Michel, Levy & Neubig 2019, Eq. 2: absolute value of each example's derivative",
-    look=Look("blue", "-"))
-def importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-               device: str | torch.device | None = None) -> HeadTensors:
+    look=Look("blue", "-"),
+)
+def importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
     r""":math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|`, exact at any batch size."""
-    return mean_over_batches(model, batches, loss, device,
-                             lambda gradient, _: gradient.sum(1).abs().sum(0),
-                             lambda _batch, gradient, _kind: len(gradient))
+    return mean_over_batches(
+        model,
+        batches,
+        loss,
+        device,
+        lambda gradient, _: gradient.sum(1).abs().sum(0),
+        lambda _batch, gradient, _kind: len(gradient),
+    )
 
 
-def example_importance(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-                       device: str | torch.device | None = None) -> HeadTensors:
+def example_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
     r""":math:`|\partial L(x) / \partial \xi_h|` of each example, ``(example, layer, head)`` a kind.
 
     Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where

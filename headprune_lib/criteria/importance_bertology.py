@@ -16,14 +16,22 @@ from headprune_lib.losses import Loss
 
 
 @register_criterion(
-    "importance-bertology", label="importance of the bertology script", variant="bertology",
+    "importance-bertology",
+    label="importance of the bertology script",
+    variant="bertology",
     normalize="l2",
     formula=r"\frac{1}{n} \sum_{i=1}^{n} \left|\sum_{j \leq i} \frac{\partial}{\partial \xi_h} "
-            r"\frac{1}{|B_j|} \sum_{x \in B_j} L(x)\right|",
+    r"\frac{1}{|B_j|} \sum_{x \in B_j} L(x)\right|",
     source="run_bertology.py of transformers up to version 4: sums of absolute running totals",
-    look=Look("purple", ":"))
-def importance_bertology(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-                         device: str | torch.device | None = None) -> HeadTensors:
+    look=Look("purple", ":"),
+)
+def importance_bertology(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
     """Absolute running total of the batches' derivatives, mean over batches."""
     running: defaultdict[int, Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.float64))
 

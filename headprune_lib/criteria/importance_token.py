@@ -15,17 +15,26 @@ from headprune_lib.losses import Loss
 
 
 @register_criterion(
-    "importance-token", label="importance a token (the authors' code)", variant="token",
+    "importance-token",
+    label="importance a token (the authors' code)",
+    variant="token",
     normalize="l2",
     formula=r"\frac{1}{\sum_x |x|} \sum_x \sum_{t \in x} \left|\mathrm{Att}_h(x)_t^\top "
-            r"\frac{\partial L(x)}{\partial \mathrm{Att}_h(x)_t}\right|",
+    r"\frac{\partial L(x)}{\partial \mathrm{Att}_h(x)_t}\right|",
     source="the code of Michel, Levy & Neubig 2019: absolute value of each token position's share",
-    look=Look("purple", "--"))
-def importance_token(model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-                     device: str | torch.device | None = None) -> HeadTensors:
+    look=Look("purple", "--"),
+)
+def importance_token(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
     """Absolute value of each token position's share of the derivative, mean over tokens."""
-    return mean_over_batches(model, batches, loss, device,
-                             lambda gradient, _: gradient.abs().sum((0, 1)), _n_tokens)
+    return mean_over_batches(
+        model, batches, loss, device, lambda gradient, _: gradient.abs().sum((0, 1)), _n_tokens
+    )
 
 
 def _n_tokens(batch: Batch, gradient: Tensor, kind: str) -> int:

@@ -26,8 +26,14 @@ class ScoreFunction(Protocol):
     Further settings are keywords with defaults.
     """
 
-    def __call__(self, model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None,
-                 device: str | torch.device | None = None) -> HeadTensors:
+    def __call__(
+        self,
+        model: nn.Module,
+        batches: Iterable[Batch],
+        *,
+        loss: Loss | None = None,
+        device: str | torch.device | None = None,
+    ) -> HeadTensors:
         """Score the heads of a model on batches of its inputs."""
 
 
@@ -81,9 +87,17 @@ CRITERIA: dict[str, Criterion] = {}
 Function = TypeVar("Function", bound=Callable[..., HeadTensors])
 
 
-def register_criterion(name: str, *, label: str, formula: str, source: str,
-                       normalize: Normalize = None, variant: str | None = None, version: int = 1,
-                       look: Look | None = None) -> Callable[[Function], Function]:
+def register_criterion(
+    name: str,
+    *,
+    label: str,
+    formula: str,
+    source: str,
+    normalize: Normalize = None,
+    variant: str | None = None,
+    version: int = 1,
+    look: Look | None = None,
+) -> Callable[[Function], Function]:
     r"""Give a function a name under which commands, curves and ``score_heads`` find it.
 
     The arguments are those of :class:`Criterion`.
@@ -109,10 +123,13 @@ def register_criterion(name: str, *, label: str, formula: str, source: str,
     def register(function: Function) -> Function:
         there = CRITERIA.get(name)
         if there is not None and _place(there.score) != _place(function):
-            raise ValueError(f"criterion {name!r} is there already "
-                             f"({'.'.join(_place(there.score))}); give another name")
-        CRITERIA[name] = Criterion(name, function, label, formula, source, normalize, variant,
-                                   version, look or Look())
+            raise ValueError(
+                f"criterion {name!r} is there already "
+                f"({'.'.join(_place(there.score))}); give another name"
+            )
+        CRITERIA[name] = Criterion(
+            name, function, label, formula, source, normalize, variant, version, look or Look()
+        )
         return function
 
     return register

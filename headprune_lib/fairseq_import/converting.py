@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 # Arguments that change the computation, with the only value that Marian's layers compute.
 _ONLY = {
-    "encoder_normalize_before": False, "decoder_normalize_before": False,
-    "layernorm_embedding": False, "no_cross_attention": False, "cross_self_attention": False,
-    "adaptive_softmax_cutoff": None, "adaptive_input": False,
-    "no_token_positional_embeddings": False, "no_encoder_attn": False, "char_inputs": False,
-    "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "adapter_num_layers": 0,
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "layernorm_embedding": False,
+    "no_cross_attention": False,
+    "cross_self_attention": False,
+    "adaptive_softmax_cutoff": None,
+    "adaptive_input": False,
+    "no_token_positional_embeddings": False,
+    "no_encoder_attn": False,
+    "char_inputs": False,
+    "encoder_layers_to_keep": None,
+    "decoder_layers_to_keep": None,
+    "adapter_num_layers": 0,
 }
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
 _NORMS = {
@@ -45,18 +53,26 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTMo
             that are missing or left over.
     """
     _check(arguments)
-    weights = {name: tensor.float() for name, tensor in _modern(weights).items()
-               if not _NO_WEIGHTS.search(name)}
+    weights = {
+        name: tensor.float()
+        for name, tensor in _modern(weights).items()
+        if not _NO_WEIGHTS.search(name)
+    }
     model = MarianMTModel(_config(arguments, weights))
     given = _named_as_marian(arguments, weights, model.config.max_position_embeddings)
     own = model.state_dict()
     optional = {"final_logits_bias"}
     missing, extra = own.keys() - given.keys() - optional, given.keys() - own.keys()
     if missing or extra:
-        raise ValueError(f"the checkpoint does not fit a post-norm Transformer: missing "
-                         f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}")
-    wrong = [f"{name}: {tuple(given[name].shape)}, expected {tuple(own[name].shape)}"
-             for name in given if given[name].shape != own[name].shape]
+        raise ValueError(
+            f"the checkpoint does not fit a post-norm Transformer: missing "
+            f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}"
+        )
+    wrong = [
+        f"{name}: {tuple(given[name].shape)}, expected {tuple(own[name].shape)}"
+        for name in given
+        if given[name].shape != own[name].shape
+    ]
     if wrong:
         raise ValueError(f"weights of another shape than the arguments say: {wrong[:4]}")
     model.load_state_dict(given, strict=False)
@@ -70,8 +86,10 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTMo
 def _check(arguments: dict[str, Any]) -> None:
     for name, only in _ONLY.items():
         if (arguments.get(name, only) or False) != (only or False):
-            raise ValueError(f"{name} is {arguments[name]!r}: MarianMTModel has no counterpart for "
-                             f"it (only {only!r})")
+            raise ValueError(
+                f"{name} is {arguments[name]!r}: MarianMTModel has no counterpart for "
+                f"it (only {only!r})"
+            )
     for name in ("embed_dim", "ffn_embed_dim"):
         sides = [arguments[f"{side}_{name}"] for side in ("encoder", "decoder")]
         if name == "embed_dim" and sides[0] != sides[1]:
@@ -79,11 +97,15 @@ def _check(arguments: dict[str, Any]) -> None:
     for side in ("output_dim", "input_dim"):
         width = arguments.get(f"decoder_{side}")
         if width not in (None, arguments["decoder_embed_dim"]):
-            raise ValueError(f"decoder_{side} is {width}, not the width of the decoder: "
-                             "MarianMTModel has no projection for it")
+            raise ValueError(
+                f"decoder_{side} is {width}, not the width of the decoder: "
+                "MarianMTModel has no projection for it"
+            )
     if arguments.get("activation_fn", "relu") not in _ACTIVATIONS:
-        raise ValueError(f"activation_fn is {arguments['activation_fn']!r}, expected one of "
-                         f"{sorted(_ACTIVATIONS)}")
+        raise ValueError(
+            f"activation_fn is {arguments['activation_fn']!r}, expected one of "
+            f"{sorted(_ACTIVATIONS)}"
+        )
     learned = [bool(arguments.get(f"{side}_learned_pos")) for side in ("encoder", "decoder")]
     if learned[0] != learned[1]:
         raise ValueError("positions are learned on one side only: not supported")
@@ -112,20 +134,29 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianConf
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
     if not tied and _output(weights) is None:
         raise ValueError("the checkpoint holds no weights of the output projection")
-    lengths = [arguments.get(name) or 1024 for name in ("max_source_positions",
-                                                        "max_target_positions")]
+    lengths = [
+        arguments.get(name) or 1024 for name in ("max_source_positions", "max_target_positions")
+    ]
     return MarianConfig(
-        vocab_size=len(source), decoder_vocab_size=len(target), d_model=source.shape[1],
-        share_encoder_decoder_embeddings=shared, tie_word_embeddings=tied,
-        encoder_layers=arguments["encoder_layers"], decoder_layers=arguments["decoder_layers"],
+        vocab_size=len(source),
+        decoder_vocab_size=len(target),
+        d_model=source.shape[1],
+        share_encoder_decoder_embeddings=shared,
+        tie_word_embeddings=tied,
+        encoder_layers=arguments["encoder_layers"],
+        decoder_layers=arguments["decoder_layers"],
         encoder_attention_heads=arguments["encoder_attention_heads"],
         decoder_attention_heads=arguments["decoder_attention_heads"],
         encoder_ffn_dim=arguments["encoder_ffn_embed_dim"],
         decoder_ffn_dim=arguments["decoder_ffn_embed_dim"],
         activation_function=_ACTIVATIONS[arguments.get("activation_fn", "relu")],
         scale_embedding=not arguments.get("no_scale_embedding", False),
-        max_position_embeddings=min(lengths), dropout=arguments.get("dropout", 0.1),
-        pad_token_id=PAD, eos_token_id=END, bos_token_id=None, decoder_start_token_id=END,
+        max_position_embeddings=min(lengths),
+        dropout=arguments.get("dropout", 0.1),
+        pad_token_id=PAD,
+        eos_token_id=END,
+        bos_token_id=None,
+        decoder_start_token_id=END,
         forced_eos_token_id=None,
     )
 
@@ -135,8 +166,9 @@ def _output(weights: dict[str, Tensor]) -> Tensor | None:
     return weights.get("decoder.output_projection.weight", weights.get("decoder.embed_out"))
 
 
-def _named_as_marian(arguments: dict[str, Any], weights: dict[str, Tensor],
-                     n_positions: int) -> dict[str, Tensor]:
+def _named_as_marian(
+    arguments: dict[str, Any], weights: dict[str, Tensor], n_positions: int
+) -> dict[str, Tensor]:
     skipped = ("decoder.output_projection.weight", "decoder.embed_out")
     given = {f"model.{name}": tensor for name, tensor in weights.items() if name not in skipped}
     decoder = weights["decoder.embed_tokens.weight"]
@@ -153,8 +185,9 @@ def _named_as_marian(arguments: dict[str, Any], weights: dict[str, Tensor],
     return given
 
 
-def sinusoids(n_positions: int, width: int,
-              first: int = PAD + 1) -> Float[Tensor, "position width"]:
+def sinusoids(
+    n_positions: int, width: int, first: int = PAD + 1
+) -> Float[Tensor, "position width"]:
     """fairseq's table of positions: sines in the first half, then cosines."""
     half = width // 2
     rates = torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1)))

@@ -35,8 +35,15 @@ class FairseqTranslator:
         return teacher_forced(self.encode(sources), rows, PAD, start=END)
 
     @torch.inference_mode()
-    def translate(self, texts: Sequence[str], *, beams: int = 5, max_len_a: float = 0.0,
-                  max_len_b: int = 200, batch_size: int = 64) -> list[str]:
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beams: int = 5,
+        max_len_a: float = 0.0,
+        max_len_b: int = 200,
+        batch_size: int = 64,
+    ) -> list[str]:
         """Translations; the length of one is at most ``max_len_a * source + max_len_b`` pieces.
 
         Beam search ranks by the mean log-probability of a piece, as fairseq's does by default. One
@@ -48,9 +55,15 @@ class FairseqTranslator:
             longest = int(max_len_a * ids.shape[1] + max_len_b)
             room = self.model.config.max_position_embeddings - 1
             found = self.model.generate(
-                input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beams,
-                max_new_tokens=min(longest, room) + 1, length_penalty=1.0, early_stopping=True,
-                do_sample=False, logits_processor=[_EndAfter(min(longest, room))])
+                input_ids=ids,
+                attention_mask=(ids != PAD).long(),
+                num_beams=beams,
+                max_new_tokens=min(longest, room) + 1,
+                length_penalty=1.0,
+                early_stopping=True,
+                do_sample=False,
+                logits_processor=[_EndAfter(min(longest, room))],
+            )
             for i, row in zip(members, found[:, 1:].tolist(), strict=True):
                 made[i] = self.splitter.join(self.target.decode(row))
         return made
@@ -74,7 +87,9 @@ class _EndAfter(LogitsProcessor):
 
 
 def import_fairseq(
-    checkpoint: str | os.PathLike, dictionaries: Sequence[str | os.PathLike], *,
+    checkpoint: str | os.PathLike,
+    dictionaries: Sequence[str | os.PathLike],
+    *,
     bpe: str | os.PathLike | None = None,
 ) -> FairseqTranslator:
     """Turn a Transformer that fairseq trained into a transformers model.
@@ -112,6 +127,8 @@ def import_fairseq(
     source, target = Dictionary(paths[0]), Dictionary(paths[-1])
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:
-            raise ValueError(f"{path} has {len(words)} entries with fairseq's own, the "
-                             f"checkpoint's embeddings {size}: not of one training")
+            raise ValueError(
+                f"{path} has {len(words)} entries with fairseq's own, the "
+                f"checkpoint's embeddings {size}: not of one training"
+            )
     return FairseqTranslator(model, source, target, Splitter(None if bpe is None else Path(bpe)))

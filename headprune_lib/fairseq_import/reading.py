@@ -34,7 +34,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
             f"{path} is not read: it holds more than weights and arguments ({reason}). Such a "
-            "file can run code when it is opened; nothing in it has been run") from None
+            "file can run code when it is opened; nothing in it has been run"
+        ) from None
     except (RuntimeError, EOFError) as error:
         raise ValueError(f"{path} is damaged or no checkpoint: {error}") from None
     if not isinstance(found, dict) or "model" not in found:

@@ -13,16 +13,38 @@ from headprune_lib.saving import save_pruned
 
 # fairseq's recipe for IWSLT German-English.
 RECIPE = (
-    "--arch", "transformer_iwslt_de_en", "--share-decoder-input-output-embed",
-    "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0",
-    "--lr", "5e-4", "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000",
-    "--dropout", "0.3", "--weight-decay", "0.0001",
-    "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1",
-    "--max-tokens", "4096", "--no-progress-bar",
+    "--arch",
+    "transformer_iwslt_de_en",
+    "--share-decoder-input-output-embed",
+    "--optimizer",
+    "adam",
+    "--adam-betas",
+    "(0.9, 0.98)",
+    "--clip-norm",
+    "0.0",
+    "--lr",
+    "5e-4",
+    "--lr-scheduler",
+    "inverse_sqrt",
+    "--warmup-updates",
+    "4000",
+    "--dropout",
+    "0.3",
+    "--weight-decay",
+    "0.0001",
+    "--criterion",
+    "label_smoothed_cross_entropy",
+    "--label-smoothing",
+    "0.1",
+    "--max-tokens",
+    "4096",
+    "--no-progress-bar",
 )
 # fairseq reads its own checkpoint back to resume; torch refuses argparse's namespace otherwise.
-_ENTRY = ("import argparse, torch; torch.serialization.add_safe_globals([argparse.Namespace]); "
-          "from fairseq_cli.train import cli_main; cli_main()")
+_ENTRY = (
+    "import argparse, torch; torch.serialization.add_safe_globals([argparse.Namespace]); "
+    "from fairseq_cli.train import cli_main; cli_main()"
+)
 
 
 def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
@@ -45,22 +67,36 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     dictionaries = sorted(data.glob("dict.*.txt"))
     train = sorted(data.glob("train.*-*.*.bin"))
     if len(dictionaries) != 2 or not train:
-        raise FileNotFoundError(f"{data} holds no data that fairseq-preprocess wrote: expected two "
-                                "dict.*.txt and train.*.bin")
+        raise FileNotFoundError(
+            f"{data} holds no data that fairseq-preprocess wrote: expected two "
+            "dict.*.txt and train.*.bin"
+        )
     if find_spec("fairseq") is None:
         raise FileNotFoundError(
             "fairseq is not installed: pip install -c constraints.txt -e '.[fairseq]', then "
-            "pip install -c constraints.txt --no-deps --no-build-isolation fairseq-fixed")
+            "pip install -c constraints.txt --no-deps --no-build-isolation fairseq-fixed"
+        )
     checkpoints = out / "checkpoints"
-    command = [sys.executable, "-c", _ENTRY, str(data), *RECIPE, "--save-dir", str(checkpoints),
-               *extra]
+    command = [
+        sys.executable,
+        "-c",
+        _ENTRY,
+        str(data),
+        *RECIPE,
+        "--save-dir",
+        str(checkpoints),
+        *extra,
+    ]
     done = subprocess.run(command, check=False)
     if done.returncode:
         raise RuntimeError(f"fairseq-train ended with {done.returncode}; its messages are above")
     source, target = train[0].name.split(".")[1].split("-")
     pair = [data / f"dict.{language}.txt" for language in (source, target)]
-    numbered = {int(match[1]): path for path in checkpoints.glob("checkpoint*.pt")
-                if (match := re.fullmatch(r"checkpoint(\d+)\.pt", path.name))}
+    numbered = {
+        int(match[1]): path
+        for path in checkpoints.glob("checkpoint*.pt")
+        if (match := re.fullmatch(r"checkpoint(\d+)\.pt", path.name))
+    }
     folders = []
     for epoch, checkpoint in sorted(numbered.items()):
         folder = out / f"epoch-{epoch}"

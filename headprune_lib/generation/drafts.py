@@ -55,8 +55,12 @@ class Translations:
 
 
 @torch.inference_mode()
-def translations_under(model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids],
-                       masks: Sequence[HeadTensors]) -> list[Translations]:
+def translations_under(
+    model: PreTrainedModel,
+    sources: Sequence[Ids],
+    drafts: Sequence[Ids],
+    masks: Sequence[HeadTensors],
+) -> list[Translations]:
     """Greedy translations of a group of sentences under each mask, as ``generate`` makes them.
 
     Args:
@@ -83,8 +87,9 @@ def translations_under(model: PreTrainedModel, sources: Sequence[Ids], drafts: S
 class _Group:
     """Sentences with what the unmasked model computed of them, layer by layer."""
 
-    def __init__(self, model: PreTrainedModel, sources: Sequence[Ids],
-                 drafts: Sequence[Ids]) -> None:
+    def __init__(
+        self, model: PreTrainedModel, sources: Sequence[Ids], drafts: Sequence[Ids]
+    ) -> None:
         device = next(model.parameters()).device
         marks = self.marks = marks_of(model)
         ids = pad(sources, marks.pad).to(device)
@@ -96,8 +101,10 @@ class _Group:
         encoder, decoder = model.get_encoder(), model.get_decoder()
         with recorded(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state
-        with (recorded(decoder.layers) as self.decoder_layers,
-              recorded(_source_projections(model)) as self.source_views):
+        with (
+            recorded(decoder.layers) as self.decoder_layers,
+            recorded(_source_projections(model)) as self.source_views,
+        ):
             _teacher_forced(model, self, self.states)
 
 
@@ -130,8 +137,9 @@ class _Pending:
         return not self.ended
 
 
-def _verified(model: PreTrainedModel, group: _Group, mask: HeadTensors,
-              number: int) -> tuple[Translations, list[_Pending]]:
+def _verified(
+    model: PreTrainedModel, group: _Group, mask: HeadTensors, number: int
+) -> tuple[Translations, list[_Pending]]:
     """Which drafts stand under a mask, and what is left to decode of the others."""
     lowest = {kind: _lowest_cut(values) for kind, values in mask.items()}
     states, views = group.states, group.source_views
@@ -143,25 +151,37 @@ def _verified(model: PreTrainedModel, group: _Group, mask: HeadTensors,
                 logits = _teacher_forced(model, group, states)
         else:
             from_layer = min(lowest["enc-dec"], lowest["dec-dec"])
-            with (_replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
-                  replayed(_source_projections(model), [view.output for view in views])):
+            with (
+                _replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
+                replayed(_source_projections(model), [view.output for view in views]),
+            ):
                 logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
     losses = _losses(logits, group.targets, group.marks.pad)
     translations, pending = [], []
     for i, (draft, chosen, limit) in enumerate(
-            zip(group.drafts, choices, group.limits, strict=True)):
+        zip(group.drafts, choices, group.limits, strict=True)
+    ):
         mended, stands, done = mend(draft, chosen[: len(draft) + 1], limit, group.marks)
         translations.append(mended)
         if not done:
-            pending.append(_Pending(number, i, mended, stands, states[i],
-                                    group.source["attention_mask"][i],
-                                    [view.output[i] for view in views]))
+            pending.append(
+                _Pending(
+                    number,
+                    i,
+                    mended,
+                    stands,
+                    states[i],
+                    group.source["attention_mask"][i],
+                    [view.output[i] for view in views],
+                )
+            )
     return Translations(translations, losses.double().numpy(force=True)), pending
 
 
-def _losses(logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"],
-            padding: int) -> Float[Tensor, " row"]:
+def _losses(
+    logits: Float[Tensor, "row position piece"], targets: Int[Tensor, "row position"], padding: int
+) -> Float[Tensor, " row"]:
     """Nats of each row of pieces up to its end mark."""
     chosen = logits.gather(-1, targets[..., None])[..., 0]
     return ((logits.logsumexp(-1) - chosen) * (targets != padding)).sum(-1)
@@ -191,16 +211,24 @@ def mend(draft: Ids, chosen: Ids, limit: int, marks: Marks) -> tuple[Ids, int, b
     raise AssertionError("the last choice is the end mark or a disagreement")
 
 
-def _decode(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer mask head"]],
-            pool: list[_Pending], group: _Group) -> None:
+def _decode(
+    model: PreTrainedModel,
+    masks: dict[str, Float[Tensor, "layer mask head"]],
+    pool: list[_Pending],
+    group: _Group,
+) -> None:
     """Finish the sentences of a pool, in place, in batches of like prefix."""
     pool.sort(key=lambda row: row.stands)
     for start in range(0, len(pool), _DECODED_TOGETHER):
         _decode_batch(model, masks, pool[start : start + _DECODED_TOGETHER], group)
 
 
-def _decode_batch(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer mask head"]],
-                  rows: list[_Pending], group: _Group) -> None:
+def _decode_batch(
+    model: PreTrainedModel,
+    masks: dict[str, Float[Tensor, "layer mask head"]],
+    rows: list[_Pending],
+    group: _Group,
+) -> None:
     """Greedy decoding word by word; unlike ``generate`` it drops sentences that have ended."""
     common, limits, marks = rows[0].stands, group.limits, group.marks
     device = rows[0].state.device
@@ -213,13 +241,22 @@ def _decode_batch(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer 
         seen = torch.stack([row.seen for row in rows])
         with gated_rows(model, masks, [row.mask for row in rows]):
             while True:
-                made = model(encoder_outputs=states, attention_mask=seen, decoder_input_ids=fed,
-                             past_key_values=cache, use_cache=True)
+                made = model(
+                    encoder_outputs=states,
+                    attention_mask=seen,
+                    decoder_input_ids=fed,
+                    past_key_values=cache,
+                    use_cache=True,
+                )
                 pieces = made.logits[:, -1].argmax(-1).tolist()
-                going = [i for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
-                         if row.grow(piece, limits[row.sentence], marks)]
-                fed = torch.tensor([[row.draft[-1] if row.draft else marks.start] for row in rows],
-                                   device=device)
+                going = [
+                    i
+                    for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
+                    if row.grow(piece, limits[row.sentence], marks)
+                ]
+                fed = torch.tensor(
+                    [[row.draft[-1] if row.draft else marks.start] for row in rows], device=device
+                )
                 if len(going) <= _DROP_BELOW * len(rows):
                     break
         rows, fed = [rows[i] for i in going], fed[going]
@@ -230,8 +267,10 @@ def _decode_batch(model: PreTrainedModel, masks: dict[str, Float[Tensor, "layer 
 def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDecoderCache:
     """A cache that holds the keys and values of the sources, and has room for so many pieces."""
     n_heads, n_layers = model.config.decoder_attention_heads, model.config.decoder_layers
-    views = [torch.stack(one).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
-             for one in zip(*(row.views for row in rows), strict=True)]
+    views = [
+        torch.stack(one).unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()
+        for one in zip(*(row.views for row in rows), strict=True)
+    ]
     own = DynamicCache()
     own.layers = [_RoomyLayer(room) for _ in range(n_layers)]
     return EncoderDecoderCache(own, DynamicCache(list(zip(views[::2], views[1::2], strict=True))))
@@ -249,8 +288,9 @@ class _RoomyLayer(DynamicLayer):
         rows, heads, _, width = keys.shape
         self.stores = [keys.new_empty(rows, heads, self.room, width) for _ in range(2)]
 
-    def update(self, keys: Tensor, values: Tensor, *_args: Any,
-               **_kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, keys: Tensor, values: Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         start = self.get_seq_length()
@@ -271,16 +311,23 @@ class _RoomyLayer(DynamicLayer):
 
 def _source_projections(model: PreTrainedModel) -> list[nn.Module]:
     """The modules that make the decoder's keys and values of the encoder's states, by layer."""
-    return [projection for layer in model.get_decoder().layers
-            for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)]
+    return [
+        projection
+        for layer in model.get_decoder().layers
+        for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
+    ]
 
 
-def _teacher_forced(model: PreTrainedModel, group: _Group,
-                    states: Tensor) -> Float[Tensor, "sentence position piece"]:
+def _teacher_forced(
+    model: PreTrainedModel, group: _Group, states: Tensor
+) -> Float[Tensor, "sentence position piece"]:
     """Logits after every prefix of the drafts."""
-    return model(encoder_outputs=BaseModelOutput(last_hidden_state=states),
-                 attention_mask=group.source["attention_mask"], decoder_input_ids=group.inputs,
-                 use_cache=False).logits
+    return model(
+        encoder_outputs=BaseModelOutput(last_hidden_state=states),
+        attention_mask=group.source["attention_mask"],
+        decoder_input_ids=group.inputs,
+        use_cache=False,
+    ).logits
 
 
 def _lowest_cut(values: Tensor) -> int:
@@ -289,7 +336,6 @@ def _lowest_cut(values: Tensor) -> int:
     return int(touched[0]) if len(touched) else len(values)
 
 
-def _replayed_below(stack: Any, calls: list[Call],
-                    layer: int) -> AbstractContextManager[None]:
+def _replayed_below(stack: Any, calls: list[Call], layer: int) -> AbstractContextManager[None]:
     """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
     return replayed(stack.layers[:layer], [call.output for call in calls[:layer]])

@@ -28,8 +28,10 @@ def marks_of(model: PreTrainedModel) -> Marks:
     config = model.config
     found = Marks(config.pad_token_id, config.eos_token_id, config.decoder_start_token_id)
     if None in found:
-        raise ValueError(f"{type(model).__name__}'s configuration names {found}; set pad_token_id, "
-                         "eos_token_id and decoder_start_token_id")
+        raise ValueError(
+            f"{type(model).__name__}'s configuration names {found}; set pad_token_id, "
+            "eos_token_id and decoder_start_token_id"
+        )
     return found
 
 
@@ -43,8 +45,13 @@ def length_limit(model: PreTrainedModel, n_source: int) -> int:
 
 
 @torch.inference_mode()
-def generate(model: PreTrainedModel, sources: Sequence[Sequence[int]], *, batch_size: int = 128,
-             beams: int = 1) -> list[list[int]]:
+def generate(
+    model: PreTrainedModel,
+    sources: Sequence[Sequence[int]],
+    *,
+    batch_size: int = 128,
+    beams: int = 1,
+) -> list[list[int]]:
     """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
 
     Each is cut at its own limit, so that it does not depend on the sentences that share a
@@ -56,7 +63,9 @@ def generate(model: PreTrainedModel, sources: Sequence[Sequence[int]], *, batch_
     for members in by_length(sources, batch_size):
         ids = pad([sources[i] for i in members], marks.pad).to(device)
         made = model.generate(
-            input_ids=ids, attention_mask=(ids != marks.pad).long(), num_beams=beams,
+            input_ids=ids,
+            attention_mask=(ids != marks.pad).long(),
+            num_beams=beams,
             do_sample=False,
             max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
         )

@@ -21,8 +21,10 @@ __all__ = ["app", "named_models"]  # importing this file adds the commands and t
 
 PANEL = "The replication"
 ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
-Data = Annotated[str | None, typer.Option(
-    help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out.")]
+Data = Annotated[
+    str | None,
+    typer.Option(help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out."),
+]
 
 
 class _NameValuePairs(TyperCommand):
@@ -81,7 +83,7 @@ def run(
                 target = output
                 if target is None and not parameters.keys() <= HOW_NOT_WHAT:
                     target = Path(f"{source.stem}-run.ipynb")
-                print(f"{source.stem} …", file=sys.stderr)
+                typer.echo(f"{source.stem} …", err=True)
                 written = run_notebook(source, parameters, target)
         except PapermillExecutionError as error:
             typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)
@@ -91,14 +93,22 @@ def run(
 
 @app.command(rich_help_panel=PANEL)
 def reproduce(
-    artifact: Annotated[str, typer.Argument(
-        help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head.")],
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
+        ),
+    ],
     profile: ProfileName = "default",
     task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
     model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
-    by: Annotated[list[str] | None, typer.Option(
-        help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
-        "may be given several times.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
+            "may be given several times."
+        ),
+    ] = None,
     n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
     n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
@@ -114,13 +124,26 @@ def reproduce(
     with refusing():
         translated = task in load_profile(profile).translation
         settings = load_profile(
-            profile, task=None if translated else task,
-            **({} if model is None else
-               {"model": model} if model in BASES else {"translation_model": model}), n_examples=n_examples, n_verses=n_verses,
-            n_headline=n_verses, seed=seed, translation_seed=seed, data=data, device=device,
+            profile,
+            task=None if translated else task,
+            **(
+                {}
+                if model is None
+                else {"model": model}
+                if model in BASES
+                else {"translation_model": model}
+            ),
+            n_examples=n_examples,
+            n_verses=n_verses,
+            n_headline=n_verses,
+            seed=seed,
+            translation_seed=seed,
+            data=data,
+            device=device,
         )
-        result = measurements.get(artifact, settings, task=task if translated else None, parts=by,
-                                  fresh=not stored)
+        result = measurements.get(
+            artifact, settings, task=task if translated else None, parts=by, fresh=not stored
+        )
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
 
@@ -129,8 +152,9 @@ def reproduce(
 def train(
     task: Annotated[
         str | None,
-        typer.Argument(help="A task; enfr or deen: that translation model; the profile's task if "
-                       "left out."),
+        typer.Argument(
+            help="A task; enfr or deen: that translation model; the profile's task if left out."
+        ),
     ] = None,
     profile: ProfileName = "default",
     seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
@@ -143,8 +167,12 @@ def train(
         bool,
         typer.Option("--publish", help="Copy a translation model's final weights to data/models."),
     ] = False,
-    model: Annotated[str | None, typer.Option(
-        help="Of a translation task, which of the profile's models: post-norm or pre-norm.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a translation task, which of the profile's models: post-norm or pre-norm."
+        ),
+    ] = None,
 ) -> None:
     """Train the profile's model on its task, for each seed, and store the weights.
 
@@ -172,9 +200,13 @@ def tune(
     learning_rate: Annotated[
         list[float] | None, typer.Option(help="May be given several times.")
     ] = None,
-    batch_size: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
-    n_held_out: Annotated[int | None, typer.Option(
-        help="Training examples that are scored; a fifth, at most 1500, if left out.")] = None,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="May be given several times.")
+    ] = None,
+    n_held_out: Annotated[
+        int | None,
+        typer.Option(help="Training examples that are scored; a fifth, at most 1500, if left out."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
     data: Data = None,
     device: Device = "cpu",
@@ -202,13 +234,16 @@ def tune(
         metric = TASKS[settings.task].metric
         for trial in tuning.tune(settings, recipes, n_held_out):
             of = trial.finetuning
-            typer.echo(f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
-                       f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
-                       f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)")
+            typer.echo(
+                f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
+                f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
+                f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)"
+            )
 
 
-def _train_translator(settings, task: str, seed: int | None, retrain: bool, publish: bool,
-                      model: str | None) -> None:
+def _train_translator(
+    settings, task: str, seed: int | None, retrain: bool, publish: bool, model: str | None
+) -> None:
     from headprune_lib.replication.translation import training, weights
 
     seed = settings.translation_seed if seed is None else seed
@@ -258,7 +293,9 @@ def run_bench(
     rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
     output: Annotated[
         Path | None,
-        typer.Option(help="The figures, as JSON; bench.<half>.json beside the results if left out."),
+        typer.Option(
+            help="The figures, as JSON; bench.<half>.json beside the results if left out."
+        ),
     ] = None,
 ) -> None:
     """Time a half's computations against their references, in one run."""
@@ -273,7 +310,9 @@ def run_bench(
     with refusing():
         settings = load_profile(profile)
         rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
-    command = f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
+    command = (
+        f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
+    )
     found = {"rows": rows, "provenance": provenance(command, time.monotonic() - started)}
     target = output or bench_path(half, settings.folder)
     content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"

@@ -38,8 +38,9 @@ def _classifier(task: str) -> nn.Module:
     wanted = recipe(profile, profile.seed)
     weights = read_weights(weights_path(profile.model, wanted), wanted)
     if weights is None:
-        raise FileNotFoundError(f"no weights of {task} are stored here; `headprune train {task}` "
-                                "makes them")
+        raise FileNotFoundError(
+            f"no weights of {task} are stored here; `headprune train {task}` makes them"
+        )
     return with_weights(task, profile.model, profile.seed, weights, "sdpa")
 
 
@@ -62,11 +63,15 @@ def _translator(task: str) -> nn.Module:
     model = profile.translation_model
     stored = models_root() / f"{file_name(task, model, profile.translation_seed)}.safetensors"
     if not stored.is_file():
-        raise FileNotFoundError(f"no weights of {task} are stored in {models_root()}; `headprune "
-                                f"train {task} --publish` makes them")
+        raise FileNotFoundError(
+            f"no weights of {task} are stored in {models_root()}; `headprune "
+            f"train {task} --publish` makes them"
+        )
     return load_translator(profile, task, model=model).model
 
 
 def _no_tokenizer(task: str) -> PreTrainedTokenizerBase:
-    raise ValueError(f"{task} reads pieces of its own vocabulary, not a tokenizer of transformers: "
-                     f"`headprune inspect {task}` works, to score it use `headprune reproduce`")
+    raise ValueError(
+        f"{task} reads pieces of its own vocabulary, not a tokenizer of transformers: "
+        f"`headprune inspect {task}` works, to score it use `headprune reproduce`"
+    )

@@ -57,8 +57,11 @@ def name_of(measurement: str, half: str, task: str) -> str:
     >>> name_of("pruning_curve", "encoder", "sst2"), name_of("pruning_curve", "encoder", "snli")
     ('figure6a', 'figure3b')
     """
-    found = [(name, artifact) for name, artifact in ARTIFACTS.items()
-             if (artifact.measurement, artifact.half) == (measurement, half)]
+    found = [
+        (name, artifact)
+        for name, artifact in ARTIFACTS.items()
+        if (artifact.measurement, artifact.half) == (measurement, half)
+    ]
     exact = [name for name, artifact in found if artifact.task == task]
     other = [name for name, artifact in found if artifact.task == MAIN]
     return next(iter([*exact, *other, *(name for name, _ in found), measurement]))

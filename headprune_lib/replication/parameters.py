@@ -42,6 +42,7 @@ PositiveFloat = Annotated[StrictFloat, AfterValidator(_above_0)]
 
 def one_of(what: str, names: Collection[str]) -> AfterValidator:
     """Refuses a name that is not among ``names`` at that time, and suggests the nearest ones."""
+
     def check(name: str) -> str:
         if name not in names:
             raise PydanticCustomError("name", "{told}", {"told": unknown(what, name, names)})
@@ -89,6 +90,9 @@ def _told(cls: type, error: ErrorDetails) -> str:
 def _section(cls: type, path: list) -> type:
     """The dataclass of a section, through dicts of sections by name."""
     for name in path:
-        cls = (typing.get_type_hints(cls)[name] if dataclasses.is_dataclass(cls)
-               else typing.get_args(cls)[-1])
+        cls = (
+            typing.get_type_hints(cls)[name]
+            if dataclasses.is_dataclass(cls)
+            else typing.get_args(cls)[-1]
+        )
     return cls

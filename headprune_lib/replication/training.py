@@ -17,17 +17,27 @@ from headprune_lib.quiet import quiet
 from headprune_lib.replication.weights import BFLOAT16
 
 
-def arguments(folder: Path, *, seed: int, device: str, precision: str, epochs: int,
-              **further) -> TrainingArguments:
+def arguments(
+    folder: Path, *, seed: int, device: str, precision: str, epochs: int, **further
+) -> TrainingArguments:
     """What every training here has in common, and ``further`` arguments of transformers.
 
     An item of the data is a whole batch, a checkpoint is written after each epoch.
     """
     made = TrainingArguments(
-        output_dir=str(folder), seed=seed, bf16=precision == BFLOAT16,
-        use_cpu=torch.device(device).type == "cpu", num_train_epochs=epochs,
-        per_device_train_batch_size=1, max_grad_norm=1.0, save_strategy="epoch",
-        save_total_limit=1, report_to=[], remove_unused_columns=False, disable_tqdm=True, **further,
+        output_dir=str(folder),
+        seed=seed,
+        bf16=precision == BFLOAT16,
+        use_cpu=torch.device(device).type == "cpu",
+        num_train_epochs=epochs,
+        per_device_train_batch_size=1,
+        max_grad_norm=1.0,
+        save_strategy="epoch",
+        save_total_limit=1,
+        report_to=[],
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        **further,
     )
     made._n_gpu = min(1, made.n_gpu)  # several would share out a batch, and draw other dropout
     return made
@@ -35,7 +45,7 @@ def arguments(folder: Path, *, seed: int, device: str, precision: str, epochs: i
 
 def whole_batch(items: list[dict]) -> dict:
     """The collator of data whose items are batches already."""
-    item, = items
+    (item,) = items
     return dict(item)
 
 

@@ -25,8 +25,15 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
 
     A tensor that two names share is written once; what is not trained is made anew, or the base's.
     """
-    write_weights({name: weight.detach() for name, weight in model.named_parameters()
-                   if weight.requires_grad}, path, recipe)
+    write_weights(
+        {
+            name: weight.detach()
+            for name, weight in model.named_parameters()
+            if weight.requires_grad
+        },
+        path,
+        recipe,
+    )
 
 
 def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
@@ -50,9 +57,11 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
                 raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        aside, = set_aside(path)
-        warnings.warn(f"{path} cannot be used ({error}); set aside as {aside.name}, trained again",
-                      stacklevel=2)
+        (aside,) = set_aside(path)
+        warnings.warn(
+            f"{path} cannot be used ({error}); set aside as {aside.name}, trained again",
+            stacklevel=2,
+        )
         return None
 
 
@@ -62,8 +71,9 @@ def stored_recipe(path: Path) -> dict | None:
         with safe_open(path, "pt") as file:
             return _recipe_in(file)
     except (SafetensorError, ValueError, OSError) as error:
-        warnings.warn(f"{path} is damaged ({error}) and is not used; restore it with git",
-                      stacklevel=2)
+        warnings.warn(
+            f"{path} is damaged ({error}) and is not used; restore it with git", stacklevel=2
+        )
         return None
 
 

@@ -17,7 +17,9 @@ from headprune_lib.cli.text_batches import make_own_batches
 from headprune_lib.cli.text_files import read_rows
 from headprune_lib.criteria import CRITERIA
 
-LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
+LABELLED = (
+    "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
+)
 
 
 def run(*words):
@@ -35,22 +37,29 @@ def test_inspect_shows_every_layer(tmp_path):
     folder = kept_in(tmp_path / "model", language_model())
     rows = json.loads(run("inspect", folder, "--json").output)
     assert [(row["layer"], row["heads"], row["kept"], row["group"]) for row in rows] == [
-        (1, 4, 4, 2), (2, 4, 4, 2)]
+        (1, 4, 4, 2),
+        (2, 4, 4, 2),
+    ]
     assert "model.layers.1.self_attn" in run("inspect", folder).output
 
 
-@pytest.mark.parametrize(("options", "by", "settings"), [
-    ([], "importance", {}),
-    (["--normalize", "none"], "importance", {"normalize": None}),
-    (["--by", "fisher"], "fisher", {}),
-    (["--by", "importance-token", "--normalize", "l2"], "importance-token", {})])
+@pytest.mark.parametrize(
+    ("options", "by", "settings"),
+    [
+        ([], "importance", {}),
+        (["--normalize", "none"], "importance", {"normalize": None}),
+        (["--by", "fisher"], "fisher", {}),
+        (["--by", "importance-token", "--normalize", "l2"], "importance-token", {}),
+    ],
+)
 def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, options, by, settings):
     folder, model = kept_in(tmp_path / "model", classifier()), classifier()
     rows = json.loads(run("score", folder, labelled, "--json", *options).output)
     batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
     expected = scores_table(score_heads(model, batches, by, **settings), by)
     assert [(row["layer"], row["head"]) for row in rows] == [
-        (row["layer"], row["head"]) for row in expected]
+        (row["layer"], row["head"]) for row in expected
+    ]
     assert [row[by] for row in rows] == pytest.approx([row[by] for row in expected], rel=1e-4)
     assert list(rows[0]) == ["kind", "layer", "head", by]
     assert [row[by] for row in rows] == sorted(row[by] for row in rows)
@@ -60,8 +69,10 @@ def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
     assert "Fisher information" in run("criteria").output
-    for words in (["score", "nowhere", "nothing.tsv"],
-                  ["prune", "nowhere", "nothing.tsv", tmp_path / "out", "--amount", 0.5]):
+    for words in (
+        ["score", "nowhere", "nothing.tsv"],
+        ["prune", "nowhere", "nothing.tsv", tmp_path / "out", "--amount", 0.5],
+    ):
         result = run(*words, "--by", "importence")
         assert result.exit_code == 2
         assert "unknown criterion 'importence': did you mean importance" in result.stderr
@@ -70,8 +81,9 @@ def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(
 def test_prune_by_a_criterion_cuts_what_it_scores_lowest(tmp_path, labelled):
     folder = kept_in(tmp_path / "model", classifier())
     rows = json.loads(run("score", folder, labelled, "--by", "fisher", "--json").output)
-    result = run("prune", folder, labelled, tmp_path / "out", "--by", "fisher", "--amount", 0.5,
-                 "--json")
+    result = run(
+        "prune", folder, labelled, tmp_path / "out", "--by", "fisher", "--amount", 0.5, "--json"
+    )
     assert json.loads(result.output)["by"] == "fisher"
     left = [row["kept"] for row in json.loads(run("inspect", tmp_path / "out", "--json").output)]
     assert left == [sum(row["layer"] == layer for row in rows[4:]) for layer in (1, 2)]
@@ -90,8 +102,9 @@ def test_a_package_of_an_extra_that_is_missing(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == ("headprune: this needs pandas, which is not installed: "
-                                       "pip install 'headprune[book]'\n")
+    assert capsys.readouterr().err == (
+        "headprune: this needs pandas, which is not installed: pip install 'headprune[book]'\n"
+    )
 
 
 def test_prune_writes_a_folder_that_loads_and_prunes_further(tmp_path, labelled):
@@ -102,16 +115,25 @@ def test_prune_writes_a_folder_that_loads_and_prunes_further(tmp_path, labelled)
     model = load_pruned(out)
     batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
     assert found["after"]["loss"] == pytest.approx(
-        measure({"it": model}, batches)["it"]["loss"], rel=1e-5)
-    again = run("prune", out, labelled, tmp_path / "smallest", "--amount", 0.5, "--keep-at-least", 1)
+        measure({"it": model}, batches)["it"]["loss"], rel=1e-5
+    )
+    again = run(
+        "prune", out, labelled, tmp_path / "smallest", "--amount", 0.5, "--keep-at-least", 1
+    )
     assert again.exit_code == 0 and "examples a second" in again.output
-    left = [row["kept"] for row in json.loads(run("inspect", tmp_path / "smallest", "--json").output)]
+    left = [
+        row["kept"] for row in json.loads(run("inspect", tmp_path / "smallest", "--json").output)
+    ]
     assert sum(left) == 2 or min(left) == 1
 
 
-@pytest.mark.parametrize(("model", "text", "options"), [
-    (language_model, "text\nthe film is good\nbad film\n", []),
-    (translator, "source\ttarget\nbad film\tgood plot\n", ["--kind", "enc-enc"])])
+@pytest.mark.parametrize(
+    ("model", "text", "options"),
+    [
+        (language_model, "text\nthe film is good\nbad film\n", []),
+        (translator, "source\ttarget\nbad film\tgood plot\n", ["--kind", "enc-enc"]),
+    ],
+)
 def test_language_models_and_translators(tmp_path, model, text, options):
     folder, rows = kept_in(tmp_path / "model", model()), tmp_path / "rows.tsv"
     rows.write_text(text)
@@ -127,31 +149,56 @@ def test_language_models_and_translators(tmp_path, model, text, options):
 def test_quality_is_measured_on_another_file_if_given(tmp_path, labelled):
     folder, other = kept_in(tmp_path / "model", classifier()), tmp_path / "test.tsv"
     other.write_text("text\tlabel\ngood\tpositive\n")
-    found = json.loads(run("prune", folder, labelled, tmp_path / "out", "--amount", 0,
-                           "--test", other, "--json").output)
+    found = json.loads(
+        run(
+            "prune", folder, labelled, tmp_path / "out", "--amount", 0, "--test", other, "--json"
+        ).output
+    )
     assert found["measured_on"] == str(other) and found["before"]["accuracy"] in (0, 1)
     assert found["before"]["loss"] == found["after"]["loss"]
 
 
-@pytest.mark.parametrize(("prepare", "options", "message"), [
-    (lambda folder: (folder / "config.json").unlink(), (), "no config.json: give a folder"),
-    (lambda folder: [path.unlink() for path in folder.glob("tokenizer*")], (), "no tokenizer beside"),
-    (lambda folder: (folder / "model.safetensors").unlink(), (), "model.safetensors"),
-    (lambda folder: None, ("--amount", 1.5), "--amount is 1.5; give the share"),
-    (lambda folder: None, ("--kind", "enc-dec"), "no kind 'enc-dec' in Bert"),
-    (lambda folder: None, ("--device", "cuda:99"), "no device 'cuda:99' here"),
-    (lambda folder: None, ("--device", "gpu"), "no device 'gpu' here"),
-    (lambda folder: (folder.parent / "rows.tsv").write_text(
-        "text\tlabel\n" + "film " * 600 + "\tpositive\n"), ("--max-length", 700),
-     "lower --max-length"),
-    (lambda folder: (folder.parent / "rows.tsv").write_bytes(b"text\tlabel\n\xff\t1\n"), (),
-     "rows.tsv is not UTF-8"),
-    (lambda folder: (folder.parent / "rows.tsv").write_text("text\tlabel\na\tmaybe\n"), (),
-     "label 'maybe' is none of the model's 2 classes"),
-    (lambda folder: (folder.parent / "out").mkdir() or (folder.parent / "out/x").touch(), (),
-     "is not overwritten"),
-])
-def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, labelled, prepare, options, message):
+@pytest.mark.parametrize(
+    ("prepare", "options", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), (), "no config.json: give a folder"),
+        (
+            lambda folder: [path.unlink() for path in folder.glob("tokenizer*")],
+            (),
+            "no tokenizer beside",
+        ),
+        (lambda folder: (folder / "model.safetensors").unlink(), (), "model.safetensors"),
+        (lambda folder: None, ("--amount", 1.5), "--amount is 1.5; give the share"),
+        (lambda folder: None, ("--kind", "enc-dec"), "no kind 'enc-dec' in Bert"),
+        (lambda folder: None, ("--device", "cuda:99"), "no device 'cuda:99' here"),
+        (lambda folder: None, ("--device", "gpu"), "no device 'gpu' here"),
+        (
+            lambda folder: (folder.parent / "rows.tsv").write_text(
+                "text\tlabel\n" + "film " * 600 + "\tpositive\n"
+            ),
+            ("--max-length", 700),
+            "lower --max-length",
+        ),
+        (
+            lambda folder: (folder.parent / "rows.tsv").write_bytes(b"text\tlabel\n\xff\t1\n"),
+            (),
+            "rows.tsv is not UTF-8",
+        ),
+        (
+            lambda folder: (folder.parent / "rows.tsv").write_text("text\tlabel\na\tmaybe\n"),
+            (),
+            "label 'maybe' is none of the model's 2 classes",
+        ),
+        (
+            lambda folder: (folder.parent / "out").mkdir() or (folder.parent / "out/x").touch(),
+            (),
+            "is not overwritten",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    tmp_path, labelled, prepare, options, message
+):
     folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
     prepare(folder)
     result = run("prune", folder, labelled, out, "--amount", 0.5, *options)

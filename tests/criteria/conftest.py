@@ -26,8 +26,12 @@ def derivatives(model, examples):
 @pytest.fixture(scope="session")
 def split(examples):
     """``cuts -> batches``: the examples cut before each of these places."""
+
     def at(cuts):
         ends = [0, *sorted(set(cuts)), len(examples["labels"])]
-        return [{name: value[start:end] for name, value in examples.items()}
-                for start, end in itertools.pairwise(ends)]
+        return [
+            {name: value[start:end] for name, value in examples.items()}
+            for start, end in itertools.pairwise(ends)
+        ]
+
     return at

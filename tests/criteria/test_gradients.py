@@ -13,8 +13,9 @@ def test_every_position_of_every_example(model, examples):
     found = gate_gradients(model, examples)
     for i, row in enumerate(rows_of(examples)):
         for block, each in zip(find_heads(model), found, strict=True):
-            torch.testing.assert_close(each[i], gate_derivatives(model, row)[block],
-                                       rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(
+                each[i], gate_derivatives(model, row)[block], rtol=1e-9, atol=1e-12
+            )
 
 
 def test_padding_has_no_gradient(model, examples):
@@ -23,10 +24,13 @@ def test_padding_has_no_gradient(model, examples):
 
 
 def state(model):
-    return ([module.training for module in model.modules()],
-            [parameter.requires_grad for parameter in model.parameters()],
-            [len(module._forward_pre_hooks) for module in model.modules()],
-            torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    return (
+        [module.training for module in model.modules()],
+        [parameter.requires_grad for parameter in model.parameters()],
+        [len(module._forward_pre_hooks) for module in model.modules()],
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+    )
 
 
 def test_between_two_batches_the_model_is_its_owners():

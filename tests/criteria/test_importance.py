@@ -30,13 +30,15 @@ def test_the_three_kinds_of_an_encoder_decoder(name):
 
 
 def test_every_example_has_its_own(model, split, derivatives):
-    torch.testing.assert_close(example_importance(model, split([2]))["self"], derivatives.abs(),
-                               rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        example_importance(model, split([2]))["self"], derivatives.abs(), rtol=1e-9, atol=1e-12
+    )
     with pytest.raises(ValueError, match="no batches"):
         example_importance(model, [])
 
 
 def test_by_name_it_is_normalised(model, split, derivatives):
     plain = derivatives.abs().mean(0)
-    torch.testing.assert_close(score_heads(model, split([]))["self"],
-                               plain / plain.square().sum(1, keepdim=True).sqrt())
+    torch.testing.assert_close(
+        score_heads(model, split([]))["self"], plain / plain.square().sum(1, keepdim=True).sqrt()
+    )

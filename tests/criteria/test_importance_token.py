@@ -20,9 +20,11 @@ def test_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
                 place = block.kind, block.layer
                 total[place] = total.get(place, 0) + each.abs().sum(0)
                 tokens[place] = tokens.get(place, 0) + (
-                    source if block.kind in ("self", "enc-enc") else target)
+                    source if block.kind in ("self", "enc-enc") else target
+                )
     found = importance_token(model, batches)
     for (kind, layer), values in total.items():
-        torch.testing.assert_close(found[kind][layer], values / tokens[kind, layer],
-                                   rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(
+            found[kind][layer], values / tokens[kind, layer], rtol=1e-9, atol=1e-12
+        )
     assert name == "bert" or len(set(tokens.values())) == 2

@@ -21,13 +21,17 @@ def forget():
 
 def magnitude(model, batches, *, loss=None, device=None, power=1):
     weights = [layer.attention.output.dense.weight for layer in model.bert.encoder.layer]
-    return {"self": torch.stack([w.detach().unflatten(1, (4, 4)).norm(dim=(0, 2)) ** power
-                                 for w in weights])}
+    return {
+        "self": torch.stack(
+            [w.detach().unflatten(1, (4, 4)).norm(dim=(0, 2)) ** power for w in weights]
+        )
+    }
 
 
 def register(name="size", function=magnitude, **changes):
-    return register_criterion(name, label="size of the output projection", formula=r"\|W_O\|",
-                              source="a test", **changes)(function)
+    return register_criterion(
+        name, label="size of the output projection", formula=r"\|W_O\|", source="a test", **changes
+    )(function)
 
 
 def test_a_users_own_is_found_by_name_with_its_settings(forget):
@@ -43,10 +47,18 @@ def test_a_users_own_is_found_by_name_with_its_settings(forget):
     assert torch.equal(score_heads(model, [], "size")["self"].norm(dim=1), norms)
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("importance", r"criterion 'importance' is there already "
-                   r"\(headprune_lib.criteria.importance.importance\)"),
-    ("my size", "small letters, digits and hyphens, not 'my size'"), ("", "not ''")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "importance",
+            r"criterion 'importance' is there already "
+            r"\(headprune_lib.criteria.importance.importance\)",
+        ),
+        ("my size", "small letters, digits and hyphens, not 'my size'"),
+        ("", "not ''"),
+    ],
+)
 def test_a_name_that_cannot_be_given(forget, name, message):
     with pytest.raises(ValueError, match=message):
         register(name)
@@ -73,7 +85,6 @@ def test_each_says_what_it_is_and_scores_every_head(name):
     model = build()
     scores = score_heads(model, [batch()], name)
     assert {kind: (tuple(v.shape), v.dtype) for kind, v in scores.items()} == {
-        "self": ((3, 4), torch.float64)}
+        "self": ((3, 4), torch.float64)
+    }
     assert scores["self"].isfinite().all() and len(scores["self"].unique()) == 12
-
-

@@ -16,7 +16,8 @@ def text(tmp_path_factory):
         rows = [generator.choices(words, k=generator.randint(2, 8)) for _ in range(n)]
         (folder / f"{split}.xx").write_text("".join(f"{' '.join(row)}\n" for row in rows))
         (folder / f"{split}.yy").write_text(
-            "".join(f"{' '.join(word[::-1] for word in row)}\n" for row in rows))
+            "".join(f"{' '.join(word[::-1] for word in row)}\n" for row in rows)
+        )
     return folder
 
 
@@ -28,10 +29,23 @@ def prepared(text):
     def prepare(joined):
         folder = text / ("joined" if joined else "apart")
         if not folder.exists():
-            run("fairseq_cli.preprocess", "-s", "xx", "-t", "yy", "--workers", 1,
-                *(word for split in ("train", "valid", "test")
-                  for word in (f"--{split}pref", text / split)),
-                "--destdir", folder, *(["--joined-dictionary"] if joined else []))
+            run(
+                "fairseq_cli.preprocess",
+                "-s",
+                "xx",
+                "-t",
+                "yy",
+                "--workers",
+                1,
+                *(
+                    word
+                    for split in ("train", "valid", "test")
+                    for word in (f"--{split}pref", text / split)
+                ),
+                "--destdir",
+                folder,
+                *(["--joined-dictionary"] if joined else []),
+            )
         return folder
 
     return prepare

@@ -21,6 +21,8 @@ from headprune_lib import (
 )
 from headprune_lib.cli import app
 
+pytestmark = pytest.mark.slow  # fairseq trains what is converted
+
 
 def opened(data, checkpoint):
     """fairseq's own models and task; the file is ours."""
@@ -28,7 +30,8 @@ def opened(data, checkpoint):
     from fairseq import checkpoint_utils
 
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)})
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
     return [model.eval() for model in models], task
 
 
@@ -50,25 +53,35 @@ def test_logits_are_fairseqs(trained, text):
     translator, (models, _) = import_fairseq(checkpoint, dictionaries(data)), opened(*trained)
     batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
     with torch.no_grad():
-        theirs = models[0](batch["input_ids"], batch["attention_mask"].sum(1),
-                           batch["decoder_input_ids"])[0]
+        theirs = models[0](
+            batch["input_ids"], batch["attention_mask"].sum(1), batch["decoder_input_ids"]
+        )[0]
     real = batch["labels"] != -100
     assert not real.all()
-    torch.testing.assert_close(logits(translator.model, batch)[real], theirs[real], rtol=0,
-                               atol=1e-5)
+    torch.testing.assert_close(
+        logits(translator.model, batch)[real], theirs[real], rtol=0, atol=1e-5
+    )
 
 
-@pytest.mark.parametrize("longest", [4, 20, 200])  # pieces; what is made at the limit ends there, as theirs
+@pytest.mark.parametrize(
+    "longest", [4, 20, 200]
+)  # pieces; what is made at the limit ends there, as theirs
 def test_translations_are_fairseqs(trained, text, longest):
-    translator, (models, task) = import_fairseq(trained[1], dictionaries(trained[0])), opened(*trained)
+    translator, (models, task) = (
+        import_fairseq(trained[1], dictionaries(trained[0])),
+        opened(*trained),
+    )
     from fairseq.dataclass.configs import GenerationConfig
 
     generator = task.build_generator(models, GenerationConfig(beam=5, max_len_b=longest))
     theirs = []
     for line in lines(text, "test.xx"):
         ids = torch.tensor([translator.source.encode(line.split())])
-        found = task.inference_step(generator, models, {"net_input": {
-            "src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}})
+        found = task.inference_step(
+            generator,
+            models,
+            {"net_input": {"src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}},
+        )
         theirs.append(task.target_dictionary.string(found[0][0]["tokens"]))
     assert translator.translate(lines(text, "test.xx"), beams=5, max_len_b=longest) == theirs
     assert len(set(theirs)) > 10
@@ -84,14 +97,17 @@ def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text)
             parts = [weights[name.replace(".k_proj.", f".{part}_proj.")] for part in "qkv"]
             old[name.replace("k_proj.", "in_proj_")] = torch.cat(parts)
         elif not any(f".{part}_proj." in name for part in "qv"):
-            for number, norm in enumerate(("self_attn_layer_norm", "encoder_attn_layer_norm",
-                                           "final_layer_norm")):
+            for number, norm in enumerate(
+                ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+            ):
                 place = number if name.startswith("decoder") else min(number, 1)
                 name = name.replace(f".{norm}.", f".layer_norms.{place}.")
             old[name] = tensor
     old["encoder.version"] = torch.tensor([3.0])
     torch.save({"args": found["cfg"]["model"], "model": old}, tmp_path / "old.pt")
-    new, same = (import_fairseq(path, dictionaries(data)) for path in (checkpoint, tmp_path / "old.pt"))
+    new, same = (
+        import_fairseq(path, dictionaries(data)) for path in (checkpoint, tmp_path / "old.pt")
+    )
     batch = new.batch(lines(text, "test.xx")[:4], lines(text, "test.yy")[:4])
     assert torch.equal(logits(new.model, batch), logits(same.model, batch))
 
@@ -137,11 +153,14 @@ def test_nothing_in_a_malicious_checkpoint_runs(place, tmp_path):
     assert trace.exists()  # opened without care, it does
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ({"model": {}}, "neither 'args' nor 'cfg'"),
-    ([1, 2], "no fairseq checkpoint"),
-    (b"not a checkpoint", "is not read|damaged"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model": {}}, "neither 'args' nor 'cfg'"),
+        ([1, 2], "no fairseq checkpoint"),
+        (b"not a checkpoint", "is not read|damaged"),
+    ],
+)
 def test_files_that_are_no_checkpoints(content, message, tmp_path):
     path, words = tmp_path / "checkpoint.pt", tmp_path / "dict.txt"
     words.write_text("a 1\n")
@@ -169,8 +188,9 @@ def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
     data, out = prepared(False), tmp_path / "out"
     small = [*(f"--{side}-layers=1" for side in ("encoder", "decoder")), "--cpu"]
     for epochs in (1, 2):
-        result = CliRunner().invoke(app, ["fairseq-iwslt", str(data), str(out), *small,
-                                          "--max-epoch", str(epochs)])
+        result = CliRunner().invoke(
+            app, ["fairseq-iwslt", str(data), str(out), *small, "--max-epoch", str(epochs)]
+        )
         assert result.exit_code == 0, result.output
     model = load_pruned(out / "epoch-2")
     assert model.config.d_model == 512 and model.config.encoder_attention_heads == 4

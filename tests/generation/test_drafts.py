@@ -24,11 +24,25 @@ MARKS = Marks(pad=PAD, end=END, start=START)
 @pytest.fixture(scope="module")
 def model():
     """Random weights, so large that heads matter, that do not repeat themselves and that end."""
-    made = MarianMTModel(MarianConfig(
-        vocab_size=40, max_position_embeddings=200, d_model=16, encoder_layers=2, decoder_layers=2,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=24,
-        decoder_ffn_dim=24, activation_function="relu", scale_embedding=True, pad_token_id=PAD,
-        eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None))
+    made = MarianMTModel(
+        MarianConfig(
+            vocab_size=40,
+            max_position_embeddings=200,
+            d_model=16,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=24,
+            decoder_ffn_dim=24,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+        )
+    )
     made = made.double().eval()
     torch.manual_seed(3)
     for name, weight in made.named_parameters():
@@ -44,8 +58,10 @@ def model():
 @pytest.fixture(scope="module")
 def sources():
     generator = torch.Generator().manual_seed(1)
-    return [[*torch.randint(4, 40, (n,), generator=generator).tolist(), END]
-            for n in (4, 9, 5, 7, 12, 6, 8, 3)]
+    return [
+        [*torch.randint(4, 40, (n,), generator=generator).tolist(), END]
+        for n in (4, 9, 5, 7, 12, 6, 8, 3)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +72,7 @@ def drafts(model, sources):
     return found
 
 
+@pytest.mark.slow
 def test_every_cut_translates_as_masked_generation_does(model, sources, drafts):
     masks = [*one_head_masks(model).values(), *all_but_one_masks(model).values()]
     changed = 0
@@ -68,29 +85,34 @@ def test_every_cut_translates_as_masked_generation_does(model, sources, drafts):
 
 
 def test_no_cut_gives_the_drafts_and_their_log_probability(model, sources, drafts):
-    found, = translations_under(model, sources, drafts, [full_mask(model)])
+    (found,) = translations_under(model, sources, drafts, [full_mask(model)])
     assert found.ids == drafts
     for source, draft, loss in zip(sources, drafts, found.draft_loss, strict=True):
         with torch.no_grad():
-            logits = model(input_ids=torch.tensor([source]),
-                           decoder_input_ids=torch.tensor([[START, *draft]])).logits[0]
-        own = torch.nn.functional.cross_entropy(logits, torch.tensor([*draft, END]),
-                                                reduction="sum")
+            logits = model(
+                input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[START, *draft]])
+            ).logits[0]
+        own = torch.nn.functional.cross_entropy(
+            logits, torch.tensor([*draft, END]), reduction="sum"
+        )
         assert loss == pytest.approx(own.item())
 
 
 def test_drafts_of_another_model_change_nothing(model, sources, drafts):
     mask = cut_heads(model, [("enc-dec", 1, 2), ("enc-enc", 0, 1)])
     shuffled = drafts[1:] + drafts[:1]
-    right, = translations_under(model, sources, drafts, [mask])
-    wrong, = translations_under(model, sources, shuffled, [mask])
+    (right,) = translations_under(model, sources, drafts, [mask])
+    (wrong,) = translations_under(model, sources, shuffled, [mask])
     assert right.ids == wrong.ids
 
 
 def test_each_row_has_its_own_mask_in_beam_search_too(sources):
     model = build("marian")
-    masks = [full_mask(model), cut_heads(model, [("enc-enc", 0, 1), ("dec-dec", 1, 2)]),
-             cut_heads(model, [("enc-dec", 0, 3)])]
+    masks = [
+        full_mask(model),
+        cut_heads(model, [("enc-enc", 0, 1), ("dec-dec", 1, 2)]),
+        cut_heads(model, [("enc-dec", 0, 3)]),
+    ]
     ids = torch.randint(4, 30, (5, 6), generator=torch.Generator().manual_seed(2))
     rows = [2, 0, 1, 1, 2]
     for beams in (1, 3):
@@ -101,15 +123,18 @@ def test_each_row_has_its_own_mask_in_beam_search_too(sources):
                 alone = model.generate(input_ids=ids[i : i + 1], num_beams=beams, max_new_tokens=8)
             end = alone.shape[1]
             assert torch.equal(together[i, :end], alone[0])
-    with pytest.raises(ValueError, match="a batch of 5 rows, but masks for 2"), masked_rows(
-            model, masks[1:], [0, 1]):
+    with (
+        pytest.raises(ValueError, match="a batch of 5 rows, but masks for 2"),
+        masked_rows(model, masks[1:], [0, 1]),
+    ):
         model(input_ids=ids, decoder_input_ids=ids)
 
 
 @given(st.lists(st.integers(3, 9), max_size=8), st.data())
 def test_mend_keeps_what_agrees(draft, data):
-    chosen = data.draw(st.lists(st.integers(3, 9) | st.just(END), min_size=len(draft) + 1,
-                                max_size=len(draft) + 1))
+    chosen = data.draw(
+        st.lists(st.integers(3, 9) | st.just(END), min_size=len(draft) + 1, max_size=len(draft) + 1)
+    )
     limit = data.draw(st.integers(1, 9))
     text, stands, done = mend(draft, chosen, limit, MARKS)
     assert text[:stands] == text and len(text) <= limit

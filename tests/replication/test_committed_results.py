@@ -23,13 +23,21 @@ from headprune_lib.replication.translation.subject import KINDS, TranslationSubj
 
 
 def _keys(*measurements: str, half: str = "encoder") -> list:
-    return [pytest.param(key, id="-".join(key)) for name in measurements
-            for key in store.find(name) if half_of(key) == half]
+    return [
+        pytest.param(key, id="-".join(key))
+        for name in measurements
+        for key in store.find(name)
+        if half_of(key) == half
+    ]
 
 
 def _taken(examples: Examples, members: list[int]) -> Examples:
-    return Examples(*(side and tuple(side[i] for i in members)
-                      for side in (examples.texts, examples.labels, examples.second)))
+    return Examples(
+        *(
+            side and tuple(side[i] for i in members)
+            for side in (examples.texts, examples.labels, examples.second)
+        )
+    )
 
 
 def _stored(key: Key, part: str) -> tuple[store.Part, EncoderSubject]:
@@ -43,8 +51,10 @@ def _stored(key: Key, part: str) -> tuple[store.Part, EncoderSubject]:
     except MissingData:
         pytest.skip(f"the text of {key.task} is not here; name its folder in HEADPRUNE_DATA")
     if not weights.is_file():
-        pytest.skip(f"{key.model} fine-tuned on {key.task} is not committed: {key.measurement} of "
-                    "it can be found again only where it was measured")
+        pytest.skip(
+            f"{key.model} fine-tuned on {key.task} is not committed: {key.measurement} of "
+            "it can be found again only where it was measured"
+        )
     subject = EncoderSubject.of(profile)
     if subject.weights_sha256 != stored.runs[0]["weights_sha256"]:
         assert weights.parent != models_root(), f"{weights} is not what {key} was measured on"
@@ -64,8 +74,11 @@ def test_committed_cells_are_found_again(key, drawn_seed):
     prepared = subject.batches(_taken(subject.test, members))
     for row in generator.sample(range(len(raw["heads"])), 2):
         layer, head = raw["heads"][row].tolist()
-        mask = (cut_heads(subject.model, [("self", layer, head)]) if key.measurement == "one_head"
-                else all_but_one_masks(subject.model)["self", layer, head])
+        mask = (
+            cut_heads(subject.model, [("self", layer, head)])
+            if key.measurement == "one_head"
+            else all_but_one_masks(subject.model)["self", layer, head]
+        )
         found = evaluate(subject, prepared, mask)
         differing = (found["correct"] != raw["correct"][row][members]).sum()
         assert differing <= 2, f"layer {layer}, head {head}: {differing} differ"
@@ -87,8 +100,9 @@ def test_a_committed_point_of_a_pruning_curve_is_found_again(key, drawn_seed):
     found = evaluate(subject, subject.batches(_taken(subject.test, members)), mask)
     differing = (found["correct"] != stored.raw["correct"][0, step, members]).sum()
     assert differing <= 2, f"step {step}: {differing} differ"
-    np.testing.assert_allclose(found["loss"], stored.raw["loss"][step, members] / MILLINAT,
-                               atol=0.01)
+    np.testing.assert_allclose(
+        found["loss"], stored.raw["loss"][step, members] / MILLINAT, atol=0.01
+    )
 
 
 @pytest.mark.slow

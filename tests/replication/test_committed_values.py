@@ -17,7 +17,11 @@ def test_results_are_committed():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_every_committed_part_has_the_signature_of_its_measurement(key):
-    stored, measurement, half = store.load(key), measurements.MEASUREMENTS[key.measurement], half_of(key)
+    stored, measurement, half = (
+        store.load(key),
+        measurements.MEASUREMENTS[key.measurement],
+        half_of(key),
+    )
     profile = load_profile(stored.profile)
     profile = profile.on(key.task) if half == "encoder" else profile
     assert stored.statistics == store.fingerprint(measurement.name, measurement.statistics[half])
@@ -30,10 +34,17 @@ def test_every_committed_part_has_the_signature_of_its_measurement(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_committed_values_follow_from_the_committed_outcomes(key):
     """To the last of the six digits kept, which may differ with the processor."""
-    stored, measurement, half = store.load(key), measurements.MEASUREMENTS[key.measurement], half_of(key)
+    stored, measurement, half = (
+        store.load(key),
+        measurements.MEASUREMENTS[key.measurement],
+        half_of(key),
+    )
     values = measurement.summarise(
-        half, {name: part.raw for name, part in stored.parts.items()},
-        {name: part.runs for name, part in stored.parts.items()}, measurement.statistics[half])
+        half,
+        {name: part.raw for name, part in stored.parts.items()},
+        {name: part.runs for name, part in stored.parts.items()},
+        measurement.statistics[half],
+    )
     assert list(_differences(stored.values, plain(values, "values"))) == []
 
 

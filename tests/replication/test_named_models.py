@@ -41,11 +41,16 @@ def test_a_folder_of_the_name_goes_first(monkeypatch, tmp_path):
     assert "reviews has no config.json" in run("inspect", "reviews").stderr
 
 
+@pytest.mark.slow
 def test_the_committed_review_model_is_pruned(tmp_path):
     rows = TASKS["reviews"].load()["valid"].first(64)
     path, out = tmp_path / "rows.jsonl", tmp_path / "out"
-    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n"
-                            for text, label in zip(rows.texts, rows.labels, strict=True)))
+    path.write_text(
+        "".join(
+            json.dumps({"text": text, "label": label}) + "\n"
+            for text, label in zip(rows.texts, rows.labels, strict=True)
+        )
+    )
     found = json.loads(run("prune", "reviews", path, out, "--amount", 0.4, "--json").output)
     assert (found["before"]["heads"], found["after"]["heads"]) == (72, 44)
     assert found["after"]["parameters"] < found["before"]["parameters"]

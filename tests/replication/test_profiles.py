@@ -1,6 +1,7 @@
 """Profiles: the YAML files load, and wrong names are refused with the nearest."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -24,58 +25,81 @@ def test_another_task_brings_its_own_values_and_keeps_the_given_ones():
     profile = load_profile("default", n_scoring=7)
     snli = profile.on("snli")
     assert (snli.task, snli.domains, snli.seeds, snli.orders) == (
-        "snli", ["sick"], [1, 2, 3], "importance")
+        "snli",
+        ["sick"],
+        [1, 2, 3],
+        "importance",
+    )
     assert snli.n_scoring == 7 and profile.domains == ["amazon", "nyt", "tweets"]
     base = load_profile("base")
     assert base.translation == profile.translation and base.finetuning.epochs == 3
     assert base.finetuning.learning_rate == 2e-5 and base.orders == "every"
     # CoLA's recipe was tuned for the small encoder; nothing else follows it
-    assert {(name, task): load_profile(name, task=task).finetuning.epochs
-            for name in ("default", "base") for task in ("reviews", "sst2", "cola", "mrpc", "snli")
-            if load_profile(name, task=task).finetuning.epochs != 3} == {("default", "cola"): 10}
+    assert {
+        (name, task): load_profile(name, task=task).finetuning.epochs
+        for name in ("default", "base")
+        for task in ("reviews", "sst2", "cola", "mrpc", "snli")
+        if load_profile(name, task=task).finetuning.epochs != 3
+    } == {("default", "cola"): 10}
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"name": "defalt"}, "unknown profile 'defalt': did you mean default"),
-    ({"task": "review"}, "unknown task 'review': did you mean reviews"),
-    ({"model": "mini"}, "unknown model 'mini': did you mean minilm"),
-    ({"n_exampels": 3}, "unknown parameter 'n_exampels': did you mean n_examples"),
-    ({"n_examples": 0}, "n_examples is 0"),
-    ({"n_verses": -3}, "n_verses is -3"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "defalt"}, "unknown profile 'defalt': did you mean default"),
+        ({"task": "review"}, "unknown task 'review': did you mean reviews"),
+        ({"model": "mini"}, "unknown model 'mini': did you mean minilm"),
+        ({"n_exampels": 3}, "unknown parameter 'n_exampels': did you mean n_examples"),
+        ({"n_examples": 0}, "n_examples is 0"),
+        ({"n_verses": -3}, "n_verses is -3"),
+    ],
+)
 def test_wrong_names(arguments, message):
     with pytest.raises(ValueError, match=message):
         load_profile(**arguments)
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"n_examples": 2.5}, "n_examples is 2.5; give a valid integer"),
-    ({"n_examples": True}, "n_examples is True; give a valid integer"),
-    ({"batch_size": "32"}, "batch_size is '32'; give a valid integer"),
-    ({"n_domain": 0}, "n_domain is 0; give at least 1"),
-    ({"domains": "nyt"}, "domains is 'nyt'; give a valid list"),
-    ({"domains": ["nyt", "amazn"]}, "unknown domain 'amazn': did you mean amazon"),
-    ({"seeds": [1, "2"]}, "seeds.1 is '2'; give a valid integer"),
-    ({"orders": "all"}, "orders is 'all'; give 'every' or 'importance'"),
-    ({"translation_task": "enf"}, "unknown translation task 'enf': did you mean enfr"),
-    ({"finetuning": {"epohcs": 3}}, "unknown parameter of finetuning 'epohcs': did you mean epochs"),
-    ({"finetuning": {"learning_rate": "fast"}},
-     "finetuning.learning_rate is 'fast'; give a valid number"),
-    ({"speed": 3}, "speed is 3; give "),
-    ({"translation": {"enfr": {"post-norm": {"shape": {"layers": 1.5}}}}},
-     "translation.enfr.post-norm.shape.layers is 1.5; give a valid integer"),
-    ({"translation": {"enfr": {"post-norm": {"shape": {"norm": "befor"}}}}},
-     "translation.enfr.post-norm.shape.norm is 'befor'; give 'after' or 'before'"),
-    ({"translation": {"enfr": {"post-norm": {"shape": {"layer": 1}}}}},
-     "unknown parameter of translation.enfr.post-norm.shape 'layer': did you mean layers"),
-    ({"translation": {"enfr": {"deep": {}}}}, "translation.enfr.deep.shape is missing"),
-    ({"n_exampels": None}, "unknown parameter 'n_exampels': did you mean n_examples"),
-    ({"steps": 0, "random_orders": 0}, "steps is 0; give at least 1; random_orders is 0; give"),
-])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_examples": 2.5}, "n_examples is 2.5; give a valid integer"),
+        ({"n_examples": True}, "n_examples is True; give a valid integer"),
+        ({"batch_size": "32"}, "batch_size is '32'; give a valid integer"),
+        ({"n_domain": 0}, "n_domain is 0; give at least 1"),
+        ({"domains": "nyt"}, "domains is 'nyt'; give a valid list"),
+        ({"domains": ["nyt", "amazn"]}, "unknown domain 'amazn': did you mean amazon"),
+        ({"seeds": [1, "2"]}, "seeds.1 is '2'; give a valid integer"),
+        ({"orders": "all"}, "orders is 'all'; give 'every' or 'importance'"),
+        ({"translation_task": "enf"}, "unknown translation task 'enf': did you mean enfr"),
+        (
+            {"finetuning": {"epohcs": 3}},
+            "unknown parameter of finetuning 'epohcs': did you mean epochs",
+        ),
+        (
+            {"finetuning": {"learning_rate": "fast"}},
+            "finetuning.learning_rate is 'fast'; give a valid number",
+        ),
+        ({"speed": 3}, "speed is 3; give "),
+        (
+            {"translation": {"enfr": {"post-norm": {"shape": {"layers": 1.5}}}}},
+            "translation.enfr.post-norm.shape.layers is 1.5; give a valid integer",
+        ),
+        (
+            {"translation": {"enfr": {"post-norm": {"shape": {"norm": "befor"}}}}},
+            "translation.enfr.post-norm.shape.norm is 'befor'; give 'after' or 'before'",
+        ),
+        (
+            {"translation": {"enfr": {"post-norm": {"shape": {"layer": 1}}}}},
+            "unknown parameter of translation.enfr.post-norm.shape 'layer': did you mean layers",
+        ),
+        ({"translation": {"enfr": {"deep": {}}}}, "translation.enfr.deep.shape is missing"),
+        ({"n_exampels": None}, "unknown parameter 'n_exampels': did you mean n_examples"),
+        ({"steps": 0, "random_orders": 0}, "steps is 0; give at least 1; random_orders is 0; give"),
+    ],
+)
 def test_wrong_values_are_named_with_what_to_give(given, message):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
         load_profile(**given)
-    assert message in str(refused.value)
     assert "pydantic" not in str(refused.value)
 
 
@@ -92,8 +116,12 @@ def test_a_translation_model_is_named_by_task_and_model():
     assert profile.translator("deen") is profile.translation["deen"]["post-norm"]
     assert profile.translator("deen", "pre-norm").shape.norm == "before"
     assert {task: list(models) for task, models in profile.translation.items()} == {
-        "enfr": ["post-norm"], "deen": ["post-norm", "pre-norm"]}
-    with pytest.raises(ValueError, match="unknown model of enfr 'pre-norm': did you mean post-norm"):
+        "enfr": ["post-norm"],
+        "deen": ["post-norm", "pre-norm"],
+    }
+    with pytest.raises(
+        ValueError, match="unknown model of enfr 'pre-norm': did you mean post-norm"
+    ):
         profile.translator("enfr", "pre-norm")
     with pytest.raises(ValueError, match="unknown translation task 'reviews'"):
         profile.translator("reviews")

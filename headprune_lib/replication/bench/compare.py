@@ -29,9 +29,16 @@ class Row:
     n: int | None = None
 
 
-def compare(what: str, function: Callable[[], object], reference: str,
-            other: Callable[[], object], rounds: int, floor: float | None, target: str,
-            n: int | None = None) -> Row:
+def compare(
+    what: str,
+    function: Callable[[], object],
+    reference: str,
+    other: Callable[[], object],
+    rounds: int,
+    floor: float | None,
+    target: str,
+    n: int | None = None,
+) -> Row:
     """Time both once to warm up, then ``rounds`` times in turn; see :class:`Row` for the rest."""
     first, second = [], []
     for counted in tqdm([False] + rounds * [True], desc=f"{what} / {reference}", unit="round"):
@@ -41,12 +48,20 @@ def compare(what: str, function: Callable[[], object], reference: str,
             second.append(pair[1])
     ratios = np.array(first) / np.array(second)
     low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-    return Row(what, reference, float(np.median(first)), float(np.median(second)), float(median),
-               (float(low), float(high)), floor, target, n)
+    return Row(
+        what,
+        reference,
+        float(np.median(first)),
+        float(np.median(second)),
+        float(median),
+        (float(low), float(high)),
+        floor,
+        target,
+        n,
+    )
 
 
 def _seconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
-

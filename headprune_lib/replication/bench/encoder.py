@@ -64,12 +64,27 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
     # need no gradient. A training step adds the weights' gradients: three forward passes.
     backward = (12 * layers - 3) / (12 * layers)
     return [
-        compare("exact I_h", score, "forward pass, same attention kernel", forward, rounds,
-                 1 + backward, "at most 2.0"),
-        compare("exact I_h", score, "forward pass, same attention and linear kernels",
-                 fast_forward, rounds, 1 + backward, ""),
-        compare("exact I_h", score, "training step", step, rounds, (1 + backward) / 3,
-                 "at most 0.7"),
+        compare(
+            "exact I_h",
+            score,
+            "forward pass, same attention kernel",
+            forward,
+            rounds,
+            1 + backward,
+            "at most 2.0",
+        ),
+        compare(
+            "exact I_h",
+            score,
+            "forward pass, same attention and linear kernels",
+            fast_forward,
+            rounds,
+            1 + backward,
+            "",
+        ),
+        compare(
+            "exact I_h", score, "training step", step, rounds, (1 + backward) / 3, "at most 0.7"
+        ),
     ]
 
 
@@ -81,9 +96,19 @@ def _score(subject: EncoderSubject, batches: list[Batch], by: str) -> None:
 def _criteria(profile: Profile, n: int, rounds: int) -> list[Row]:
     subject = EncoderSubject.of(profile, kernel="eager")
     batches = subject.batches(subject.test.first(n)).batches
-    return [compare(f"scores by {name}", lambda name=name: _score(subject, batches, name),
-                    "exact I_h", lambda: _score(subject, batches, "importance"), rounds, None, "")
-            for name in CRITERIA if name not in ("importance", "random")]  # random reads no text
+    return [
+        compare(
+            f"scores by {name}",
+            lambda name=name: _score(subject, batches, name),
+            "exact I_h",
+            lambda: _score(subject, batches, "importance"),
+            rounds,
+            None,
+            "",
+        )
+        for name in CRITERIA
+        if name not in ("importance", "random")
+    ]  # random reads no text
 
 
 def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
@@ -115,23 +140,42 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     # own feed-forward (8 of 12) and the layers above, for a cut in each layer; one uncut pass
     floor = (layers * 8 / 12 + layers * (layers - 1) / 2 + layers / len(masks)) / layers**2
     return [
-        compare("one-head sweep, activations reused", reused, "plain masked sweep", plain, rounds,
-                 floor, "at most 0.6"),
-        compare("plain masked pass a head, padded to 128, file order", naive,
-                 "one-head sweep, activations reused", reused, rounds, None, "at least 6"),
+        compare(
+            "one-head sweep, activations reused",
+            reused,
+            "plain masked sweep",
+            plain,
+            rounds,
+            floor,
+            "at most 0.6",
+        ),
+        compare(
+            "plain masked pass a head, padded to 128, file order",
+            naive,
+            "one-head sweep, activations reused",
+            reused,
+            rounds,
+            None,
+            "at least 6",
+        ),
     ]
 
 
 def _padded(subject: EncoderSubject, examples: Examples) -> list[dict]:
     """Batches in file order with every sentence padded to the limit, as simple scripts do it."""
     limit, size = subject.profile.finetuning.max_length, subject.profile.batch_size
-    made = make_batches(load_tokenizer(subject.profile.model), examples, size, limit,
-                        range(len(examples)))
+    made = make_batches(
+        load_tokenizer(subject.profile.model), examples, size, limit, range(len(examples))
+    )
     batches = []
     for batch in made.batches:
         missing = (0, limit - batch["input_ids"].shape[1])
-        batches.append({name: torch.nn.functional.pad(batch[name], missing)
-                        for name in ("input_ids", "attention_mask")})
+        batches.append(
+            {
+                name: torch.nn.functional.pad(batch[name], missing)
+                for name in ("input_ids", "attention_mask")
+            }
+        )
     return batches
 
 
@@ -143,14 +187,27 @@ def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
     cut = order_mask(subject.model, order, len(order) // 2)
     pruned = prune_heads(copy.deepcopy(subject.model), cut)
     attention = attention_parameters(subject.model)
-    linear = sum(m.weight.numel() for m in subject.model.base_model.encoder.modules()
-                 if isinstance(m, torch.nn.Linear))
+    linear = sum(
+        m.weight.numel()
+        for m in subject.model.base_model.encoder.modules()
+        if isinstance(m, torch.nn.Linear)
+    )
     rows = []
     for size in (16, 64):
-        batches = dataclasses.replace(subject, profile=dataclasses.replace(profile, batch_size=size)
-                                      ).batches(subject.test.first(n)).batches
-        rows.append(compare(
-            f"unpruned, batch {size}", lambda b=batches: pass_seconds(subject.model, b),
-            "half the heads removed", lambda b=batches: pass_seconds(pruned, b), rounds,
-            linear / (linear - attention / 2), "at least 1.15"))
+        batches = (
+            dataclasses.replace(subject, profile=dataclasses.replace(profile, batch_size=size))
+            .batches(subject.test.first(n))
+            .batches
+        )
+        rows.append(
+            compare(
+                f"unpruned, batch {size}",
+                lambda b=batches: pass_seconds(subject.model, b),
+                "half the heads removed",
+                lambda b=batches: pass_seconds(pruned, b),
+                rounds,
+                linear / (linear - attention / 2),
+                "at least 1.15",
+            )
+        )
     return rows

@@ -53,19 +53,39 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
     rounds, n = max(1, rounds // 2), len(masks) * len(sources)
     title = f"sweep of {len(masks)} heads on {len(sources)} verses"
-    first = compare(f"one generate a head, batches of {_PLAIN_BATCH} in file order", plain, title,
-                    swept, rounds, None, "at least 5", n)
+    first = compare(
+        f"one generate a head, batches of {_PLAIN_BATCH} in file order",
+        plain,
+        title,
+        swept,
+        rounds,
+        None,
+        "at least 5",
+        n,
+    )
     bound = operations(model, sources, drafts, dict(zip(masks, made["sweep"], strict=True)))
-    second = compare(title, swept, "one generate a head, sorted, batches of 128, same kernels",
-                     sorted_plain, rounds, bound, "", n)
-    different = sum(a != b for one, two in zip(made["sweep"], made["plain"], strict=True)
-                    for a, b in zip(one, two, strict=True))
+    second = compare(
+        title,
+        swept,
+        "one generate a head, sorted, batches of 128, same kernels",
+        sorted_plain,
+        rounds,
+        bound,
+        "",
+        n,
+    )
+    different = sum(
+        a != b
+        for one, two in zip(made["sweep"], made["plain"], strict=True)
+        for a, b in zip(one, two, strict=True)
+    )
     assert different <= n / 1000, f"{different} of {n} translations are other than generate's"
     return [first, second]
 
 
-def sweep_translations(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
-                       masks: Sequence[HeadTensors]) -> list[list[Ids]]:
+def sweep_translations(
+    model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids], masks: Sequence[HeadTensors]
+) -> list[list[Ids]]:
     """Greedy translations of every source under every mask: (masks, sources).
 
     ``drafts`` are the unmasked model's translations.
@@ -89,8 +109,12 @@ def _masked(model: nn.Module, mask: HeadTensors, sources: Sequence[Ids]) -> list
     return made
 
 
-def operations(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
-               translations: dict[Head, list[Ids]]) -> float:
+def operations(
+    model: nn.Module,
+    sources: Sequence[Ids],
+    drafts: Sequence[Ids],
+    translations: dict[Head, list[Ids]],
+) -> float:
     """Multiplications that a sweep needs, as a share of those of one ``generate`` a head.
 
     Needed are, for a cut in layer l, the layers from l on along the draft, and whole passes for the
@@ -105,8 +129,10 @@ def operations(model: nn.Module, sources: Sequence[Ids], drafts: Sequence[Ids],
     for (kind, layer, _), rows_ in translations.items():
         for source, draft, row in zip(sources, drafts, rows_, strict=True):
             s, t, n = len(source), len(row) + 1, len(draft) + 1
-            same = next((i for i, (a, b) in enumerate(zip(draft, row, strict=False)) if a != b),
-                        min(len(draft), len(row)))
+            same = next(
+                (i for i, (a, b) in enumerate(zip(draft, row, strict=False)) if a != b),
+                min(len(draft), len(row)),
+            )
             again = 0 if row == draft else t - same - 1
             plain += s * layers * (encoder_layer + views) + t * (layers * decoder_layer + words)
             above = layers - layer

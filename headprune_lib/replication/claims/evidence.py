@@ -11,7 +11,7 @@ from typing import Any
 from headprune_lib.replication import measurements, paper
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.claims import CLAIMS
-from headprune_lib.replication.claims.rules import Verdict
+from headprune_lib.replication.claims.verdict import Verdict, combine
 from headprune_lib.replication.measurements.measurement import HALVES, Half
 from headprune_lib.replication.measurements.records import tolerance_key
 from headprune_lib.replication.stats.bounds import C3_TOLERANCE
@@ -34,8 +34,12 @@ class Evidence:
 def verdicts_of(result: Result) -> list[Verdict]:
     """Every claim that a result decides, in order of claims; none where none rests on it."""
     half = measurements.half_of(result.key)
-    return [one.judge(result.values, _paper_name(result)) for claim in CLAIMS
-            for one in EVIDENCE[claim.id] if (one.measurement, one.half) == (result.measurement, half)]
+    return [
+        one.judge(result.values, _paper_name(result))
+        for claim in CLAIMS
+        for one in EVIDENCE[claim.id]
+        if (one.measurement, one.half) == (result.measurement, half)
+    ]
 
 
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
@@ -44,13 +48,15 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
     Args:
         root: the folder of results; the project's own if not given.
     """
-    stored = {name: measurements.found(name, root=root)
-              for name in {one.measurement for each in EVIDENCE.values() for one in each}}
+    stored = {
+        name: measurements.found(name, root=root)
+        for name in {one.measurement for each in EVIDENCE.values() for one in each}
+    }
     judged = []
     for claim in CLAIMS:
         rows = [row for one in EVIDENCE[claim.id] for row in _rows(one, stored[one.measurement])]
         run = [row for row in rows if row.word != "not run"]
-        judged.append(rows[0] if not run else run[0] if len(run) == 1 else rules.combine(run))
+        judged.append(rows[0] if not run else run[0] if len(run) == 1 else combine(run))
     return judged
 
 
@@ -60,7 +66,9 @@ def _rows(one: Evidence, stored: list[Result]) -> list[Verdict]:
     if not own:
         return [one.judge(None, paper.name_of(one.measurement, one.half, paper.MAIN))]
     verdicts = [(result, one.judge(result.values, _paper_name(result))) for result in own]
-    return [_named(row, result) for result, verdict in verdicts for row in verdict.rows or (verdict,)]
+    return [
+        _named(row, result) for result, verdict in verdicts for row in verdict.rows or (verdict,)
+    ]
 
 
 def _paper_name(result: Result) -> str:
@@ -71,8 +79,9 @@ def _named(verdict: Verdict, result: Result) -> Verdict:
     """The verdict on an encoder with its evidence named by model and task: there are several."""
     if verdict.half != "encoder":
         return verdict
-    return dataclasses.replace(verdict, evidence=tuple(
-        f"{name} ({setting(result)})" for name in verdict.evidence))
+    return dataclasses.replace(
+        verdict, evidence=tuple(f"{name} ({setting(result)})" for name in verdict.evidence)
+    )
 
 
 def _c1(values: Values, name: str) -> Verdict:
@@ -81,8 +90,11 @@ def _c1(values: Values, name: str) -> Verdict:
 
 def _c1_translation(values: Values, name: str) -> Verdict:
     """On the encoder's own heads, the grid that the paper shows."""
-    return rules.c1(values and {**values, "counts": values["counts"]["enc-enc"]},
-                    half="translation", evidence=(name,))
+    return rules.c1(
+        values and {**values, "counts": values["counts"]["enc-enc"]},
+        half="translation",
+        evidence=(name,),
+    )
 
 
 def _c2(half: Half) -> Callable[[Values, str], Verdict]:
@@ -91,16 +103,19 @@ def _c2(half: Half) -> Callable[[Values, str], Verdict]:
 
 def _c3(half: Half) -> Callable[[Values, str], Verdict]:
     tolerance = tolerance_key(C3_TOLERANCE)
-    return lambda values, name: rules.c3(values and values["prunable"]["importance"][tolerance],
-                                         half=half, evidence=(name,))
+    return lambda values, name: rules.c3(
+        values and values["prunable"]["importance"][tolerance], half=half, evidence=(name,)
+    )
 
 
 def _c4(values: Values, name: str) -> Verdict:
     if values is None:
         return rules.c4(None, None, evidence=(name,))
     uncut, found = values["curves"]["enc-dec importance"]["mean"][0], values["differences"]
-    return rules.c4(*({**found[f"enc-dec minus {other}"], "uncut": uncut}
-                      for other in ("enc-enc", "dec-dec")), evidence=(name,))
+    return rules.c4(
+        *({**found[f"enc-dec minus {other}"], "uncut": uncut} for other in ("enc-enc", "dec-dec")),
+        evidence=(name,),
+    )
 
 
 def _c5(values: Values, name: str) -> Verdict:
@@ -109,17 +124,25 @@ def _c5(values: Values, name: str) -> Verdict:
 
 
 def _c6(values: Values, name: str) -> Verdict:
-    return rules.c6(values and {row["batch_size"]: row for row in values["finetuned"]["speed"]},
-                    evidence=(name,))
+    return rules.c6(
+        values and {row["batch_size"]: row for row in values["finetuned"]["speed"]},
+        evidence=(name,),
+    )
 
 
 def _c7(values: Values, name: str) -> Verdict:
     if values is None or not values["correlations"]:
         return rules.c7(None, evidence=(name,))
-    effects = {domain: _with_reliability(found["accuracy"])
-               for domain, found in values["correlations"].items()}
-    return rules.combine([  # the mean over domains would hide one that disagrees
-        rules.c7(found, evidence=(f"{name} {spelled(domain)}",)) for domain, found in effects.items()])
+    effects = {
+        domain: _with_reliability(found["accuracy"])
+        for domain, found in values["correlations"].items()
+    }
+    return combine(
+        [  # the mean over domains would hide one that disagrees
+            rules.c7(found, evidence=(f"{name} {spelled(domain)}",))
+            for domain, found in effects.items()
+        ]
+    )
 
 
 def _with_reliability(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,12 +150,16 @@ def _with_reliability(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _c7_translation(values: Values, name: str) -> Verdict:
-    return rules.c7(values and _with_reliability(values["correlations"]["bleu"]),
-                    half="translation", evidence=(name,))
+    return rules.c7(
+        values and _with_reliability(values["correlations"]["bleu"]),
+        half="translation",
+        evidence=(name,),
+    )
 
 
 def _c8(half: Half) -> Callable[[Values, str], Verdict]:
     """Against the paper's own rival, the one-by-one order of the test set, not the leak-free one."""
+
     def judge(values: Values, name: str) -> Verdict:
         found = values and values["area_differences"].get("oracle")
         if found and half == "translation":  # BLEU of different models cannot be compared as it is
@@ -148,14 +175,18 @@ def _both(measurement: str, rule: Callable[[Half], Callable[[Values, str], Verdi
 
 # Claim -> what decides it; the encoder half first.
 EVIDENCE: dict[str, tuple[Evidence, ...]] = {
-    "C1": (Evidence("one_head", "encoder", _c1),
-           Evidence("one_head", "translation", _c1_translation)),
+    "C1": (
+        Evidence("one_head", "encoder", _c1),
+        Evidence("one_head", "translation", _c1_translation),
+    ),
     "C2": _both("best_heads", _c2),
     "C3": _both("pruning_curve", _c3),
     "C4": (Evidence("pruning_by_kind", "translation", _c4),),
     "C5": (Evidence("along_training", "translation", _c5),),
     "C6": (Evidence("speed", "encoder", _c6),),
-    "C7": (Evidence("across_domains", "encoder", _c7),
-           Evidence("across_domains", "translation", _c7_translation)),
+    "C7": (
+        Evidence("across_domains", "encoder", _c7),
+        Evidence("across_domains", "translation", _c7_translation),
+    ),
     "C8": _both("pruning_curve", _c8),
 }

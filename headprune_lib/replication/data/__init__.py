@@ -30,15 +30,35 @@ _MADE_UP = {"synthetic": "seeded"}
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        *(Task(name, title, _SENTIMENT, reviews if name == "reviews" else domain(name),
-               {SOURCES[name].path: SOURCES[name].sha256}, short=short)
-          for name, (title, short) in _RATED.items()),
+        *(
+            Task(
+                name,
+                title,
+                _SENTIMENT,
+                reviews if name == "reviews" else domain(name),
+                {SOURCES[name].path: SOURCES[name].sha256},
+                short=short,
+            )
+            for name, (title, short) in _RATED.items()
+        ),
         Task("synthetic", "made-up sentences", _SENTIMENT, synthetic(0), _MADE_UP),
         Task("synthetic-far", "other made-up sentences", _SENTIMENT, synthetic(1), _MADE_UP),
-        Task("synthetic-words", "made-up sentences, scored as CoLA is", _SENTIMENT, synthetic(2),
-             _MADE_UP, "matthews"),
-        Task("synthetic-pairs", "pairs of made-up sentences, scored as MRPC is",
-             ("different", "alike"), synthetic_pairs(3), _MADE_UP, "f1"),
+        Task(
+            "synthetic-words",
+            "made-up sentences, scored as CoLA is",
+            _SENTIMENT,
+            synthetic(2),
+            _MADE_UP,
+            "matthews",
+        ),
+        Task(
+            "synthetic-pairs",
+            "pairs of made-up sentences, scored as MRPC is",
+            ("different", "alike"),
+            synthetic_pairs(3),
+            _MADE_UP,
+            "f1",
+        ),
         *BENCHMARKS,
     )
 }

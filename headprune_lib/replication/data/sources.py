@@ -64,5 +64,6 @@ def locate(source: Source) -> Path:
 
 
 def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

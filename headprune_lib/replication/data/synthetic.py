@@ -20,6 +20,7 @@ _SHARES = {"test": 0.3, "valid": 0.1, "train": 0.6}
 
 def synthetic(seed: int) -> Callable[[], Splits]:
     """Loader of sentences whose label is given away by their words."""
+
     def load() -> Splits:
         generator, rows = random.Random(seed), []
         for _ in range(320):
@@ -36,6 +37,7 @@ def synthetic(seed: int) -> Callable[[], Splits]:
 
 def synthetic_pairs(seed: int) -> Callable[[], Splits]:
     """Loader of pairs of sentences, alike (1) where both are of one sentiment."""
+
     def load() -> Splits:
         def paired(examples: Examples) -> Examples:
             half = len(examples) // 2

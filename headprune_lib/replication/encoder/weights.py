@@ -53,8 +53,9 @@ def weights_path(base: str, recipe: dict) -> Path:
     return cache_root() / "models" / f"{cached_name(base, recipe)}.safetensors"
 
 
-def with_weights(task: str, base: str, seed: int, weights: dict[str, Tensor],
-                 kernel: str) -> nn.Module:
+def with_weights(
+    task: str, base: str, seed: int, weights: dict[str, Tensor], kernel: str
+) -> nn.Module:
     """A classifier in evaluation mode with fine-tuned tensors in place of the base's.
 
     Raises:
@@ -66,7 +67,8 @@ def with_weights(task: str, base: str, seed: int, weights: dict[str, Tensor],
         if name not in state or state[name].shape != tensor.shape:
             raise ValueError(
                 f"the fine-tuned weights do not fit {base}: {name} has shape "
-                f"{tuple(tensor.shape)}, the model has {tuple(state[name].shape) if name in state else 'no such tensor'}"
+                f"{tuple(tensor.shape)}, the model has "
+                f"{tuple(state[name].shape) if name in state else 'no such tensor'}"
             )
     model.load_state_dict(weights, strict=False)
     return model.eval()

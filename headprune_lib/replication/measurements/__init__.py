@@ -25,16 +25,24 @@ __all__ = ["MEASUREMENTS", "find_artifact", "found", "get", "half_of"]
 
 def _registered() -> dict[str, Measurement]:
     """Those that the modules of this package declare."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}")
-               for module in pkgutil.iter_modules(__path__)]
+    modules = [
+        importlib.import_module(f"{__name__}.{module.name}")
+        for module in pkgutil.iter_modules(__path__)
+    ]
     return {one.name: one for module in modules for one in getattr(module, "MEASUREMENTS", ())}
 
 
 MEASUREMENTS: dict[str, Measurement] = _registered()
 
 
-def get(name: str, profile: Profile, *, task: str | None = None, parts: Sequence[str] | None = None,
-        fresh: bool = False) -> Result:
+def get(
+    name: str,
+    profile: Profile,
+    *,
+    task: str | None = None,
+    parts: Sequence[str] | None = None,
+    fresh: bool = False,
+) -> Result:
     """A result: the stored one if its signatures fit, else measured now.
 
     Args:
@@ -52,10 +60,24 @@ def get(name: str, profile: Profile, *, task: str | None = None, parts: Sequence
     return _get(measurement, half, profile, task or own, parts=parts, fresh=fresh)
 
 
-def _get(measurement: Measurement, half: Half, profile: Profile, task: str, *,
-         parts: Sequence[str] | None = None, fresh: bool = False) -> Result:
-    return obtain(measurement, half, profile, task, parts=parts, fresh=fresh,
-                  get=lambda needed: _get(MEASUREMENTS[needed], half, profile, task))
+def _get(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    *,
+    parts: Sequence[str] | None = None,
+    fresh: bool = False,
+) -> Result:
+    return obtain(
+        measurement,
+        half,
+        profile,
+        task,
+        parts=parts,
+        fresh=fresh,
+        get=lambda needed: _get(MEASUREMENTS[needed], half, profile, task),
+    )
 
 
 def find_artifact(name: str, profile: Profile) -> tuple[Measurement, Half, Profile, str]:
@@ -65,8 +87,12 @@ def find_artifact(name: str, profile: Profile) -> tuple[Measurement, Half, Profi
     if name in MEASUREMENTS:
         measurement = MEASUREMENTS[name]
         half = measurement.halves[0]
-        return measurement, half, profile, (
-            profile.task if half == "encoder" else profile.translation_task)
+        return (
+            measurement,
+            half,
+            profile,
+            (profile.task if half == "encoder" else profile.translation_task),
+        )
     artifact = paper.ARTIFACTS[name]
     measurement, wanted = MEASUREMENTS[artifact.measurement], artifact.task
     if artifact.half == "translation":
@@ -82,8 +108,10 @@ def _on(profile: Profile, name: str, task: str) -> Profile:
     if task == profile.task:
         return profile
     if "task" in profile.given:
-        raise ValueError(f"{name} is about {task}, not {profile.task}; "
-                         f"for this task, give figure3b with task={profile.task}")
+        raise ValueError(
+            f"{name} is about {task}, not {profile.task}; "
+            f"for this task, give figure3b with task={profile.task}"
+        )
     return profile.on(task)
 
 
@@ -94,10 +122,17 @@ def found(*names: str, root: Path | None = None) -> list[Result]:
         names: of measurements, or of tables and figures of the paper: these stand for their
             measurement in their half of the paper, whatever the task.
     """
-    wanted = {(artifact.measurement, artifact.half) if artifact else (name, None)
-              for name in names for artifact in [paper.ARTIFACTS.get(name)]}
-    keys = {key for measurement, half in wanted for key in store.find(measurement, root)
-            if half in (None, half_of(key))}
+    wanted = {
+        (artifact.measurement, artifact.half) if artifact else (name, None)
+        for name in names
+        for artifact in [paper.ARTIFACTS.get(name)]
+    }
+    keys = {
+        key
+        for measurement, half in wanted
+        for key in store.find(measurement, root)
+        if half in (None, half_of(key))
+    }
     results = [store.stored(key, root) for key in sorted(keys, key=_place)]
     return [result for result in results if result is not None]
 
@@ -110,5 +145,9 @@ def half_of(key: Key) -> Half:
 def _place(key: Key) -> tuple:
     """Larger models first, then tasks as the register has them; what is not in it, by name."""
     models, tasks = list(BASES), list(TASKS)
-    return (half_of(key), -models.index(key.model) if key.model in models else 0,
-            tasks.index(key.task) if key.task in tasks else len(tasks), key)
+    return (
+        half_of(key),
+        -models.index(key.model) if key.model in models else 0,
+        tasks.index(key.task) if key.task in tasks else len(tasks),
+        key,
+    )

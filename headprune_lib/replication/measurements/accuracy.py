@@ -81,7 +81,9 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     gained = (~uncut & correct).sum(-1)
     p = stats.mcnemar_exact(lost, gained)
     low, high = stats.paired_proportion_interval(lost, gained, n)
-    detectable = stats.smallest_detectable((lost + gained) / n, n, tests.alpha / len(correct), tests.power)
+    detectable = stats.smallest_detectable(
+        (lost + gained) / n, n, tests.alpha / len(correct), tests.power
+    )
     loss = stats.paired_t(raw["loss_change"] / MILLINAT)
     adjusted, loss_adjusted = stats.holm(p), stats.holm(loss.p)
     removable = stats.equivalence(low, tests.delta)
@@ -108,6 +110,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
 
 def counts(records: list[Effect], tests: Tests) -> Counts:
     """How many cuts lose or gain significantly, and how many are removable."""
+
     def number(p: str, effect: str, sign: int) -> int:
         return int(sum(r[p] < tests.alpha and np.sign(r[effect]) == sign for r in records))
 

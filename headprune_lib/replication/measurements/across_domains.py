@@ -73,8 +73,10 @@ class Values(TypedDict, total=False):
 def _measure_encoder(context: Context) -> Measured:
     profile = context.profile
     if not profile.domains:
-        raise ValueError(f"{profile.task} has no text of another domain here; figure2b is for "
-                         "reviews, sst2, snli and mnli, or give domains of your own")
+        raise ValueError(
+            f"{profile.task} has no text of another domain here; figure2b is for "
+            "reviews, sst2, snli and mnli, or give domains of your own"
+        )
     subject = EncoderSubject.of(profile)
     raw = {f"{profile.task}/{name}": array for name, array in context.get("one_head").raw.items()}
     for domain in profile.domains:
@@ -89,20 +91,30 @@ def _summarise_encoder(raw: Arrays, statistics: Statistics) -> Values:
     parts = {name: _domain(raw, name) for name in (home, *others)}
     effects = {name: _effects(part) for name, part in parts.items()}
     records = [
-        {"kind": "self", "layer": int(layer), "head": int(head),
-         **{f"{measure} {name}": effects[name][measure][i].mean()
-            for name in parts for measure in ("accuracy", "loss")}}
+        {
+            "kind": "self",
+            "layer": int(layer),
+            "head": int(head),
+            **{
+                f"{measure} {name}": effects[name][measure][i].mean()
+                for name in parts
+                for measure in ("accuracy", "loss")
+            },
+        }
         for i, (layer, head) in enumerate(parts[home]["heads"])
     ]
     return {
         "in_domain": home,
-        "baselines": {name: {**baseline(part, Tests()), "n_examples": len(part["correct_uncut"])}
-                      for name, part in parts.items()},
+        "baselines": {
+            name: {**baseline(part, Tests()), "n_examples": len(part["correct_uncut"])}
+            for name, part in parts.items()
+        },
         "heads": records,
         "correlations": {
-            name: {measure: _correlation(effects[home][measure], effects[name][measure],
-                                            statistics)
-                   for measure in ("accuracy", "loss")}
+            name: {
+                measure: _correlation(effects[home][measure], effects[name][measure], statistics)
+                for measure in ("accuracy", "loss")
+            }
             for name in others
         },
     }
@@ -123,16 +135,21 @@ def _effects(part: Arrays) -> dict[str, np.ndarray]:
 def _correlation(inside: np.ndarray, outside: np.ndarray, statistics: Statistics) -> Agreement:
     """Pearson and Spearman of the heads' mean effects, with the ceiling that noise sets."""
     x, y = inside.mean(-1), outside.mean(-1)
-    reliability = [stats.split_half_reliability(side, statistics.splits, statistics.seed)
-                   for side in (inside, outside)]
+    reliability = [
+        stats.split_half_reliability(side, statistics.splits, statistics.seed)
+        for side in (inside, outside)
+    ]
     return _agreement(x, y, reliability, statistics)
 
 
-def _agreement(x: np.ndarray, y: np.ndarray, reliability: list[float],
-               statistics: Statistics) -> Agreement:
+def _agreement(
+    x: np.ndarray, y: np.ndarray, reliability: list[float], statistics: Statistics
+) -> Agreement:
     return {
-        **{method: correlation_record(x, y, method, statistics.resamples, statistics.seed)
-           for method in ("pearson", "spearman")},
+        **{
+            method: correlation_record(x, y, method, statistics.resamples, statistics.seed)
+            for method in ("pearson", "spearman")
+        },
         "reliability": reliability,
         "ceiling": stats.correlation_ceiling(*reliability),
     }
@@ -144,17 +161,25 @@ def _agreement(x: np.ndarray, y: np.ndarray, reliability: list[float],
 def _measure_translation(context: Context) -> Measured:
     profile = context.profile
     subject = TranslationSubject.of(profile, context.task)
-    masks = {head: mask for head, mask in one_head_masks(subject.model).items()
-             if head[0] == "enc-enc"}
+    masks = {
+        head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
+    }
     far = subject.pairs(_FAR_SPLIT, profile.translation_far)
-    raw = subject.sweep_heads(far, masks, context.journal,
-                              f"one head cut, {profile.translation_far}")
+    raw = subject.sweep_heads(
+        far, masks, context.journal, f"one head cut, {profile.translation_far}"
+    )
     home = first_verses(context.get("one_head").raw, profile.n_verses)
     rows = home["heads"][:, 0] == KINDS.index("enc-enc")
-    kept = {name: values[rows] if name.endswith("_change") else values
-            for name, values in home.items() if name != "heads"}
-    raw = {"heads": raw.pop("heads"), **{f"far_{name}": values for name, values in raw.items()},
-           **{f"home_{name}": values for name, values in kept.items()}}
+    kept = {
+        name: values[rows] if name.endswith("_change") else values
+        for name, values in home.items()
+        if name != "heads"
+    }
+    raw = {
+        "heads": raw.pop("heads"),
+        **{f"far_{name}": values for name, values in raw.items()},
+        **{f"home_{name}": values for name, values in kept.items()},
+    }
     return subject.measured(raw, len(far), dataset=f"{profile.translation_far}/{_FAR_SPLIT}")
 
 
@@ -164,21 +189,33 @@ def _summarise_translation(raw: Arrays, statistics: Statistics) -> Values:
         uncut, cuts = all_counts(raw, f"{place}_")
         baselines[place] = float(corpus_bleu(uncut.sum(0)))
         loss = raw[f"{place}_draft_loss_change"] / MILLINAT
-        effects[place] = {"bleu": corpus_bleu(cuts.sum(1)) - baselines[place],
-                          "loss": loss.mean(-1)}
+        effects[place] = {
+            "bleu": corpus_bleu(cuts.sum(1)) - baselines[place],
+            "loss": loss.mean(-1),
+        }
         reliability[place] = {
-            "bleu": stats.split_half_reliability_of(corpus_bleu, uncut, cuts,
-                                                    statistics.splits, statistics.seed),
-            "loss": stats.split_half_reliability(loss, statistics.splits, statistics.seed)}
+            "bleu": stats.split_half_reliability_of(
+                corpus_bleu, uncut, cuts, statistics.splits, statistics.seed
+            ),
+            "loss": stats.split_half_reliability(loss, statistics.splits, statistics.seed),
+        }
     correlations = {}
     for measure in ("bleu", "loss"):
         sides = effects["home"][measure], effects["far"][measure]
         both = [reliability[place][measure] for place in ("home", "far")]
         correlations[measure] = _agreement(*sides, both, statistics)
-    heads = [{"layer": int(layer), "head": int(head),
-              **{f"{measure} {place}": effects[place][measure][i]
-                 for place in effects for measure in ("bleu", "loss")}}
-             for i, (_, layer, head) in enumerate(raw["heads"])]
+    heads = [
+        {
+            "layer": int(layer),
+            "head": int(head),
+            **{
+                f"{measure} {place}": effects[place][measure][i]
+                for place in effects
+                for measure in ("bleu", "loss")
+            },
+        }
+        for i, (_, layer, head) in enumerate(raw["heads"])
+    ]
     return {"baselines": baselines, "heads": heads, "correlations": correlations}
 
 
@@ -197,8 +234,11 @@ def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statisti
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
     if half == "translation":
         return {"n_verses": profile.n_verses}
-    return {"n_examples": profile.n_examples, "n_domain": profile.n_domain,
-            "domains": profile.domains}
+    return {
+        "n_examples": profile.n_examples,
+        "n_domain": profile.n_domain,
+        "domains": profile.domains,
+    }
 
 
 def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
@@ -209,6 +249,16 @@ def _own(_profile: Profile, _half: Half, _part: str) -> Own:
     return Own(needs=(ONE_HEAD,))
 
 
-MEASUREMENTS = (Measurement(
-    "across_domains", 1, {"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
-    _parameters, _measure, _summarise, HALVES, own=_own, texts=_texts),)
+MEASUREMENTS = (
+    Measurement(
+        "across_domains",
+        1,
+        {"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
+        _parameters,
+        _measure,
+        _summarise,
+        HALVES,
+        own=_own,
+        texts=_texts,
+    ),
+)

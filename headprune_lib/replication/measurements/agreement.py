@@ -45,12 +45,21 @@ class Values(TypedDict):
 def _measure(context: Context, _part: str) -> Measured:
     profile = context.profile
     subjects = [EncoderSubject.of(profile, seed) for seed in profile.seeds]
-    scores = np.stack([subject.importance(context.journal, normalize=None)["self"].numpy()
-                       for subject in subjects])
+    scores = np.stack(
+        [
+            subject.importance(context.journal, normalize=None)["self"].numpy()
+            for subject in subjects
+        ]
+    )
     first = subjects[0]
-    return first.measured({"scores": scores}, dataset=f"{profile.task}/train",
-                          n_examples=len(first.scoring), metric="importance",
-                          unit="nats per unit of the gate", runs=[one.run for one in subjects])
+    return first.measured(
+        {"scores": scores},
+        dataset=f"{profile.task}/train",
+        n_examples=len(first.scoring),
+        metric="importance",
+        unit="nats per unit of the gate",
+        runs=[one.run for one in subjects],
+    )
 
 
 def _summarise(_half: Half, outcomes: Outcomes, all_runs: Runs, statistics: Statistics) -> Values:
@@ -58,19 +67,23 @@ def _summarise(_half: Half, outcomes: Outcomes, all_runs: Runs, statistics: Stat
     normalised = [normalize_l2({"self": torch.from_numpy(plain)}) for plain in raw["scores"]]
     scores = np.stack([each["self"].numpy() for each in normalised])
     flat = scores.reshape(len(scores), -1)
-    least = [set(prune_order(each)[:statistics.least]) for each in normalised]
+    least = [set(prune_order(each)[: statistics.least]) for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
-        rank = correlation_record(flat[i], flat[j], "spearman", statistics.resamples,
-                                  statistics.seed)
-        pairs.append({
-            "seeds": [runs[i]["seed"], runs[j]["seed"]],
-            "pearson": correlation_record(flat[i], flat[j], "pearson", statistics.resamples,
-                                          statistics.seed)["r"],
-            "spearman": rank["r"],
-            "spearman_interval": rank["interval"],
-            "shared_least": len(least[i] & least[j]),
-        })
+        rank = correlation_record(
+            flat[i], flat[j], "spearman", statistics.resamples, statistics.seed
+        )
+        pairs.append(
+            {
+                "seeds": [runs[i]["seed"], runs[j]["seed"]],
+                "pearson": correlation_record(
+                    flat[i], flat[j], "pearson", statistics.resamples, statistics.seed
+                )["r"],
+                "spearman": rank["r"],
+                "spearman_interval": rank["interval"],
+                "shared_least": len(least[i] & least[j]),
+            }
+        )
     return {
         "scores": scores,
         "pairs": pairs,
@@ -87,5 +100,8 @@ def _own(profile: Profile, _half: Half, _part: str) -> Own:
     return Own(seeds=tuple(profile.seeds))
 
 
-MEASUREMENTS = (Measurement("agreement", 1, {"encoder": Statistics()}, _parameters, _measure,
-                            _summarise, own=_own),)
+MEASUREMENTS = (
+    Measurement(
+        "agreement", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise, own=_own
+    ),
+)

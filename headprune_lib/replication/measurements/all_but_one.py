@@ -31,8 +31,10 @@ from headprune_lib.replication.translation.subject import (
     mean_losses,
 )
 
-_ROWS = {"encoder": ("heads", "correct", "loss_change"),
-         "translation": ("heads", "counts_change", "draft_loss_change")}
+_ROWS = {
+    "encoder": ("heads", "correct", "loss_change"),
+    "translation": ("heads", "counts_change", "draft_loss_change"),
+}
 
 
 class Values(TypedDict, total=False):
@@ -53,8 +55,12 @@ def best_of_layers(raw: Arrays) -> np.ndarray:
     else:
         layers, (_, cuts) = raw["heads"][:, :2], all_counts(raw)
         order = np.lexsort((raw["draft_log_loss"][1:], -corpus_bleu(cuts.sum(1))))
-    return np.array([next(i for i in order if (layers[i] == layer).all())
-                     for layer in np.unique(layers, axis=0)])
+    return np.array(
+        [
+            next(i for i in order if (layers[i] == layer).all())
+            for layer in np.unique(layers, axis=0)
+        ]
+    )
 
 
 def _measure_all(context: Context, _part: str) -> Measured:
@@ -62,11 +68,13 @@ def _measure_all(context: Context, _part: str) -> Measured:
     if context.half == "encoder":
         subject = EncoderSubject.of(profile)
         return subject.measured(
-            subject.sweep("all but one", subject.test, context.journal, profile.task))
+            subject.sweep("all but one", subject.test, context.journal, profile.task)
+        )
     subject = TranslationSubject.of(profile, context.task)
     masks, pairs = all_but_one_masks(subject.model), subject.pairs("test")
-    return subject.measured(subject.sweep_heads(pairs, masks, context.journal, "all but one"),
-                            len(pairs))
+    return subject.measured(
+        subject.sweep_heads(pairs, masks, context.journal, "all but one"), len(pairs)
+    )
 
 
 def _measure_best(context: Context, _part: str) -> Measured:
@@ -76,12 +84,14 @@ def _measure_best(context: Context, _part: str) -> Measured:
         train = subject.sweep("all but one", subject.selection, journal, f"{profile.task} (train)")
         best = best_of_layers(train)
         rows = {name: test[name][best] for name in _ROWS["encoder"]}
-        return subject.measured({**test, **rows,
-                                 **{f"train_{name}": train[name] for name in train}})
+        return subject.measured(
+            {**test, **rows, **{f"train_{name}": train[name] for name in train}}
+        )
     subject = TranslationSubject.of(profile, context.task)
     masks = all_but_one_masks(subject.model)
     valid = mean_losses(
-        subject.sweep_heads(subject.pairs("valid"), masks, journal, "all but one (valid)"))
+        subject.sweep_heads(subject.pairs("valid"), masks, journal, "all but one (valid)")
+    )
     heads = list(masks)
     best = {heads[row]: masks[heads[row]] for row in best_of_layers(valid)}
     raw = subject.sweep_heads(subject.headline, best, journal, "the best of each layer")
@@ -93,28 +103,40 @@ def _summarise_all(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any)
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
     best = best_of_layers(mean_losses(raw) if half == "translation" else raw)
     chosen = {**raw, **{name: raw[name][best] for name in _ROWS[half]}}
-    found = {"baseline": effects.baseline(raw, statistics),
-             "layers": effects.effect_records(chosen, statistics), "chosen_on": "test"}
+    found = {
+        "baseline": effects.baseline(raw, statistics),
+        "layers": effects.effect_records(chosen, statistics),
+        "chosen_on": "test",
+    }
     if half == "encoder":
-        found["heads"] = [{"layer": r["layer"], "head": r["head"], "delta": r["delta"],
-                           "interval": r["interval"]}
-                          for r in effects.effect_records(raw, statistics)]
+        found["heads"] = [
+            {"layer": r["layer"], "head": r["head"], "delta": r["delta"], "interval": r["interval"]}
+            for r in effects.effect_records(raw, statistics)
+        ]
     return found
 
 
 def _summarise_best(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
     chosen_on, n_selection = (
-        ("train", raw["train_correct"].shape[-1]) if half == "encoder" else
-        ("valid", len(raw["valid_reference_lengths"])))
-    return {"baseline": effects.baseline(raw, statistics),
-            "layers": effects.effect_records(raw, statistics),
-            "chosen_on": chosen_on, "n_selection": n_selection}
+        ("train", raw["train_correct"].shape[-1])
+        if half == "encoder"
+        else ("valid", len(raw["valid_reference_lengths"]))
+    )
+    return {
+        "baseline": effects.baseline(raw, statistics),
+        "layers": effects.effect_records(raw, statistics),
+        "chosen_on": chosen_on,
+        "n_selection": n_selection,
+    }
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
-    return ({"n_examples": profile.n_examples} if half == "encoder" else
-            {"n_verses": profile.n_verses, "n_headline": profile.n_headline})
+    return (
+        {"n_examples": profile.n_examples}
+        if half == "encoder"
+        else {"n_verses": profile.n_verses, "n_headline": profile.n_headline}
+    )
 
 
 def _parameters_best(profile: Profile, half: Half) -> dict[str, Any]:
@@ -127,8 +149,17 @@ def _own_best(_profile: Profile, half: Half, _part: str) -> Own:
 
 
 _STATISTICS = {"encoder": accuracy.Tests(), "translation": bleu.Tests()}
-ALL_BUT_ONE = Measurement("all_but_one", 1, _STATISTICS, _parameters, _measure_all,
-                          _summarise_all, HALVES)
-BEST_HEADS = Measurement("best_heads", 1, _STATISTICS, _parameters_best, _measure_best,
-                         _summarise_best, HALVES, own=_own_best)
+ALL_BUT_ONE = Measurement(
+    "all_but_one", 1, _STATISTICS, _parameters, _measure_all, _summarise_all, HALVES
+)
+BEST_HEADS = Measurement(
+    "best_heads",
+    1,
+    _STATISTICS,
+    _parameters_best,
+    _measure_best,
+    _summarise_best,
+    HALVES,
+    own=_own_best,
+)
 MEASUREMENTS = (ALL_BUT_ONE, BEST_HEADS)

@@ -66,18 +66,24 @@ class Values(TypedDict):
 def matched_epochs(curve: list[dict]) -> list[int]:
     """For each of the paper's checkpoints the epoch of the nearest share of the best BLEU."""
     best = max(record["bleu"] for record in curve)
-    nearest = [min(curve, key=lambda record: abs(record["bleu"] / best - share))["epoch"]
-               for share in PAPERS_SHARES]
+    nearest = [
+        min(curve, key=lambda record: abs(record["bleu"] / best - share))["epoch"]
+        for share in PAPERS_SHARES
+    ]
     return sorted(set(nearest))
 
 
 def _measure(context: Context, _part: str) -> Measured:
     profile, task = context.profile, context.task
-    curve = read_curve(train(profile, task, profile.translation_seed,
-                             model=profile.translation_model))
+    curve = read_curve(
+        train(profile, task, profile.translation_seed, model=profile.translation_model)
+    )
     epochs = matched_epochs(curve)
-    raw: Arrays = {"epochs": np.array(epochs), "shares": np.arange(profile.steps + 1) / profile.steps,
-                   "updates": np.array([curve[epoch - 1]["updates"] for epoch in epochs])}
+    raw: Arrays = {
+        "epochs": np.array(epochs),
+        "shares": np.arange(profile.steps + 1) / profile.steps,
+        "updates": np.array([curve[epoch - 1]["updates"] for epoch in epochs]),
+    }
     for epoch in epochs:
         subject = TranslationSubject.of(profile, task, epoch=epoch)
         part = _checkpoint(subject, epoch, context.journal)
@@ -92,15 +98,25 @@ def _checkpoint(subject: TranslationSubject, epoch: int, journal: Journal) -> Ar
     raw = subject.sweep(subject.pairs("test"), masks, journal, f"pruned, epoch {epoch}")
     batches = forced_batches(subject, subject.pairs("test"))
     losses = run_units(
-        {f"{subject.key} loss {step}":
-            lambda mask=mask: {"loss": reference_loss(subject.model, batches, mask)}
-         for step, mask in enumerate((full_mask(subject.model), *masks))}, journal,
-        f"loss, epoch {epoch}").values()
+        {
+            f"{subject.key} loss {step}": lambda mask=mask: {
+                "loss": reference_loss(subject.model, batches, mask)
+            }
+            for step, mask in enumerate((full_mask(subject.model), *masks))
+        },
+        journal,
+        f"loss, epoch {epoch}",
+    ).values()
     pieces = [(batch["labels"] != NO_LABEL).sum(1).numpy() for batch in batches]
-    each = {f"each {kind}": coarse(values)
-            for kind, values in subject.verse_importance(journal).items()}
-    return {**mean_losses(raw), **each, "reference_loss": np.stack([unit["loss"] for unit in losses]),
-            "reference_pieces": np.concatenate(pieces)}
+    each = {
+        f"each {kind}": coarse(values) for kind, values in subject.verse_importance(journal).items()
+    }
+    return {
+        **mean_losses(raw),
+        **each,
+        "reference_loss": np.stack([unit["loss"] for unit in losses]),
+        "reference_pieces": np.concatenate(pieces),
+    }
 
 
 def coarse(values: np.ndarray) -> np.ndarray:
@@ -125,46 +141,70 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     at = int(np.flatnonzero(np.isclose(shares, statistics.removed))[0])
     checkpoints, kept, gini = [], {}, {}
     for epoch, updates in zip(epochs, raw["updates"], strict=True):
-        part = {name.removeprefix(f"{epoch}/"): values for name, values in raw.items()
-                if name.startswith(f"{epoch}/")}
+        part = {
+            name.removeprefix(f"{epoch}/"): values
+            for name, values in raw.items()
+            if name.startswith(f"{epoch}/")
+        }
         uncut, cuts = all_counts(part)
         systems = np.concatenate([uncut[None], cuts])
         bleu = corpus_bleu(systems.sum(1))
-        drawn = stats.bootstrap_scores(corpus_bleu, systems[[0, at]], statistics.resamples,
-                                       statistics.seed)
+        drawn = stats.bootstrap_scores(
+            corpus_bleu, systems[[0, at]], statistics.resamples, statistics.seed
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             kept[epoch] = np.nan_to_num(drawn[:, 1] / drawn[:, 0])
-        each = np.concatenate([part[f"each {kind}"].reshape(len(part[f"each {kind}"]), -1)
-                               for kind in KINDS], axis=1).astype(float)
+        each = np.concatenate(
+            [part[f"each {kind}"].reshape(len(part[f"each {kind}"]), -1) for kind in KINDS], axis=1
+        ).astype(float)
         gini[epoch] = _resampled_gini(each, statistics)
-        checkpoints.append({
-            "epoch": epoch, "updates": int(updates), "bleu": bleu,
-            "kept": bleu / bleu[0] if bleu[0] else np.zeros_like(bleu),
-            "kept_at_interval": interval_record(kept[epoch]),
-            "loss": part["reference_loss"].sum(1) / part["reference_pieces"].sum(),
-            "gini": float(stats.gini(each.mean(0))),
-            "gini_interval": interval_record(gini[epoch]),
-        })
+        checkpoints.append(
+            {
+                "epoch": epoch,
+                "updates": int(updates),
+                "bleu": bleu,
+                "kept": bleu / bleu[0] if bleu[0] else np.zeros_like(bleu),
+                "kept_at_interval": interval_record(kept[epoch]),
+                "loss": part["reference_loss"].sum(1) / part["reference_pieces"].sum(),
+                "gini": float(stats.gini(each.mean(0))),
+                "gini_interval": interval_record(gini[epoch]),
+            }
+        )
     first, last = checkpoints[0], checkpoints[-1]
     return {
-        "shares": shares, "kept_at": statistics.removed, "checkpoints": checkpoints,
+        "shares": shares,
+        "kept_at": statistics.removed,
+        "checkpoints": checkpoints,
         "differences": {
-            "kept": difference_record(last["kept"][at] - first["kept"][at],
-                                      kept[epochs[-1]] - kept[epochs[0]]),
-            "gini": difference_record(last["gini"] - first["gini"],
-                                      gini[epochs[-1]] - gini[epochs[0]])},
+            "kept": difference_record(
+                last["kept"][at] - first["kept"][at], kept[epochs[-1]] - kept[epochs[0]]
+            ),
+            "gini": difference_record(
+                last["gini"] - first["gini"], gini[epochs[-1]] - gini[epochs[0]]
+            ),
+        },
     }
 
 
 def _resampled_gini(each: np.ndarray, statistics: Statistics) -> np.ndarray:
     """Gini coefficients (resamples,) of mean importance, verses drawn again; all epochs alike."""
-    return stats.bootstrap_scores(stats.gini, each[None], statistics.resamples,
-                                  statistics.seed)[:, 0]
+    return stats.bootstrap_scores(stats.gini, each[None], statistics.resamples, statistics.seed)[
+        :, 0
+    ]
 
 
 def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
     return {"n_verses": profile.n_verses, "steps": profile.steps}
 
 
-MEASUREMENTS = (Measurement("along_training", 2, {"translation": Statistics()}, _parameters,
-                            _measure, _summarise, ("translation",)),)
+MEASUREMENTS = (
+    Measurement(
+        "along_training",
+        2,
+        {"translation": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("translation",),
+    ),
+)

@@ -69,9 +69,11 @@ def baseline(raw: Arrays, tests: Tests) -> dict:
     """BLEU of the unmasked model with its 95% interval, and its loss a verse on its own output."""
     counts, _ = all_counts(raw)
     drawn = stats.bootstrap_scores(corpus_bleu, counts[None], tests.baseline_resamples, tests.seed)
-    return {"bleu": float(corpus_bleu(counts.sum(0))),
-            "bleu_interval": np.quantile(drawn[:, 0], [0.025, 0.975]),
-            "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT}
+    return {
+        "bleu": float(corpus_bleu(counts.sum(0))),
+        "bleu_interval": np.quantile(drawn[:, 0], [0.025, 0.975]),
+        "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
+    }
 
 
 def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
@@ -87,8 +89,9 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     for kind in np.unique(raw["heads"][:, 0]):
         rows = np.flatnonzero(raw["heads"][:, 0] == kind)
         many = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], tests.resamples, tests.seed)
-        few = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], tests.papers_resamples,
-                                     tests.seed + 1)
+        few = stats.paired_bootstrap(
+            corpus_bleu, uncut, cuts[rows], tests.papers_resamples, tests.seed + 1
+        )
         loss = stats.paired_t(raw["draft_loss_change"][rows] / MILLINAT)
         adjusted, loss_adjusted = stats.holm(many.p), stats.holm(loss.p)
         removable = stats.equivalence(many.low, tests.delta)
@@ -117,12 +120,14 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
 
 def _detectable(change: stats.Estimate, n_tests: int, tests: Tests) -> np.ndarray:
     error = (change.high - change.low) / (2 * scipy.stats.norm.isf(0.025))
-    return (scipy.stats.norm.isf(tests.alpha / n_tests / 2)
-            + scipy.stats.norm.isf(1 - tests.power)) * error
+    return (
+        scipy.stats.norm.isf(tests.alpha / n_tests / 2) + scipy.stats.norm.isf(1 - tests.power)
+    ) * error
 
 
 def counts(records: list[Effect], tests: Tests) -> dict[str, Counts]:
     """Kind -> how many cuts lose or gain significantly, and how many are removable; and ``all``."""
+
     def number(rows: list[Effect], p: str, sign: int) -> int:
         return sum(r[p] < tests.alpha and np.sign(r["delta"]) == sign for r in rows)
 
@@ -151,8 +156,9 @@ def one_by_one_scores(raw: Arrays) -> HeadTensors:
     for number, kind in enumerate(KINDS):
         rows = raw["heads"][:, 0] == number
         layers, heads = raw["heads"][rows, 1], raw["heads"][rows, 2]
-        grid = torch.full((int(layers.max()) + 1, int(heads.max()) + 1), torch.nan,
-                          dtype=torch.float64)
+        grid = torch.full(
+            (int(layers.max()) + 1, int(heads.max()) + 1), torch.nan, dtype=torch.float64
+        )
         grid[layers.astype(int), heads.astype(int)] = torch.from_numpy((lost + tie)[rows])
         scores[kind] = grid
     return scores

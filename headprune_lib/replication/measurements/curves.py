@@ -71,8 +71,9 @@ class Values(TypedDict, total=False):
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def along(context: Context, runs: Iterable[Run], title: str,
-          pairs: Pairs | None = None) -> Measured:
+def along(
+    context: Context, runs: Iterable[Run], title: str, pairs: Pairs | None = None
+) -> Measured:
     """Every run of an order: which heads it removes, and what becomes of the score.
 
     Args:
@@ -89,34 +90,53 @@ def _masks(subject: Subject, order: list[Head], steps: int) -> list:
 
 def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
     profile, (_, main, _) = context.profile, runs[0]
-    found = [subject.curve(_masks(subject, order, profile.steps), subject.test, context.journal,
-                           f"{title}/{name}") for name, subject, order in runs]
+    found = [
+        subject.curve(
+            _masks(subject, order, profile.steps), subject.test, context.journal, f"{title}/{name}"
+        )
+        for name, subject, order in runs
+    ]
     labels, task = np.array(main.test.labels, np.int8), TASKS[profile.task]
     loss = np.stack([millinats(curve["loss"]) for curve in found])
     raw = {
         "names": np.array([name for name, *_ in runs]),
         "order": np.array([[head[1:] for head in order] for *_, order in runs], np.int16),
         "correct": np.stack([curve["correct"] for curve in found]),
-        "loss": loss, "log_loss": loss.mean(-1) / MILLINAT,
-        "labels": labels, "shares": np.arange(profile.steps + 1) / profile.steps,
+        "loss": loss,
+        "log_loss": loss.mean(-1) / MILLINAT,
+        "labels": labels,
+        "shares": np.arange(profile.steps + 1) / profile.steps,
     }
     if task.metric != "accuracy":
         raw["metric"] = np.array(task.metric)
     subjects = {subject.seed: subject for _, subject, _ in runs}
-    return main.measured(raw, metric=task.metric, unit=SCORES[task.metric].unit,
-                         runs=[subject.run for subject in subjects.values()])
+    return main.measured(
+        raw,
+        metric=task.metric,
+        unit=SCORES[task.metric].unit,
+        runs=[subject.run for subject in subjects.values()],
+    )
 
 
 def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pairs) -> Measured:
     """The unmasked model's translations once, then those after each step of each run."""
     profile, (_, main, _) = context.profile, runs[0]
-    masks = [mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]]
+    masks = [
+        mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]
+    ]
     raw = main.sweep(pairs, masks, context.journal, f"pruning curve, {title}")
-    raw |= {"draft_log_loss": mean_losses(raw)["draft_log_loss"],
-            "names": np.array([name for name, *_ in runs]),
-            "order": np.array([[(KINDS.index(kind), layer, head) for kind, layer, head in order]
-                               for *_, order in runs], np.int16),
-            "shares": np.arange(profile.steps + 1) / profile.steps}
+    raw |= {
+        "draft_log_loss": mean_losses(raw)["draft_log_loss"],
+        "names": np.array([name for name, *_ in runs]),
+        "order": np.array(
+            [
+                [(KINDS.index(kind), layer, head) for kind, layer, head in order]
+                for *_, order in runs
+            ],
+            np.int16,
+        ),
+        "shares": np.arange(profile.steps + 1) / profile.steps,
+    }
     return main.measured(raw, len(pairs))
 
 
@@ -137,14 +157,17 @@ class Curves:
     runs: dict[str, np.ndarray]
     drawn: dict[str, np.ndarray]
 
-    def difference(self, one: str, other: str,
-                   statistic: Callable[[np.ndarray], np.ndarray]) -> Difference:
+    def difference(
+        self, one: str, other: str, statistic: Callable[[np.ndarray], np.ndarray]
+    ) -> Difference:
         """A statistic of one order's mean curve minus that of another's, paired."""
         return difference_record(
             statistic(self.runs[one].mean(0)) - statistic(self.runs[other].mean(0)),
-            statistic(self.drawn[one]) - statistic(self.drawn[other]))
+            statistic(self.drawn[one]) - statistic(self.drawn[other]),
+        )
 
     def area(self, scores: np.ndarray) -> np.ndarray:
+        """Mean score along the curve: the area under it over all shares removed."""
         return stats.area_under_curve(self.shares, scores)
 
 
@@ -157,17 +180,22 @@ def read_curves(half: Half, outcomes: Outcomes, statistics: Statistics) -> Curve
     first = next(iter(outcomes.values()))
     if half == "translation":
         systems = {name: _systems(raw) for name, raw in outcomes.items()}
-        return Curves(first["shares"], 0.0,
-                      {name: corpus_bleu(counts.sum(2)) for name, counts in systems.items()},
-                      stats.bootstrap_curves(systems, statistics.resamples, statistics.seed,
-                                             corpus_bleu))
+        return Curves(
+            first["shares"],
+            0.0,
+            {name: corpus_bleu(counts.sum(2)) for name, counts in systems.items()},
+            stats.bootstrap_curves(systems, statistics.resamples, statistics.seed, corpus_bleu),
+        )
     score, labels = score_of(first), first["labels"]
     correct = {name: raw["correct"] for name, raw in outcomes.items()}
     if "importance" in correct:
         correct[MAIN] = correct["importance"][:1]
-    return Curves(first["shares"], score.chance(labels),
-                  {name: score(curve, labels) for name, curve in correct.items()},
-                  _drawn(score, correct, labels, statistics))
+    return Curves(
+        first["shares"],
+        score.chance(labels),
+        {name: score(curve, labels) for name, curve in correct.items()},
+        _drawn(score, correct, labels, statistics),
+    )
 
 
 def score_of(raw: Arrays) -> Score:
@@ -182,8 +210,9 @@ def _systems(raw: Arrays) -> np.ndarray:
     return np.concatenate([np.broadcast_to(uncut, (len(runs), 1, *uncut.shape)), runs], axis=1)
 
 
-def _drawn(score: Score, correct: Mapping[str, np.ndarray], labels: np.ndarray,
-           statistics: Statistics) -> dict:
+def _drawn(
+    score: Score, correct: Mapping[str, np.ndarray], labels: np.ndarray, statistics: Statistics
+) -> dict:
     resamples, seed = statistics.resamples, statistics.seed
     if score is SCORES["accuracy"]:  # a plain mean; through its counts the sixth digit would change
         return stats.bootstrap_curves(correct, resamples, seed)
@@ -195,22 +224,36 @@ def curve_values(half: Half, outcomes: Outcomes, curves: Curves, statistics: Sta
     """What a page says of every order by itself."""
     found: dict[str, Curve] = {}
     for name, runs in curves.runs.items():
-        found[name] = {"mean": runs.mean(0), "runs": runs,
-                       "interval": interval_record(curves.drawn[name]).T}
+        found[name] = {
+            "mean": runs.mean(0),
+            "runs": runs,
+            "interval": interval_record(curves.drawn[name]).T,
+        }
         if half == "encoder":
             found[name] |= _encoder_curve(outcomes, name, len(runs))
     return {
-        "shares": curves.shares, "chance": curves.chance, "curves": found,
-        "prunable": {name: prunable_record(curves.shares, runs.mean(0), curves.drawn[name],
-                                           curves.chance, statistics.tolerances)
-                     for name, runs in curves.runs.items()},
+        "shares": curves.shares,
+        "chance": curves.chance,
+        "curves": found,
+        "prunable": {
+            name: prunable_record(
+                curves.shares,
+                runs.mean(0),
+                curves.drawn[name],
+                curves.chance,
+                statistics.tolerances,
+            )
+            for name, runs in curves.runs.items()
+        },
     }
 
 
 def _encoder_curve(outcomes: Outcomes, name: str, n_runs: int) -> dict[str, Any]:
     raw = outcomes["importance" if name == MAIN else name]
-    found = {"names": [str(run) for run in raw["names"][:n_runs]],
-             "log_loss": raw["log_loss"][:n_runs].mean(0)}
+    found = {
+        "names": [str(run) for run in raw["names"][:n_runs]],
+        "log_loss": raw["log_loss"][:n_runs].mean(0),
+    }
     if "metric" in raw:  # accuracy beside a score that is not
         found["accuracy"] = raw["correct"][:n_runs].mean((0, 2))
     return found

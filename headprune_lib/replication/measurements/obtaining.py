@@ -22,8 +22,16 @@ from headprune_lib.replication.translation.recipe import final_recipe
 Get = Callable[[str], Result]
 
 
-def obtain(measurement: Measurement, half: Half, profile: Profile, task: str, *,
-           parts: Sequence[str] | None, fresh: bool, get: Get) -> Result:
+def obtain(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    *,
+    parts: Sequence[str] | None,
+    fresh: bool,
+    get: Get,
+) -> Result:
     """The stored result if it fits, else measured now; see :func:`headprune_lib.replication.store.obtain`.
 
     Args:
@@ -32,10 +40,13 @@ def obtain(measurement: Measurement, half: Half, profile: Profile, task: str, *,
     """
     names = measurement.parts(profile, half, task) if parts is None else tuple(parts)
     signatures = {name: signature(measurement, half, profile, task, name) for name in names}
-    digest = hashlib.sha256("".join(one["digest"] for one in signatures.values()).encode()).hexdigest()
+    digest = hashlib.sha256(
+        "".join(one["digest"] for one in signatures.values()).encode()
+    ).hexdigest()
     key = key_of(measurement, half, profile, task)
-    journal = Journal(cache_root() / "journals" / key.measurement /
-                      f"{key.task}.{key.model}-{digest[:16]}")
+    journal = Journal(
+        cache_root() / "journals" / key.measurement / f"{key.task}.{key.model}-{digest[:16]}"
+    )
     command = command_of(measurement, half, profile, task, parts)
     context = Context(half, profile, task, journal, get)
 
@@ -47,21 +58,36 @@ def obtain(measurement: Measurement, half: Half, profile: Profile, task: str, *,
 
     statistics = measurement.statistics[half]
     result = store.obtain(
-        Wanted(key, profile.name, signatures, store.fingerprint(measurement.name, statistics), measure,
-               lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics), command),
-        fresh=fresh, root=_root(measurement, half, profile, task, signatures))
+        Wanted(
+            key,
+            profile.name,
+            signatures,
+            store.fingerprint(measurement.name, statistics),
+            measure,
+            lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics),
+            command,
+        ),
+        fresh=fresh,
+        root=_root(measurement, half, profile, task, signatures),
+    )
     journal.finish()
     return result
 
 
 def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:
     """What the result is stored under."""
-    return Key(measurement.name, task,
-               profile.model if half == "encoder" else profile.translation_model)
+    return Key(
+        measurement.name, task, profile.model if half == "encoder" else profile.translation_model
+    )
 
 
-def command_of(measurement: Measurement, half: Half, profile: Profile, task: str,
-               parts: Sequence[str] | None = None) -> str:
+def command_of(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    parts: Sequence[str] | None = None,
+) -> str:
     """What measures it again."""
     words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
     main = profile.main_task if half == "encoder" else None
@@ -70,21 +96,33 @@ def command_of(measurement: Measurement, half: Half, profile: Profile, task: str
     return " ".join(words)
 
 
-def signature(measurement: Measurement, half: Half, profile: Profile, task: str, part: str, *,
-              registered: bool = False) -> dict:
+def signature(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    part: str,
+    *,
+    registered: bool = False,
+) -> dict:
     """What a stored part must agree with: parameters, data, base weights, training recipes.
 
     Args:
         registered: with the text that committed results were measured on, whatever is at hand.
     """
     own = measurement.own(profile, half, part)
-    parameters = {"task": task, "model": key_of(measurement, half, profile, task).model,
-                  **measurement.parameters(profile, half)}
+    parameters = {
+        "task": task,
+        "model": key_of(measurement, half, profile, task).model,
+        **measurement.parameters(profile, half),
+    }
     values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
     texts = measurement.texts(profile, half, task)
     if half == "encoder":
-        data = [TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
-                for name in texts]
+        data = [
+            TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
+            for name in texts
+        ]
         weights, seeds = BASES[profile.model].checksums, own.seeds or (profile.seed,)
         recipes = {f"seed {seed}": recipe(profile, seed, registered=registered) for seed in seeds}
     else:
@@ -92,8 +130,13 @@ def signature(measurement: Measurement, half: Half, profile: Profile, task: str,
         seed, model = profile.translation_seed, profile.translation_model
         recipes = {f"seed {seed}": final_recipe(task, profile.translator(task, model), seed)}
     return store.make_signature(
-        measurement.version, parameters, values,
-        {path: sha for checksums in data for path, sha in checksums.items()}, weights, recipes)
+        measurement.version,
+        parameters,
+        values,
+        {path: sha for checksums in data for path, sha in checksums.items()},
+        weights,
+        recipes,
+    )
 
 
 def results_folder(profile: Profile) -> Path:
@@ -101,14 +144,16 @@ def results_folder(profile: Profile) -> Path:
     return results_root() / profile.folder
 
 
-def _root(measurement: Measurement, half: Half, profile: Profile, task: str,
-          signatures: dict[str, dict]) -> Path:
+def _root(
+    measurement: Measurement, half: Half, profile: Profile, task: str, signatures: dict[str, dict]
+) -> Path:
     """A result with parameters of one's own must not overwrite the committed one."""
     committed = load_profile(profile.name, task=profile.task)
     standard = all(
-        one["digest"] == signature(measurement, half, committed, task, name,
-                                   registered=True)["digest"]
-        for name, one in signatures.items())
+        one["digest"]
+        == signature(measurement, half, committed, task, name, registered=True)["digest"]
+        for name, one in signatures.items()
+    )
     if standard:
         return results_folder(profile)
     own = hashlib.sha256("".join(sorted(one["digest"] for one in signatures.values())).encode())

@@ -37,27 +37,42 @@ def _measure(context: Context, _part: str) -> Measured:
     if context.half == "encoder":
         subject = EncoderSubject.of(profile)
         return subject.measured(
-            subject.sweep("one head", subject.test, context.journal, profile.task))
+            subject.sweep("one head", subject.test, context.journal, profile.task)
+        )
     subject = TranslationSubject.of(profile, context.task)
     masks, pairs = one_head_masks(subject.model), subject.headline
-    return subject.measured(subject.sweep_heads(pairs, masks, context.journal, "one head cut"),
-                            len(pairs))
+    return subject.measured(
+        subject.sweep_heads(pairs, masks, context.journal, "one head cut"), len(pairs)
+    )
 
 
 def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
     records = effects.effect_records(raw, statistics)
-    found = {"baseline": effects.baseline(raw, statistics), "heads": records,
-             "counts": effects.counts(records, statistics), "delta_tolerated": statistics.delta}
+    found = {
+        "baseline": effects.baseline(raw, statistics),
+        "heads": records,
+        "counts": effects.counts(records, statistics),
+        "delta_tolerated": statistics.delta,
+    }
     return found | ({"truncated": int(raw["truncated"])} if "truncated" in raw else {})
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
-    return ({"n_examples": profile.n_examples} if half == "encoder" else
-            {"n_headline": profile.n_headline})
+    return (
+        {"n_examples": profile.n_examples}
+        if half == "encoder"
+        else {"n_headline": profile.n_headline}
+    )
 
 
 ONE_HEAD = Measurement(
-    "one_head", 1, {"encoder": accuracy.Tests(), "translation": bleu.Tests()}, _parameters,
-    _measure, _summarise, HALVES)
+    "one_head",
+    1,
+    {"encoder": accuracy.Tests(), "translation": bleu.Tests()},
+    _parameters,
+    _measure,
+    _summarise,
+    HALVES,
+)
 MEASUREMENTS = (ONE_HEAD,)

@@ -29,8 +29,15 @@ IMPORTANCE = "importance"
 FEW = (IMPORTANCE, "random")
 # ... and all that the paper and its critics compare.
 EVERY = {
-    "encoder": (IMPORTANCE, "importance unnormalised", "importance reversed", "oracle",
-                "oracle leak-free", "random", "importance rescored"),
+    "encoder": (
+        IMPORTANCE,
+        "importance unnormalised",
+        "importance reversed",
+        "oracle",
+        "oracle leak-free",
+        "random",
+        "importance rescored",
+    ),
     "translation": (IMPORTANCE, "importance unnormalised", "oracle", "oracle leak-free", "random"),
 }
 
@@ -58,8 +65,9 @@ def own_of_order(half: Half, name: str) -> dict[str, int]:
     return {} if read is None else {"criterion": read[0].version}
 
 
-def orders_of(context: Context, name: str, main: Subject,
-              kind: str | None = None) -> Iterator[tuple[str, Subject, list[Head]]]:
+def orders_of(
+    context: Context, name: str, main: Subject, kind: str | None = None
+) -> Iterator[tuple[str, Subject, list[Head]]]:
     """Every run of an order: its name (a seed, or the number of a draw), the model, the heads.
 
     Args:
@@ -70,6 +78,7 @@ def orders_of(context: Context, name: str, main: Subject,
     Raises:
         ValueError: neither an order nor a criterion.
     """
+
     def important(subject: Subject) -> list[Head]:
         order = prune_order(subject.importance(context.journal))
         return [head for head in order if kind in (None, head[0])]
@@ -84,8 +93,9 @@ def orders_of(context: Context, name: str, main: Subject,
         for subject in (main, *_further(context)):
             yield str(subject.seed), subject, important(subject)
     else:
-        order = (_single(context, name, main) if read is None else
-                 _by_criterion(context, *read, main))
+        order = (
+            _single(context, name, main) if read is None else _by_criterion(context, *read, main)
+        )
         yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
 
 
@@ -120,13 +130,15 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
         if not leak_free:
             return accuracy.one_by_one_scores(context.get("one_head").raw)
         return accuracy.one_by_one_scores(
-            main.sweep("one head", main.selection, journal, f"{profile.task} (train)"))
+            main.sweep("one head", main.selection, journal, f"{profile.task} (train)")
+        )
     if not leak_free:
         found = first_verses(context.get("one_head").raw, profile.n_verses)
         return bleu.one_by_one_scores(found)
     masks = one_head_masks(main.model)
     return bleu.one_by_one_scores(
-        main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)"))
+        main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
+    )
 
 
 def random_order(heads: list[Head], draw: int) -> list[Head]:
@@ -137,8 +149,9 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
 def rescored(context: Context, main: EncoderSubject) -> list[Head]:
     """Heads in the order of an importance that is measured again after each step."""
     mask, order = full_mask(main.model), []
-    schedule = prune_schedule(sum(values.numel() for values in mask.values()),
-                              context.profile.steps)
+    schedule = prune_schedule(
+        sum(values.numel() for values in mask.values()), context.profile.steps
+    )
     for done in range(context.profile.steps):
         scores = main.importance(context.journal, mask=mask, key=f"after step {done}")
         left = [head for head in prune_order(scores) if head not in order]

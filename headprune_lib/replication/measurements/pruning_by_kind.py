@@ -42,8 +42,7 @@ class Values(curves_module.Values, total=False):
 def _measure(context: Context, part: str) -> Measured:
     kind, _, order = part.partition(" ")
     main = TranslationSubject.of(context.profile, context.task)
-    found = along(context, orders_of(context, order, main, kind), part,
-                  main.pairs("test"))
+    found = along(context, orders_of(context, order, main, kind), part, main.pairs("test"))
     if order == IMPORTANCE:
         plain = main.importance(context.journal, normalize=None)
         found.raw[f"scores {kind}"] = plain[kind].numpy()
@@ -55,10 +54,15 @@ def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statisti
     at = int(np.flatnonzero(np.isclose(curves.shares, statistics.removed))[0])
     differences = {
         f"enc-dec minus {other}": [
-            curves.difference(f"enc-dec {IMPORTANCE}", f"{other} {IMPORTANCE}",
-                              lambda curve, step=step: curve[..., step])
-            for step in range(len(curves.shares))]
-        for other in ("enc-enc", "dec-dec")}
+            curves.difference(
+                f"enc-dec {IMPORTANCE}",
+                f"{other} {IMPORTANCE}",
+                lambda curve, step=step: curve[..., step],
+            )
+            for step in range(len(curves.shares))
+        ]
+        for other in ("enc-enc", "dec-dec")
+    }
     return {
         **curve_values(half, outcomes, curves, statistics),
         "scores": {kind: outcomes[f"{kind} {IMPORTANCE}"][f"scores {kind}"] for kind in KINDS},
@@ -81,5 +85,16 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     return Own({"order": part, **draws, **own_of_order(half, part.partition(" ")[2])})
 
 
-MEASUREMENTS = (Measurement("pruning_by_kind", 3, {"translation": Statistics()}, _parameters,
-                            _measure, _summarise, ("translation",), _parts, _own),)
+MEASUREMENTS = (
+    Measurement(
+        "pruning_by_kind",
+        3,
+        {"translation": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("translation",),
+        _parts,
+        _own,
+    ),
+)

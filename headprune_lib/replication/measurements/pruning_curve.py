@@ -46,8 +46,11 @@ def _measure(context: Context, part: str) -> Measured:
     found = along(context, orders_of(context, part, main), part, pairs)
     if part == IMPORTANCE:
         plain = main.importance(context.journal, normalize=None)
-        found.raw.update({"scores": plain["self"].numpy()} if context.half == "encoder" else
-                         {f"scores {kind}": values.numpy() for kind, values in plain.items()})
+        found.raw.update(
+            {"scores": plain["self"].numpy()}
+            if context.half == "encoder"
+            else {f"scores {kind}": values.numpy() for kind, values in plain.items()}
+        )
     return found
 
 
@@ -59,7 +62,9 @@ def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statisti
         return values
     values["area_differences"] = {
         other: curves.difference(main, other, curves.area)
-        for other in curves.runs if other not in (IMPORTANCE, MAIN)}
+        for other in curves.runs
+        if other not in (IMPORTANCE, MAIN)
+    }
     if half == "translation":
         values["scores"] = {kind: outcomes[IMPORTANCE][f"scores {kind}"] for kind in KINDS}
     return values
@@ -96,5 +101,16 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     return Own(values, tuple(profile.seeds) if part == IMPORTANCE else None, needs)
 
 
-MEASUREMENTS = (Measurement("pruning_curve", 3, {half: Statistics() for half in HALVES}, _parameters,
-                            _measure, _summarise, HALVES, _parts, _own),)
+MEASUREMENTS = (
+    Measurement(
+        "pruning_curve",
+        3,
+        {half: Statistics() for half in HALVES},
+        _parameters,
+        _measure,
+        _summarise,
+        HALVES,
+        _parts,
+        _own,
+    ),
+)

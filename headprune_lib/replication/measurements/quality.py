@@ -30,15 +30,27 @@ _OVERLAP = 10
 def _measure(context: Context, _part: str) -> Measured:
     subject = TranslationSubject.of(context.profile, context.task)
     pairs, task = subject.headline, subject.task
-    units = run_units({f"{subject.key} beam {beams}": lambda b=beams: _translations(subject, b)
-                       for beams in BEAMS}, context.journal, f"translate, {task}")
-    return subject.measured({
-        "sources": np.array(pairs.sources),
-        "references": np.array(pairs.targets),
-        "overlap": shared_ngrams(subject.split("train"), pairs),
-        "curve": np.array(json.dumps(subject.translator.curve)),
-        **{f"beam {beams}": unit["text"] for beams, unit in zip(BEAMS, units.values(), strict=True)},
-    }, len(pairs))
+    units = run_units(
+        {
+            f"{subject.key} beam {beams}": lambda b=beams: _translations(subject, b)
+            for beams in BEAMS
+        },
+        context.journal,
+        f"translate, {task}",
+    )
+    return subject.measured(
+        {
+            "sources": np.array(pairs.sources),
+            "references": np.array(pairs.targets),
+            "overlap": shared_ngrams(subject.split("train"), pairs),
+            "curve": np.array(json.dumps(subject.translator.curve)),
+            **{
+                f"beam {beams}": unit["text"]
+                for beams, unit in zip(BEAMS, units.values(), strict=True)
+            },
+        },
+        len(pairs),
+    )
 
 
 def _translations(subject: TranslationSubject, beams: int) -> Arrays:
@@ -49,6 +61,7 @@ def _translations(subject: TranslationSubject, beams: int) -> Arrays:
 
 def shared_ngrams(train: Pairs, test: Pairs, n: int = _OVERLAP) -> np.ndarray:
     """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
+
     def ngrams(text: str) -> set[tuple[str, ...]]:
         words = normalise(text).split()
         return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
@@ -86,8 +99,9 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     for beams in BEAMS:
         made = raw[f"beam {beams}"]
         counts = sentence_counts(made.tolist(), references.tolist())
-        drawn = stats.bootstrap_scores(corpus_bleu, counts[None], statistics.resamples,
-                                       statistics.seed)[:, 0]
+        drawn = stats.bootstrap_scores(
+            corpus_bleu, counts[None], statistics.resamples, statistics.seed
+        )[:, 0]
         found[f"beam {beams}"] = {
             "bleu": float(corpus_bleu(counts.sum(0))),
             "bleu_interval": np.quantile(drawn, [0.025, 0.975]),
@@ -96,11 +110,18 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
         }
     greedy = raw["beam 1"]
     return {
-        **found, "n": len(references), "n_overlap": int(overlap.sum()), "signature": signature(),
+        **found,
+        "n": len(references),
+        "n_overlap": int(overlap.sum()),
+        "signature": signature(),
         "curve": json.loads(str(raw["curve"])),
-        "samples": [{"source": str(s), "reference": str(r), "translation": str(t)}
-                    for s, r, t in zip(*(texts[:statistics.samples] for texts in
-                                         (sources, references, greedy)), strict=True)],
+        "samples": [
+            {"source": str(s), "reference": str(r), "translation": str(t)}
+            for s, r, t in zip(
+                *(texts[: statistics.samples] for texts in (sources, references, greedy)),
+                strict=True,
+            )
+        ],
     }
 
 
@@ -108,5 +129,14 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
     return {"n_headline": profile.n_headline}
 
 
-MEASUREMENTS = (Measurement("quality", 2, {"translation": Statistics()}, _parameters, _measure,
-                            _summarise, ("translation",)),)
+MEASUREMENTS = (
+    Measurement(
+        "quality",
+        2,
+        {"translation": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("translation",),
+    ),
+)

@@ -42,8 +42,9 @@ def difference_record(value: float, drawn: np.ndarray) -> Difference:
     return {"difference": value, "interval": interval_record(drawn)}
 
 
-def correlation_record(x: np.ndarray, y: np.ndarray, method: str, resamples: int,
-                       seed: int) -> Correlation:
+def correlation_record(
+    x: np.ndarray, y: np.ndarray, method: str, resamples: int, seed: int
+) -> Correlation:
     """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
         return {"r": None, "interval": [None, None], "p": None}
@@ -51,8 +52,13 @@ def correlation_record(x: np.ndarray, y: np.ndarray, method: str, resamples: int
     return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
 
 
-def prunable_record(shares: np.ndarray, mean: np.ndarray, drawn: np.ndarray, chance: float,
-                    tolerances: Sequence[float]) -> dict[str, Prunable]:
+def prunable_record(
+    shares: np.ndarray,
+    mean: np.ndarray,
+    drawn: np.ndarray,
+    chance: float,
+    tolerances: Sequence[float],
+) -> dict[str, Prunable]:
     """Largest share that goes at each tolerance, with the interval over bootstrap draws.
 
     Args:

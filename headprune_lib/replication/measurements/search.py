@@ -48,8 +48,11 @@ def _measure(context: Context, _part: str) -> Measured:
     found = first_verses(context.get("one_head").raw, context.profile.n_verses)
     cut, alone = _costly(found), _heads(context.get("best_heads").raw)
     one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
-    masks = {"none": full_mask(subject.model), **{f"without {head}": one[head] for head in cut},
-             **{f"only {head}": but_one[head] for head in alone}}
+    masks = {
+        "none": full_mask(subject.model),
+        **{f"without {head}": one[head] for head in cut},
+        **{f"only {head}": but_one[head] for head in alone},
+    }
     pairs = subject.split("test").first(_VERSES)
 
     def counted(mask: HeadTensors, beams: int) -> Arrays:
@@ -57,15 +60,25 @@ def _measure(context: Context, _part: str) -> Measured:
             made = subject.translator.translate(pairs.sources, beams=beams)
         return {"counts": pack(sentence_counts(made, pairs.targets))}
 
-    units = run_units({f"{subject.key} beam {beams} {name}":
-                       lambda mask=mask, beams=beams: counted(mask, beams)
-                       for name, mask in masks.items() for beams in BEAMS},
-                      context.journal, "greedy and beam search")
+    units = run_units(
+        {
+            f"{subject.key} beam {beams} {name}": lambda mask=mask, beams=beams: counted(
+                mask, beams
+            )
+            for name, mask in masks.items()
+            for beams in BEAMS
+        },
+        context.journal,
+        "greedy and beam search",
+    )
     counts = np.stack([unit["counts"] for unit in units.values()])
     lengths = sentence_counts(pairs.targets, pairs.targets)[:, -1]
-    raw = {"heads": heads_array([*cut, *alone]), "reference_lengths": lengths,
-           "alone": np.arange(len(cut) + len(alone)) >= len(cut),
-           "counts": counts.reshape(len(masks), len(BEAMS), *counts.shape[1:])}
+    raw = {
+        "heads": heads_array([*cut, *alone]),
+        "reference_lengths": lengths,
+        "alone": np.arange(len(cut) + len(alone)) >= len(cut),
+        "counts": counts.reshape(len(masks), len(BEAMS), *counts.shape[1:]),
+    }
     return subject.measured(raw, len(pairs))
 
 
@@ -104,23 +117,43 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     counts = unpack(raw["counts"], raw["reference_lengths"])  # (1 + M, beams, verses, 10)
     bleu = corpus_bleu(counts.sum(-2))
     change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
-    reliability = [stats.split_half_reliability_of(corpus_bleu, counts[0, i], counts[1:, i],
-                                                   statistics.splits, statistics.seed)
-                   for i in range(len(BEAMS))]
-    groups = {"all": np.full(len(change), True), "one head cut": ~raw["alone"],
-              "one head left in a layer": raw["alone"]}
+    reliability = [
+        stats.split_half_reliability_of(
+            corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
+        )
+        for i in range(len(BEAMS))
+    ]
+    groups = {
+        "all": np.full(len(change), True),
+        "one head cut": ~raw["alone"],
+        "one head left in a layer": raw["alone"],
+    }
     return {
         "bleu": dict(zip(names, bleu[0], strict=True)),
-        "cuts": [{"kind": kind, "layer": layer, "head": head, "alone": bool(alone),
-                  **dict(zip(names, row, strict=True))}
-                 for (kind, layer, head), alone, row in zip(
-                     _heads(raw), raw["alone"], change, strict=True)],
-        "spearman": {name: correlation_record(*change[rows].T, "spearman", statistics.resamples,
-                                              statistics.seed)
-                     for name, rows in groups.items()},
-        "pearson": {name: correlation_record(*change[rows].T, "pearson", statistics.resamples,
-                                             statistics.seed)
-                    for name, rows in groups.items()},
+        "cuts": [
+            {
+                "kind": kind,
+                "layer": layer,
+                "head": head,
+                "alone": bool(alone),
+                **dict(zip(names, row, strict=True)),
+            }
+            for (kind, layer, head), alone, row in zip(
+                _heads(raw), raw["alone"], change, strict=True
+            )
+        ],
+        "spearman": {
+            name: correlation_record(
+                *change[rows].T, "spearman", statistics.resamples, statistics.seed
+            )
+            for name, rows in groups.items()
+        },
+        "pearson": {
+            name: correlation_record(
+                *change[rows].T, "pearson", statistics.resamples, statistics.seed
+            )
+            for name, rows in groups.items()
+        },
         "reliability": dict(zip(names, reliability, strict=True)),
     }
 
@@ -133,5 +166,15 @@ def _own(_profile: Profile, _half: Half, _part: str) -> Own:
     return Own(needs=(ONE_HEAD, BEST_HEADS))
 
 
-MEASUREMENTS = (Measurement("search", 2, {"translation": Statistics()}, _parameters, _measure,
-                            _summarise, ("translation",), own=_own),)
+MEASUREMENTS = (
+    Measurement(
+        "search",
+        2,
+        {"translation": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("translation",),
+        own=_own,
+    ),
+)

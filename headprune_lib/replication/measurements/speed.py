@@ -48,12 +48,16 @@ def _measure(context: Context, _part: str) -> Measured:
         pair = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
         batches = _texts(subject) if name == "finetuned" else _random_ids(profile, shape)
         raw |= _timed(pair, batches, profile, journal, name)
-        sizes, = run_units({f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
-                           journal, f"size and memory, {name}").values()
+        (sizes,) = run_units(
+            {f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
+            journal,
+            f"size and memory, {name}",
+        ).values()
         raw |= {f"{name}/{key}": value for key, value in sizes.items()}
     raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
-    return subject.measured(raw, n_examples=profile.speed.n_sentences, metric="throughput",
-                            unit="examples/s")
+    return subject.measured(
+        raw, n_examples=profile.speed.n_sentences, metric="throughput", unit="examples/s"
+    )
 
 
 def shaped(shape: str) -> nn.Module:
@@ -72,8 +76,12 @@ def _texts(subject: EncoderSubject) -> Padded:
     profile = subject.profile
     tokenizer, prepared = load_tokenizer(profile.model), {}
     for size in profile.speed.batch_sizes:
-        made = make_batches(tokenizer, subject.test.first(profile.speed.n_sentences), size,
-                            profile.finetuning.max_length)
+        made = make_batches(
+            tokenizer,
+            subject.test.first(profile.speed.n_sentences),
+            size,
+            profile.finetuning.max_length,
+        )
         prepared[size] = [without_labels(batch) for batch in made.batches]
     return prepared
 
@@ -82,22 +90,30 @@ def _random_ids(profile: Profile, model: nn.Module) -> Padded:
     """Sentences of random words, all of the one length, without padding."""
     speed = profile.speed
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(4, model.config.vocab_size, (speed.shape_sentences, speed.shape_length),
-                        generator=generator)
-    return {size: [{"input_ids": part, "attention_mask": torch.ones_like(part)}
-                   for part in ids.split(size)] for size in speed.batch_sizes}
+    ids = torch.randint(
+        4, model.config.vocab_size, (speed.shape_sentences, speed.shape_length), generator=generator
+    )
+    return {
+        size: [
+            {"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(size)
+        ]
+        for size in speed.batch_sizes
+    }
 
 
-def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal,
-           name: str) -> Arrays:
+def _timed(
+    pair: dict[str, nn.Module], batches: Padded, profile: Profile, journal: Journal, name: str
+) -> Arrays:
     """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
 
     The two models take turns within a repetition, so that a slower moment hits both.
     """
     for model in pair.values():
         model.to(profile.device)
-    batches = {size: [{key: value.to(profile.device) for key, value in batch.items()}
-                      for batch in parts] for size, parts in batches.items()}
+    batches = {
+        size: [{key: value.to(profile.device) for key, value in batch.items()} for batch in parts]
+        for size, parts in batches.items()
+    }
 
     def once(size: int, repetition: int) -> Arrays:
         order = _VARIANTS if repetition % 2 == 0 else _VARIANTS[::-1]
@@ -107,14 +123,25 @@ def _timed(pair: dict[str, nn.Module], batches: Padded, profile: Profile, journa
     for size in profile.speed.batch_sizes:  # warm-up, not counted
         for variant in _VARIANTS:
             pass_seconds(pair[variant], batches[size][:1])
-    keys = [(size, repetition) for size in profile.speed.batch_sizes
-            for repetition in range(profile.speed.repetitions)]
-    units = run_units({f"{name} batch {size} run {run}": lambda size=size, run=run: once(size, run)
-                       for size, run in keys}, journal, f"speed, {name}")
+    keys = [
+        (size, repetition)
+        for size in profile.speed.batch_sizes
+        for repetition in range(profile.speed.repetitions)
+    ]
+    units = run_units(
+        {
+            f"{name} batch {size} run {run}": lambda size=size, run=run: once(size, run)
+            for size, run in keys
+        },
+        journal,
+        f"speed, {name}",
+    )
     seconds = np.stack([unit["seconds"] for unit in units.values()])
     n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])
-    return {f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
-            f"{name}/n_sentences": np.array(n_sentences)}
+    return {
+        f"{name}/seconds": seconds.reshape(len(profile.speed.batch_sizes), -1, 2),
+        f"{name}/n_sentences": np.array(n_sentences),
+    }
 
 
 def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
@@ -135,9 +162,12 @@ def _sizes(pair: dict[str, nn.Module], batches: Padded) -> Arrays:
 
 def attention_parameters(model: nn.Module) -> int:
     """How many of the parameters are in the query, key, value and output projections."""
-    return sum(p.numel() for block in find_heads(model)
-               for part in block.architecture.projections
-               for p in block.part(model, part).parameters())
+    return sum(
+        p.numel()
+        for block in find_heads(model)
+        for part in block.architecture.projections
+        for p in block.part(model, part).parameters()
+    )
 
 
 _PEAK = """
@@ -161,8 +191,13 @@ print(peak() - before)
 def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
     """Bytes a fresh process needs at most, beyond the libraries, to load the model and run a batch."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run([sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
-                          capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK, str(folder), str(batch_size), str(length)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     return int(done.stdout)
 
 
@@ -200,13 +235,15 @@ def _summary(raw: Arrays, name: str) -> Timed:
     for size, runs in zip(raw["batch_sizes"], seconds, strict=True):
         speeds = n / runs  # (repetition, variant)
         ratio, low, high = stats.ratio_interval(speeds[:, 1], speeds[:, 0])
-        rows.append({
-            "batch_size": int(size),
-            "mean": speeds.mean(0),
-            "sd": speeds.std(0, ddof=1),
-            "ratio": ratio,
-            "interval": [low, high],
-        })
+        rows.append(
+            {
+                "batch_size": int(size),
+                "mean": speeds.mean(0),
+                "sd": speeds.std(0, ddof=1),
+                "ratio": ratio,
+                "interval": [low, high],
+            }
+        )
     sizes = {key: raw[f"{name}/{key}"] for key in ("parameters", "attention", "file", "memory")}
     return {"n_sentences": n, "columns": list(_VARIANTS), "speed": rows, **sizes}
 
@@ -221,4 +258,6 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
     return found
 
 
-MEASUREMENTS = (Measurement("speed", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),)
+MEASUREMENTS = (
+    Measurement("speed", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),
+)

@@ -27,22 +27,28 @@ def shown_curve() -> Result:
         FileNotFoundError: it was not measured; the message names the command that does.
     """
     if (curve := pick(collect(measurements.found("figure3b")), _MODEL, _TASK)) is None:
-        raise FileNotFoundError(f"no stored pruning curve of {_MODEL} on {_TASK}; measure it with: "
-                                "headprune reproduce figure3b")
+        raise FileNotFoundError(
+            f"no stored pruning curve of {_MODEL} on {_TASK}; measure it with: "
+            "headprune reproduce figure3b"
+        )
     return curve
 
 
 def findings(figure3b: dict) -> str:
     """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
     table = emphasise_claims(tables.verdict_table(evidence.all_verdicts()), "**", "**")
-    share, main, random = (prunable_at(figure3b, order)["share"]
-                           for order in ("importance", "importance main", "random"))
+    share, main, random = (
+        prunable_at(figure3b, order)["share"]
+        for order in ("importance", "importance main", "random")
+    )
     runs = len(figure3b["curves"]["importance"]["runs"])
-    caption = (f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
-               f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
-               f"importance score {share:.0%} of them go at a loss of at most {C3_TOLERANCE:.0%} of what the model has "
-               f"above chance (mean of {runs} fine-tunings). On the first of them, the only one that the other "
-               f"orders are measured on, {main:.0%} go by importance and {random:.0%} in random order.*")
+    caption = (
+        f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
+        f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
+        f"importance score {share:.0%} of them go at a loss of at most {C3_TOLERANCE:.0%} of what the "
+        f"model has above chance (mean of {runs} fine-tunings). On the first of them, the only one that "
+        f"the other orders are measured on, {main:.0%} go by importance and {random:.0%} in random order.*"
+    )
     return f"{caption}\n\n{table.to_markdown(index=False)}"
 
 
@@ -57,7 +63,9 @@ def write_findings() -> list[Path]:
     before, start, rest = readme.read_text("utf-8").partition(START)
     _, end, after = rest.partition(END)
     if not (start and end):
-        raise ValueError(f"{readme} lacks the marks {START} and {END}; put them where the findings go")
+        raise ValueError(
+            f"{readme} lacks the marks {START} and {END}; put them where the findings go"
+        )
     curve = shown_curve()
     text = f"{before}{START}\n{findings(curve.values)}\n{END}{after}"
     drawn = plots.as_png(plots.figure3b(curve.values, curve.task))

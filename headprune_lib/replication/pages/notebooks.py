@@ -199,8 +199,9 @@ def _clean_output(output: NotebookNode, execution_count: int | None) -> None:
 def _relative(text: str) -> str:
     """The text with paths inside the project made relative to it, and the home folder as ~."""
     root, home, scratch = str(project_root()), str(Path.home()), tempfile.gettempdir()
-    text = re.sub(re.escape(root) + r"(?![\w.-])/?", lambda found: "" if found[0][-1] == "/" else ".",
-                  text)
+    text = re.sub(
+        re.escape(root) + r"(?![\w.-])/?", lambda found: "" if found[0][-1] == "/" else ".", text
+    )
     for folder, name in ((home, "~"), (scratch, "$TMPDIR")):
         if folder != os.sep:
             text = text.replace(folder + os.sep, name + "/")

@@ -13,8 +13,7 @@ from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
 
 
-def open_page(profile: str, *, fresh: bool, n_verses: int | None = None,
-              **parameters: Any) -> Page:
+def open_page(profile: str, *, fresh: bool, n_verses: int | None = None, **parameters: Any) -> Page:
     """The page with a notebook's parameters.
 
     Args:
@@ -56,8 +55,11 @@ class Page:
     def others(self, *names: str) -> dict[str, Result]:
         """Name -> stored result of every model and task but those that the page has asked for."""
         own = self._own_of(names)
-        return collect(stored for stored in measurements.found(*names, root=self.folder)
-                       if not any(_same(stored, result) for result in own))
+        return collect(
+            stored
+            for stored in measurements.found(*names, root=self.folder)
+            if not any(_same(stored, result) for result in own)
+        )
 
     def _own_of(self, names: Iterable[str]) -> list[Result]:
         return [result for name, result in self._own if name in names]
@@ -79,8 +81,9 @@ def collect(stored: Iterable[Result], own: Iterable[Result] = ()) -> dict[str, R
 
 def pick(shown: Mapping[str, Result], model: str, task: str) -> Result | None:
     """The result of a model on a task, None where there is none: another's never takes its place."""
-    return next((result for result in shown.values()
-                 if (result.model, result.task) == (model, task)), None)
+    return next(
+        (result for result in shown.values() if (result.model, result.task) == (model, task)), None
+    )
 
 
 def _same(one: Result, two: Result) -> bool:

@@ -12,8 +12,9 @@ from headprune_lib.replication.stats.bounds import C3_TOLERANCE
 from headprune_lib.replication.store import Result
 
 
-def prunable_at(values: Mapping[str, Any], order: str = "importance",
-                tolerance: float = C3_TOLERANCE) -> dict[str, Any]:
+def prunable_at(
+    values: Mapping[str, Any], order: str = "importance", tolerance: float = C3_TOLERANCE
+) -> dict[str, Any]:
     """The share of heads that goes in an order of removal, ``{"share", "interval"}``.
 
     Args:

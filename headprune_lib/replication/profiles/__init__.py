@@ -116,8 +116,11 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     if task not in (None, values["task"]):
         values = merged(values, elsewhere.get(task, {}))
     # None leaves the profile's value; of a name that it does not have, it is refused with the rest
-    given = {each: value for each, value in overrides.items()
-             if value is not None or each not in Profile.__dataclass_fields__}
+    given = {
+        each: value
+        for each, value in overrides.items()
+        if value is not None or each not in Profile.__dataclass_fields__
+    }
     values = merged(values, given)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
@@ -139,6 +142,9 @@ def merged(values: dict, over: dict) -> dict:
     >>> merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 5}})
     {'a': {'b': 5, 'c': 2}, 'd': 3}
     """
-    return values | {name: merged(values[name], value)
-                     if isinstance(value, dict) and isinstance(values.get(name), dict) else value
-                     for name, value in over.items()}
+    return values | {
+        name: merged(values[name], value)
+        if isinstance(value, dict) and isinstance(values.get(name), dict)
+        else value
+        for name, value in over.items()
+    }

@@ -11,8 +11,18 @@ from sacrebleu.metrics import BLEU
 
 ORDERS = 4
 # Columns of a sentence's counts: matches and totals of each order, lengths.
-COLUMNS = ("matches 1", "matches 2", "matches 3", "matches 4",
-           "totals 1", "totals 2", "totals 3", "totals 4", "hypothesis length", "reference length")
+COLUMNS = (
+    "matches 1",
+    "matches 2",
+    "matches 3",
+    "matches 4",
+    "totals 1",
+    "totals 2",
+    "totals 3",
+    "totals 4",
+    "hypothesis length",
+    "reference length",
+)
 
 
 @lru_cache(maxsize=1)
@@ -36,8 +46,10 @@ def _counts(hypothesis: str, reference: str) -> tuple[int, ...]:
 def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.int16]:
     """(sentences, 10) counts, see ``COLUMNS``, as sacrebleu takes them (tokenizer 13a)."""
     if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references; give one "
-                         "of each a sentence")
+        raise ValueError(
+            f"{len(hypotheses)} hypotheses but {len(references)} references; give one "
+            "of each a sentence"
+        )
     return np.array([_counts(*pair) for pair in zip(hypotheses, references, strict=True)], np.int16)
 
 
@@ -51,8 +63,9 @@ def unpack(packed: NDArray, reference_lengths: NDArray) -> NDArray[np.int16]:
     length = packed[..., [-1]]
     totals = np.maximum(length - np.arange(ORDERS), 0)
     references = np.broadcast_to(reference_lengths[:, None], length.shape)
-    return np.concatenate([packed[..., :ORDERS], totals, length, references],
-                          axis=-1).astype(np.int16)
+    return np.concatenate([packed[..., :ORDERS], totals, length, references], axis=-1).astype(
+        np.int16
+    )
 
 
 def corpus_bleu(sums: ArrayLike) -> NDArray[np.float64]:

@@ -17,8 +17,9 @@ def bootstrap_indices(n: int, resamples: int, seed: int | np.random.Generator) -
     return np.random.default_rng(seed).integers(0, n, size=(resamples, n))
 
 
-def count_chunks(n: int, resamples: int, seed: int | np.random.Generator,
-                 dtype: type = np.float32) -> Iterator[tuple[slice, NDArray]]:
+def count_chunks(
+    n: int, resamples: int, seed: int | np.random.Generator, dtype: type = np.float32
+) -> Iterator[tuple[slice, NDArray]]:
     """How often each example is drawn, (chunk, n), for matrix products of bounded memory."""
     rng, size = np.random.default_rng(seed), max(1, 2**18 // n)
     for start in range(0, max(resamples, 1), size):
@@ -28,8 +29,9 @@ def count_chunks(n: int, resamples: int, seed: int | np.random.Generator,
         yield slice(start, start + rows), counts.astype(dtype)
 
 
-def bootstrap_scores(statistic: Callable[[Array], Array], systems: ArrayLike, resamples: int,
-                     seed: int) -> Array:
+def bootstrap_scores(
+    statistic: Callable[[Array], Array], systems: ArrayLike, resamples: int, seed: int
+) -> Array:
     """Scores of every system on resampled test sets, (resamples, systems); all see the same draws.
 
     ``systems`` (systems, examples, k) holds each example's share of the sums that ``statistic``
@@ -49,8 +51,14 @@ def bootstrap_scores(statistic: Callable[[Array], Array], systems: ArrayLike, re
     return scores
 
 
-def paired_bootstrap(statistic: Callable[[Array], Array], uncut: ArrayLike, cuts: ArrayLike,
-                     resamples: int, seed: int, confidence: float = 0.95) -> Estimate:
+def paired_bootstrap(
+    statistic: Callable[[Array], Array],
+    uncut: ArrayLike,
+    cuts: ArrayLike,
+    resamples: int,
+    seed: int,
+    confidence: float = 0.95,
+) -> Estimate:
     """Change of a statistic of summed counts, its percentile interval and p, each (cuts,).
 
     ``uncut`` (examples, k) and ``cuts`` (cuts, examples, k) as in :func:`bootstrap_scores`.
@@ -67,8 +75,12 @@ def paired_bootstrap(statistic: Callable[[Array], Array], uncut: ArrayLike, cuts
     return Estimate(score[1:] - score[0], low, high, np.minimum(1.0, 2 * tail / (resamples + 1)))
 
 
-def bootstrap_curves(correct: dict[str, ArrayLike], resamples: int, seed: int,
-                     statistic: Callable[[Array], Array] | None = None) -> dict[str, Array]:
+def bootstrap_curves(
+    correct: dict[str, ArrayLike],
+    resamples: int,
+    seed: int,
+    statistic: Callable[[Array], Array] | None = None,
+) -> dict[str, Array]:
     """Resampled mean curves, name -> (resamples, shares), from name -> (runs, shares, examples).
 
     With a ``statistic`` of summed counts as in :func:`bootstrap_scores`, the curves are
@@ -78,15 +90,19 @@ def bootstrap_curves(correct: dict[str, ArrayLike], resamples: int, seed: int,
     difference of two curves is paired. Where a curve has several runs (seeds), its runs are drawn
     again too, within the curve, and its draws do not depend on which other curves are given.
     """
-    curves = {name: numbers(name, curve, axes=3 + (statistic is not None))
-              for name, curve in correct.items()}
+    curves = {
+        name: numbers(name, curve, axes=3 + (statistic is not None))
+        for name, curve in correct.items()
+    }
     if not curves:
         raise ValueError("correct has no curve; expected name -> array (runs, shares, examples)")
     n = next(iter(curves.values())).shape[2]
     for name, curve in curves.items():
         same(f"numbers of examples ({name} and the first curve)", curve.shape[2], n)
-    flat = {name: np.ascontiguousarray(np.moveaxis(curve, 2, 0).reshape(n, -1), dtype=np.float32)
-            for name, curve in curves.items()}
+    flat = {
+        name: np.ascontiguousarray(np.moveaxis(curve, 2, 0).reshape(n, -1), dtype=np.float32)
+        for name, curve in curves.items()
+    }
     run_rngs = {name: np.random.default_rng([seed, 1, *name.encode()]) for name in curves}
     means = {name: np.empty((resamples, curve.shape[1])) for name, curve in curves.items()}
     for rows, counts in count_chunks(n, resamples, seed):

@@ -28,12 +28,17 @@ def numbers(name: str, given: ArrayLike, axes: int = 0) -> Array:
     if array.ndim < axes:
         raise ValueError(f"{name} has shape {array.shape}; expected at least {axes} axes")
     if np.isnan(array).any():
-        raise ValueError(f"{name} holds {int(np.isnan(array).sum())} NaN of {array.size} numbers; "
-                         "find out where they come from, or leave those entries out")
+        raise ValueError(
+            f"{name} holds {int(np.isnan(array).sum())} NaN of {array.size} numbers; "
+            "find out where they come from, or leave those entries out"
+        )
     return array
 
 
 def same(what: str, first: object, second: object) -> None:
+    """Raises ValueError unless both are equal."""
     if first != second:
-        raise ValueError(f"{what} differ: {first} and {second}; give paired measurements of the "
-                         "same examples in the same order")
+        raise ValueError(
+            f"{what} differ: {first} and {second}; give paired measurements of the "
+            "same examples in the same order"
+        )

@@ -13,8 +13,14 @@ from headprune_lib.replication.stats.bootstrap import bootstrap_indices
 from headprune_lib.replication.stats.checks import Array, Estimate, numbers, same
 
 
-def correlation(x: ArrayLike, y: ArrayLike, method: str = "pearson", resamples: int = 10_000,
-                seed: int = 0, confidence: float = 0.95) -> Estimate:
+def correlation(
+    x: ArrayLike,
+    y: ArrayLike,
+    method: str = "pearson",
+    resamples: int = 10_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Estimate:
     """Correlation of x and y, both (heads,); percentile interval by bootstrap over heads.
 
     ``method`` is "pearson" or "spearman". Resamples in which one side is constant do not count.
@@ -23,14 +29,17 @@ def correlation(x: ArrayLike, y: ArrayLike, method: str = "pearson", resamples: 
     same("shapes of x and y", x.shape, y.shape)
     tests = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
     if method not in tests or x.ndim != 1 or len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
-        raise ValueError(f"method {method!r}, x and y of shape {x.shape}: expected pearson or "
-                         "spearman and at least 3 pairs that are not all alike")
+        raise ValueError(
+            f"method {method!r}, x and y of shape {x.shape}: expected pearson or "
+            "spearman and at least 3 pairs that are not all alike"
+        )
     drawn = bootstrap_indices(len(x), resamples, seed)
     sides = x[drawn], y[drawn]
     if method == "spearman":
         sides = tuple(scipy.stats.rankdata(side, axis=-1) for side in sides)
-    low, high = np.nanquantile(_row_correlations(*sides),
-                               [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.nanquantile(
+        _row_correlations(*sides), [(1 - confidence) / 2, (1 + confidence) / 2]
+    )
     test = tests[method](x, y)
     return Estimate(float(test.statistic), float(low), float(high), float(test.pvalue))
 
@@ -43,8 +52,9 @@ def _row_correlations(x: Array, y: Array) -> Array:
     return np.divide((x * y).sum(axis=-1), scale, out=np.full_like(scale, np.nan), where=varies)
 
 
-def split_half_reliability(per_example_effects: ArrayLike, splits: int = 100,
-                           seed: int = 0) -> float:
+def split_half_reliability(
+    per_example_effects: ArrayLike, splits: int = 100, seed: int = 0
+) -> float:
     """Reliability of the mean effects of heads, from effects (heads, examples).
 
     Each split parts the examples at random in two halves and correlates, over heads, the mean
@@ -54,8 +64,10 @@ def split_half_reliability(per_example_effects: ArrayLike, splits: int = 100,
     effects = numbers("per_example_effects", per_example_effects, axes=2)
     heads, examples = effects.shape
     if heads < 3 or examples < 2 or splits < 1:
-        raise ValueError(f"per_example_effects is {effects.shape} with {splits} splits; expected "
-                         "at least 3 heads, 2 examples and 1 split")
+        raise ValueError(
+            f"per_example_effects is {effects.shape} with {splits} splits; expected "
+            "at least 3 heads, 2 examples and 1 split"
+        )
     rng, half = np.random.default_rng(seed), examples // 2
     first = rng.permuted(np.tile(np.arange(examples) < half, (splits, 1)), axis=1)
     sums = first @ effects.T  # (splits, heads)
@@ -63,8 +75,13 @@ def split_half_reliability(per_example_effects: ArrayLike, splits: int = 100,
     return float(2 * r.mean() / (1 + r.mean()))
 
 
-def split_half_reliability_of(statistic: Callable[[Array], Array], uncut: ArrayLike,
-                              cuts: ArrayLike, splits: int = 100, seed: int = 0) -> float:
+def split_half_reliability_of(
+    statistic: Callable[[Array], Array],
+    uncut: ArrayLike,
+    cuts: ArrayLike,
+    splits: int = 100,
+    seed: int = 0,
+) -> float:
     """As :func:`split_half_reliability`, for effects that are no means of examples.
 
     ``uncut`` (examples, k) and ``cuts`` (heads, examples, k) as in :func:`bootstrap_scores`; the

@@ -35,8 +35,9 @@ def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> Array:
     return np.minimum(1.0, 2 * tail)
 
 
-def paired_proportion_interval(lost: ArrayLike, gained: ArrayLike, n: int,
-                               confidence: float = 0.95) -> tuple[Array, Array]:
+def paired_proportion_interval(
+    lost: ArrayLike, gained: ArrayLike, n: int, confidence: float = 0.95
+) -> tuple[Array, Array]:
     """Low and high end of Tango's score interval for the accuracy change (gained - lost) / n.
 
     The changes that the score test does not reject (Tango 1998, Statistics in Medicine 17:891); at
@@ -45,8 +46,10 @@ def paired_proportion_interval(lost: ArrayLike, gained: ArrayLike, n: int,
     """
     lost, gained = _discordants(lost, gained)
     if not n >= (lost + gained).max() or n < 1:
-        raise ValueError(f"n is {n}, but {(lost + gained).max():.0f} examples changed; "
-                         "n counts all examples, changed or not")
+        raise ValueError(
+            f"n is {n}, but {(lost + gained).max():.0f} examples changed; "
+            "n counts all examples, changed or not"
+        )
     z = scipy.stats.norm.isf((1 - confidence) / 2)
     observed = (gained - lost) / n
 
@@ -68,8 +71,9 @@ def paired_proportion_interval(lost: ArrayLike, gained: ArrayLike, n: int,
     return end(-1.0), end(1.0)
 
 
-def smallest_detectable(discordant_share: ArrayLike, n: int, alpha: float,
-                        power: float = 0.8) -> Array:
+def smallest_detectable(
+    discordant_share: ArrayLike, n: int, alpha: float, power: float = 0.8
+) -> Array:
     """Smallest accuracy change, a fraction, that McNemar's test at ``alpha`` finds with ``power``.
 
     Solves Connor's sample size formula (1987, Biometrics 43:207, after Miettinen 1968)
@@ -80,8 +84,10 @@ def smallest_detectable(discordant_share: ArrayLike, n: int, alpha: float,
     """
     share = numbers("discordant_share", discordant_share)
     if ((share < 0) | (share > 1)).any() or n < 1:
-        raise ValueError(f"discordant_share {discordant_share}, n {n}: expected shares in [0, 1] "
-                         "and at least 1 example")
+        raise ValueError(
+            f"discordant_share {discordant_share}, n {n}: expected shares in [0, 1] "
+            "and at least 1 example"
+        )
     z_a, z_b = scipy.stats.norm.isf(alpha / 2), scipy.stats.norm.isf(1 - power)
     k = (z_a * math.sqrt(n) + z_b * math.sqrt(max(n + z_b**2 - z_a**2, 0))) / (n + z_b**2)
     return k * np.sqrt(np.maximum(share, k**2)) if k <= 1 else np.full_like(share, np.inf)
@@ -118,8 +124,9 @@ def paired_t(difference: ArrayLike, confidence: float = 0.95) -> Estimate:
     return Estimate(mean, low[()], high[()], p[()])
 
 
-def ratio_interval(a: ArrayLike, b: ArrayLike,
-                   confidence: float = 0.95) -> tuple[float, float, float]:
+def ratio_interval(
+    a: ArrayLike, b: ArrayLike, confidence: float = 0.95
+) -> tuple[float, float, float]:
     """Geometric mean of a/b over paired repetitions, low and high: t interval of the log ratio."""
     a, b = numbers("a", a, axes=1), numbers("b", b, axes=1)
     same("shapes of a and b", a.shape, b.shape)

@@ -14,8 +14,15 @@ def confusion(target: ArrayLike, predicted: ArrayLike) -> Array:
     same("numbers of examples", target.shape[-1], predicted.shape[-1])
     if not (np.isin(target, (0, 1)).all() and np.isin(predicted, (0, 1)).all()):
         raise ValueError("target and predicted are classes 0 and 1; map other labels to these")
-    return np.stack([target * predicted, (1 - target) * predicted,
-                     target * (1 - predicted), (1 - target) * (1 - predicted)], axis=-1)
+    return np.stack(
+        [
+            target * predicted,
+            (1 - target) * predicted,
+            target * (1 - predicted),
+            (1 - target) * (1 - predicted),
+        ],
+        axis=-1,
+    )
 
 
 def matthews(cells: Array) -> Array:

@@ -43,8 +43,11 @@ def _smallest(array: np.ndarray) -> tuple[int, bytes]:
         np.lib.format.write_array(content, np.asarray(array, order=order), allow_pickle=False)
         contents.append(content.getvalue())
     # Once where the two orders are the same, as those of a vector: most of what a journal holds.
-    sizes = {(kind, content): len(module.compress(content)) for content in dict.fromkeys(contents)
-             for kind, module in ((zipfile.ZIP_LZMA, lzma), (zipfile.ZIP_BZIP2, bz2))}
+    sizes = {
+        (kind, content): len(module.compress(content))
+        for content in dict.fromkeys(contents)
+        for kind, module in ((zipfile.ZIP_LZMA, lzma), (zipfile.ZIP_BZIP2, bz2))
+    }
     return min(sizes, key=lambda way: sizes[way])
 
 
@@ -75,8 +78,11 @@ def replace_files(files: dict[Path, bytes]) -> None:
 
     A file that already holds its content is left alone.
     """
-    files = {path: content for path, content in files.items()
-             if not path.exists() or path.read_bytes() != content}
+    files = {
+        path: content
+        for path, content in files.items()
+        if not path.exists() or path.read_bytes() != content
+    }
     # Hidden, and named after the process so that two writers never share one.
     staged = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
     old: dict[Path, bytes | None] = {}
@@ -108,5 +114,8 @@ def set_aside(*paths: Path) -> list[Path]:
     number = 1
     while any(path.with_name(f"{path.name}.damaged-{number}").exists() for path in paths):
         number += 1
-    return [path.rename(path.with_name(f"{path.name}.damaged-{number}"))
-            for path in paths if path.exists()]
+    return [
+        path.rename(path.with_name(f"{path.name}.damaged-{number}"))
+        for path in paths
+        if path.exists()
+    ]

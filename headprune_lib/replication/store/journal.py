@@ -44,8 +44,11 @@ class Journal:
                 self.resumed_seconds += float(arrays.pop("seconds of this unit"))
                 return arrays
             except (KeyError, ValueError) as error:
-                warnings.warn(f"{path} is damaged ({error}). Set aside as {set_aside(path)[0]}; "
-                              "this unit is measured again.", stacklevel=2)
+                warnings.warn(
+                    f"{path} is damaged ({error}). Set aside as {set_aside(path)[0]}; "
+                    "this unit is measured again.",
+                    stacklevel=2,
+                )
         start = time.perf_counter()
         arrays = {name: np.asarray(array) for name, array in function().items()}
         seconds = np.asarray(time.perf_counter() - start)

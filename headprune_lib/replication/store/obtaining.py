@@ -62,20 +62,39 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     kept = _kept(wanted, root)
     parts = _usable(kept, wanted, fresh) if kept else {}
     missing = [name for name in wanted.signatures if name not in parts]
-    if kept and not missing and set(parts) == set(kept.parts) and (
-            kept.statistics == wanted.statistics):
+    if (
+        kept
+        and not missing
+        and set(parts) == set(kept.parts)
+        and (kept.statistics == wanted.statistics)
+    ):
         return kept
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     for name in missing:
         found, provenance = wanted.measure(name)
-        parts[name] = Part(wanted.signatures[name], plain(found.runs, "runs"), provenance, found.raw)
+        parts[name] = Part(
+            wanted.signatures[name], plain(found.runs, "runs"), provenance, found.raw
+        )
         about = {name: getattr(found, name) for name in _ABOUT}
-    parts = {name: parts[name] for name in sorted(parts, key=list(
-        dict.fromkeys([*wanted.signatures, *parts])).index)}
-    values = wanted.summarise({name: part.raw for name, part in parts.items()},
-                              {name: part.runs for name, part in parts.items()})
-    save(Result(*wanted.key, profile=wanted.profile, values=values, statistics=wanted.statistics,
-                parts=parts, **about), root)
+    parts = {
+        name: parts[name]
+        for name in sorted(parts, key=list(dict.fromkeys([*wanted.signatures, *parts])).index)
+    }
+    values = wanted.summarise(
+        {name: part.raw for name, part in parts.items()},
+        {name: part.runs for name, part in parts.items()},
+    )
+    save(
+        Result(
+            *wanted.key,
+            profile=wanted.profile,
+            values=values,
+            statistics=wanted.statistics,
+            parts=parts,
+            **about,
+        ),
+        root,
+    )
     return load(wanted.key, root)
 
 

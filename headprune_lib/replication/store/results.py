@@ -90,6 +90,7 @@ class Result:
 
     @property
     def key(self) -> Key:
+        """What it is of."""
         return Key(self.measurement, self.task, self.model)
 
     @property
@@ -109,13 +110,16 @@ class Result:
         them apart finds them in the outcomes. Raises TypeError for a value JSON cannot hold.
         """
         content = {name: plain(getattr(self, name), name) for name in _FIELDS if name != "parts"}
-        content["parts"] = {name: {
-            "runs": plain(part.runs, f"{name}.runs"),
-            "provenance": plain(part.provenance, f"{name}.provenance"),
-            "raw_sha256": part.raw_sha256,
-            # Parameters must be readable as they were hashed, so they are not shortened.
-            "signature": part.signature,
-        } for name, part in self.parts.items()}
+        content["parts"] = {
+            name: {
+                "runs": plain(part.runs, f"{name}.runs"),
+                "provenance": plain(part.provenance, f"{name}.provenance"),
+                "raw_sha256": part.raw_sha256,
+                # Parameters must be readable as they were hashed, so they are not shortened.
+                "signature": part.signature,
+            }
+            for name, part in self.parts.items()
+        }
         return layout(content) + "\n"
 
 
@@ -170,8 +174,10 @@ def load(key: Key, root: Path | None = None, command: str = "") -> Result:
         return Result(**content, parts=parts)
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are among them
         kept = ", ".join(str(p) for p in set_aside(*_files(path)))
-        raise ResultDamaged(f"{broken} is damaged ({error}). Set aside as {kept}"
-                            + _with(command, "; it will be measured again by: ")) from error
+        raise ResultDamaged(
+            f"{broken} is damaged ({error}). Set aside as {kept}"
+            + _with(command, "; it will be measured again by: ")
+        ) from error
 
 
 def _with(command: str, before: str) -> str:
@@ -185,13 +191,18 @@ def _check(content: Any) -> None:
         raise ValueError("values and parts must be objects")
     broken = [name for name, part in content["parts"].items() if not _is_part(part)]
     if broken:
-        raise ValueError(f"part {broken[0]} must be an object with the keys "
-                         f"{', '.join(sorted(_PART_FIELDS))}, signature and provenance objects")
+        raise ValueError(
+            f"part {broken[0]} must be an object with the keys "
+            f"{', '.join(sorted(_PART_FIELDS))}, signature and provenance objects"
+        )
 
 
 def _is_part(part: Any) -> bool:
-    return isinstance(part, dict) and set(part) == _PART_FIELDS and all(
-        isinstance(part[name], dict) for name in ("signature", "provenance"))
+    return (
+        isinstance(part, dict)
+        and set(part) == _PART_FIELDS
+        and all(isinstance(part[name], dict) for name in ("signature", "provenance"))
+    )
 
 
 def _outcomes(path: Path, sha256: str) -> Arrays:

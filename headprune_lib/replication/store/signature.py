@@ -15,9 +15,14 @@ from typing import Any
 import torch
 
 
-def make_signature(version: int, parameters: dict[str, Any], own: dict[str, Any],
-                   data: dict[str, str], weights: dict[str, str],
-                   recipe: dict[str, Any]) -> dict[str, Any]:
+def make_signature(
+    version: int,
+    parameters: dict[str, Any],
+    own: dict[str, Any],
+    data: dict[str, str],
+    weights: dict[str, str],
+    recipe: dict[str, Any],
+) -> dict[str, Any]:
     """What a stored part must agree with to be used, and its SHA-256 ``digest``.
 
     Args:
@@ -30,13 +35,20 @@ def make_signature(version: int, parameters: dict[str, Any], own: dict[str, Any]
     Raises:
         ValueError: something that JSON cannot hold (NaN, a path, a tensor).
     """
-    content = {"measurement": version, "parameters": parameters, "own": own, "data": data,
-               "weights": weights, "recipe": recipe}
+    content = {
+        "measurement": version,
+        "parameters": parameters,
+        "own": own,
+        "data": data,
+        "weights": weights,
+        "recipe": recipe,
+    }
     try:
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a signature holds finite numbers, text, lists and dicts: {error}; "
-                         f"given {content}") from error
+        raise ValueError(
+            f"a signature holds finite numbers, text, lists and dicts: {error}; given {content}"
+        ) from error
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return {"digest": digest, **json.loads(canonical)}
 
@@ -58,13 +70,18 @@ def provenance(command: str, seconds: float) -> dict[str, Any]:
     if (info := Path("/proc/cpuinfo")).is_file():
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = names[0].split(":", 1)[1].strip() if names else cpu
-    versions = {name: importlib.metadata.version(name)
-                for name in ("torch", "transformers", "numpy", "scipy", "tokenizers")}
+    versions = {
+        name: importlib.metadata.version(name)
+        for name in ("torch", "transformers", "numpy", "scipy", "tokenizers")
+    }
     return {
         "command": command,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "hardware": {"cpu": cpu, "cores": os.cpu_count(),
-                     "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None},
+        "hardware": {
+            "cpu": cpu,
+            "cores": os.cpu_count(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
         "packages": versions,
         "python": platform.python_version(),
         "seconds": round(seconds, 1),

@@ -12,8 +12,13 @@ from headprune_lib.batching import teacher_forced
 from headprune_lib.replication.translation.models import PAD
 
 
-def token_batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]],
-                  max_tokens: int, seed: int, start: int) -> list[dict[str, Tensor]]:
+def token_batches(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    max_tokens: int,
+    seed: int,
+    start: int,
+) -> list[dict[str, Tensor]]:
     """Batches of pairs of like length, each of at most ``max_tokens`` target tokens with padding.
 
     ``start`` is what the model's decoder starts with.
@@ -28,5 +33,7 @@ def token_batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[i
             members = []
         members.append(i)
     batches.append(members)
-    return [teacher_forced([sources[i] for i in members], [targets[i] for i in members], PAD, start)
-            for members in batches]
+    return [
+        teacher_forced([sources[i] for i in members], [targets[i] for i in members], PAD, start)
+        for members in batches
+    ]

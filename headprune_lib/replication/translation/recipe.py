@@ -37,14 +37,14 @@ class Recipe:
     """How a translation model is trained; part of its file and of every result's signature."""
 
     shape: Shape
-    batch_tokens: PositiveInt       # target tokens of an update, at most
-    learning_rate: PositiveFloat    # the peak
-    warmup: StrictInt               # updates up to the peak; then inverse square root
+    batch_tokens: PositiveInt  # target tokens of an update, at most
+    learning_rate: PositiveFloat  # the peak
+    warmup: StrictInt  # updates up to the peak; then inverse square root
     label_smoothing: StrictFloat
-    min_epochs: PositiveInt         # before early stopping may end it
+    min_epochs: PositiveInt  # before early stopping may end it
     max_epochs: PositiveInt
-    patience: PositiveInt           # epochs without a better validation BLEU
-    averaged_epochs: PositiveInt    # the last ones, whose weights are averaged into the final ones
+    patience: PositiveInt  # epochs without a better validation BLEU
+    averaged_epochs: PositiveInt  # the last ones, whose weights are averaged into the final ones
     precision: Literal["bfloat16 autocast", "float32"] = BFLOAT16
 
 

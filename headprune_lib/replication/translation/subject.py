@@ -47,20 +47,36 @@ class TranslationSubject:
     epoch: int | None = None
 
     @classmethod
-    def of(cls, profile: Profile, task: str, seed: int | None = None, *, kernel: str = "sdpa",
-           epoch: int | None = None) -> TranslationSubject:
+    def of(
+        cls,
+        profile: Profile,
+        task: str,
+        seed: int | None = None,
+        *,
+        kernel: str = "sdpa",
+        epoch: int | None = None,
+    ) -> TranslationSubject:
+        """The trained model of a task, or what it was after an epoch; trained now if need be."""
         seed = profile.translation_seed if seed is None else seed
-        return cls(profile, task, seed,
-                   load_translator(profile, task, seed, model=profile.translation_model,
-                                   kernel=kernel, epoch=epoch), epoch)
+        return cls(
+            profile,
+            task,
+            seed,
+            load_translator(
+                profile, task, seed, model=profile.translation_model, kernel=kernel, epoch=epoch
+            ),
+            epoch,
+        )
 
     def eager(self) -> TranslationSubject:
         """The same weights under the attention kernel with the fastest backward pass."""
-        return TranslationSubject.of(self.profile, self.task, self.seed, kernel="eager",
-                                     epoch=self.epoch)
+        return TranslationSubject.of(
+            self.profile, self.task, self.seed, kernel="eager", epoch=self.epoch
+        )
 
     @property
     def model(self) -> nn.Module:
+        """The translator's network."""
         return self.translator.model
 
     @property
@@ -75,8 +91,9 @@ class TranslationSubject:
 
     def measured(self, raw: Arrays, n_examples: int, *, dataset: str | None = None) -> Measured:
         """Outcomes as the store takes them; of the test verses if nothing else is said."""
-        return Measured(raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU",
-                        "BLEU points")
+        return Measured(
+            raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU", "BLEU points"
+        )
 
     def pairs(self, split: str, task: str | None = None) -> Pairs:
         """What all heads are swept on: the first verses of a split, which are a random sample.
@@ -91,10 +108,12 @@ class TranslationSubject:
         return self.split("test").first(self.profile.n_headline)
 
     def split(self, name: str, task: str | None = None) -> Pairs:
+        """All verses of a split, of another task where one is named."""
         return TRANSLATION_TASKS[task or self.task].load()[name]
 
-    def sweep(self, pairs: Pairs, masks: Sequence[HeadTensors], journal: Journal,
-              name: str) -> Arrays:
+    def sweep(
+        self, pairs: Pairs, masks: Sequence[HeadTensors], journal: Journal, name: str
+    ) -> Arrays:
         """Translate every pair under every mask.
 
         Args:
@@ -115,18 +134,29 @@ class TranslationSubject:
                 drafts = generate(model, own)
             with fast_linears(model), fast_single_queries(model):
                 found = translations_under(model, own, drafts, [full_mask(model), *masks])
-            counts = [sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
-                      for one in found]
-            return {"counts": np.stack([pack(one) for one in counts]),
-                    "reference_lengths": counts[0][:, -1],
-                    "draft_loss": np.stack([one.draft_loss for one in found])}
+            counts = [
+                sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
+                for one in found
+            ]
+            return {
+                "counts": np.stack([pack(one) for one in counts]),
+                "reference_lengths": counts[0][:, -1],
+                "draft_loss": np.stack([one.draft_loss for one in found]),
+            }
 
-        units = run_units({f"{self.key} {name} {i}": lambda members=members: measure(members)
-                           for i, members in enumerate(groups)}, journal,
-                          f"{name}, {len(masks)} masks on {len(pairs)} verses").values()
+        units = run_units(
+            {
+                f"{self.key} {name} {i}": lambda members=members: measure(members)
+                for i, members in enumerate(groups)
+            },
+            journal,
+            f"{name}, {len(masks)} masks on {len(pairs)} verses",
+        ).values()
         back = np.argsort(np.concatenate(groups))
         counts = np.concatenate([unit["counts"] for unit in units], axis=1)[:, back]
-        loss = np.rint(MILLINAT * np.concatenate([unit["draft_loss"] for unit in units], -1))[:, back]
+        loss = np.rint(MILLINAT * np.concatenate([unit["draft_loss"] for unit in units], -1))[
+            :, back
+        ]
         lengths = np.concatenate([unit["reference_lengths"] for unit in units])[back]
         return {
             "counts_uncut": counts[0],
@@ -136,8 +166,9 @@ class TranslationSubject:
             "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
         }
 
-    def sweep_heads(self, pairs: Pairs, masks: Mapping[Head, HeadTensors],
-                    journal: Journal, name: str) -> Arrays:
+    def sweep_heads(
+        self, pairs: Pairs, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
+    ) -> Arrays:
         """As :meth:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
         raw = self.sweep(pairs, list(masks.values()), journal, name)
         return {**raw, "heads": heads_array(masks)}
@@ -150,27 +181,37 @@ class TranslationSubject:
 
     def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
         """A criterion's scores on the verses that I_h is measured on."""
+
         def measure() -> Arrays:
             model = self.eager().model
             with fast_linears(model):
-                found = score_heads(model, forced_batches(self, self.split("score")), criterion.name,
-                                    normalize=normalize)
+                found = score_heads(
+                    model,
+                    forced_batches(self, self.split("score")),
+                    criterion.name,
+                    normalize=normalize,
+                )
             return {kind: values.numpy() for kind, values in found.items()}
 
-        unit, = run_units({f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
-                          journal, f"{criterion.label}, {self.task}").values()
+        (unit,) = run_units(
+            {f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+            journal,
+            f"{criterion.label}, {self.task}",
+        ).values()
         return {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
 
     def verse_importance(self, journal: Journal) -> Arrays:
         """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
+
         def measure() -> Arrays:
             model = self.eager().model
             with fast_linears(model):
                 each = example_importance(model, forced_batches(self, self.split("score")))
             return {kind: values.numpy() for kind, values in each.items()}
 
-        found, = run_units({f"{self.key} I_h": measure}, journal,
-                           f"importance, {self.task}").values()
+        (found,) = run_units(
+            {f"{self.key} I_h": measure}, journal, f"importance, {self.task}"
+        ).values()
         return found
 
 
@@ -184,16 +225,27 @@ def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, 
     """Teacher-forced batches of verses, shortest references first."""
     translator = subject.translator
     sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
-    return [teacher_forced([sources[i] for i in part], [targets[i] for i in part],
-                           PAD, subject.model.config.decoder_start_token_id)
-            for part in by_length(targets, _SCORED_TOGETHER)]
+    return [
+        teacher_forced(
+            [sources[i] for i in part],
+            [targets[i] for i in part],
+            PAD,
+            subject.model.config.decoder_start_token_id,
+        )
+        for part in by_length(targets, _SCORED_TOGETHER)
+    ]
 
 
 def first_verses(raw: Arrays, n: int | None) -> Arrays:
     """What :meth:`TranslationSubject.sweep_heads` found on the first ``n`` verses."""
-    return {name: values if name == "heads" else
-            values[:, :n] if name.endswith("_change") else values[:n]
-            for name, values in raw.items()}
+    return {
+        name: values
+        if name == "heads"
+        else values[:, :n]
+        if name.endswith("_change")
+        else values[:n]
+        for name, values in raw.items()
+    }
 
 
 def mean_losses(raw: Arrays) -> Arrays:

@@ -58,11 +58,13 @@ def finished(curve: list[dict], recipe: Recipe) -> bool:
     """Whether a training with this learning curve has come to its end."""
     epoch = len(curve)
     return epoch >= recipe.max_epochs or (
-        epoch >= recipe.min_epochs and epoch - best_epoch(curve) >= recipe.patience)
+        epoch >= recipe.min_epochs and epoch - best_epoch(curve) >= recipe.patience
+    )
 
 
-def train(profile: Profile, task: str, seed: int, *, model: str = POST_NORM,
-          retrain: bool = False) -> Path:
+def train(
+    profile: Profile, task: str, seed: int, *, model: str = POST_NORM, retrain: bool = False
+) -> Path:
     """Train a translation model until the validation BLEU stops rising; returns the folder.
 
     It holds ``vocabulary.spm``, ``epoch-NN.safetensors`` (float16) after each epoch,
@@ -89,8 +91,13 @@ def train(profile: Profile, task: str, seed: int, *, model: str = POST_NORM,
     # the attention kernel with the fastest backward pass on a CPU
     network = new_model(recipe.shape, seed, "eager")
     pairs = splits["train"]
-    batches = token_batches(encode(vocabulary, pairs.sources), encode(vocabulary, pairs.targets),
-                            recipe.batch_tokens, seed, network.config.decoder_start_token_id)
+    batches = token_batches(
+        encode(vocabulary, pairs.sources),
+        encode(vocabulary, pairs.targets),
+        recipe.batch_tokens,
+        seed,
+        network.config.decoder_start_token_id,
+    )
     trainer = _Trainer(
         model=network,
         args=_arguments(folder, recipe, seed, profile.device),
@@ -108,8 +115,10 @@ def _check_recipe(folder: Path, wanted: dict) -> None:
     """Raises ValueError where the folder holds weights of another recipe, or damaged ones."""
     for path in sorted([*folder.glob("epoch-*.safetensors"), *folder.glob("update-*.safetensors")]):
         if stored_recipe(path) != wanted:
-            raise ValueError(f"{path} is of a training by another recipe, or damaged: move "
-                             f"{folder} away, or train anew with --retrain")
+            raise ValueError(
+                f"{path} is of a training by another recipe, or damaged: move "
+                f"{folder} away, or train anew with --retrain"
+            )
 
 
 def validation_bleu(model: nn.Module, vocabulary, pairs: Pairs) -> float:
@@ -123,10 +132,19 @@ def validation_bleu(model: nn.Module, vocabulary, pairs: Pairs) -> float:
 
 def _arguments(folder: Path, recipe: Recipe, seed: int, device: str) -> TrainingArguments:
     return arguments(
-        folder, seed=seed, device=device, precision=recipe.precision, epochs=recipe.max_epochs,
-        learning_rate=recipe.learning_rate, warmup_steps=recipe.warmup,
-        lr_scheduler_type="inverse_sqrt", label_smoothing_factor=recipe.label_smoothing,
-        adam_beta2=0.98, weight_decay=0.0, eval_strategy="epoch", logging_steps=50,
+        folder,
+        seed=seed,
+        device=device,
+        precision=recipe.precision,
+        epochs=recipe.max_epochs,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type="inverse_sqrt",
+        label_smoothing_factor=recipe.label_smoothing,
+        adam_beta2=0.98,
+        weight_decay=0.0,
+        eval_strategy="epoch",
+        logging_steps=50,
     )
 
 
@@ -138,8 +156,9 @@ class _Trainer(Trainer):
     def evaluate(self, *_args, **_kwargs) -> dict[str, float]:
         metrics = {"eval_bleu": self.judge()}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control,
-                                                         metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
         return metrics
 
 
@@ -168,8 +187,14 @@ class _KeepWeights(TrainerCallback):
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         save_trained(model, epoch_path(self.folder, epoch), self.described)
         curve = [record for record in read_curve(self.folder) if record["epoch"] < epoch]
-        curve.append({"epoch": epoch, "updates": state.global_step, "bleu": metrics["eval_bleu"],
-                      "training_loss": losses[-1] if losses else None})
+        curve.append(
+            {
+                "epoch": epoch,
+                "updates": state.global_step,
+                "bleu": metrics["eval_bleu"],
+                "training_loss": losses[-1] if losses else None,
+            }
+        )
         replace_files({self.folder / "curve.json": (json.dumps(curve, indent=1) + "\n").encode()})
         if finished(curve, self.recipe):
             control.should_training_stop = True

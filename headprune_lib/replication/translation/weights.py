@@ -62,8 +62,10 @@ class Translator:
             if not text.strip():
                 raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
             if len(row) > longest:
-                raise ValueError(f"line {number} has {len(row)} pieces, the model has positions "
-                                 f"for {longest}: split it ({text[:40]!r}...)")
+                raise ValueError(
+                    f"line {number} has {len(row)} pieces, the model has positions "
+                    f"for {longest}: split it ({text[:40]!r}...)"
+                )
         return rows
 
     def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
@@ -71,9 +73,16 @@ class Translator:
         return detokenise(self.vocabulary, generate(self.model, self.encode(texts), beams=beams))
 
 
-def load_translator(profile: Profile, task: str, seed: int | None = None, *,
-                    model: str = POST_NORM, kernel: str = "sdpa", epoch: int | None = None,
-                    update: int | None = None) -> Translator:
+def load_translator(
+    profile: Profile,
+    task: str,
+    seed: int | None = None,
+    *,
+    model: str = POST_NORM,
+    kernel: str = "sdpa",
+    epoch: int | None = None,
+    update: int | None = None,
+) -> Translator:
     """A trained model of a task, in evaluation mode.
 
     Args:
@@ -100,26 +109,32 @@ def load_translator(profile: Profile, task: str, seed: int | None = None, *,
         vocabulary, curve = folder / "vocabulary.spm", read_curve(folder)
     tensors = read_weights(weights, described(task, recipe, seed))
     if tensors is None:
-        raise ValueError(f"{weights} cannot be used and was set aside; put the committed file "
-                         f"back, or train again with `headprune train {task} --retrain`")
+        raise ValueError(
+            f"{weights} cannot be used and was set aside; put the committed file "
+            f"back, or train again with `headprune train {task} --retrain`"
+        )
     pieces = read_vocabulary(vocabulary.read_bytes())
     network = with_weights(recipe, tensors, kernel)
     if pieces.get_piece_size() != network.config.vocab_size:
-        raise ValueError(f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
-                         f"{weights} are for {network.config.vocab_size}: not of one training")
+        raise ValueError(
+            f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
+            f"{weights} are for {network.config.vocab_size}: not of one training"
+        )
     return Translator(task, network.to(profile.device), pieces, file_sha256(weights), curve)
 
 
-def with_weights(recipe: Recipe, tensors: dict[str, torch.Tensor],
-                 kernel: str) -> transformers.PreTrainedModel:
+def with_weights(
+    recipe: Recipe, tensors: dict[str, torch.Tensor], kernel: str
+) -> transformers.PreTrainedModel:
     """A model of the recipe's shape that holds the tensors; positions are made anew.
 
     Raises:
         ValueError: a tensor that is missing, unknown or of another shape.
     """
     model = new_model(recipe.shape, 0, kernel)
-    trained = {name: weight.shape for name, weight in model.named_parameters()
-               if weight.requires_grad}
+    trained = {
+        name: weight.shape for name, weight in model.named_parameters() if weight.requires_grad
+    }
     given = {name: tensor.shape for name, tensor in tensors.items()}
     if trained != given:
         wrong = sorted(trained.items() ^ given.items())[:4]
@@ -132,9 +147,11 @@ def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> l
     """Copy the final weights of a finished training to where committed weights are kept."""
     folder = train(profile, task, seed, model=model)
     target = models_root() / f"{file_name(task, model, seed)}.safetensors"
-    files = {target: final_weights(folder, task, profile.translator(task, model), seed),
-             target.with_suffix(".spm"): folder / "vocabulary.spm",
-             target.with_suffix(".curve.json"): folder / "curve.json"}
+    files = {
+        target: final_weights(folder, task, profile.translator(task, model), seed),
+        target.with_suffix(".spm"): folder / "vocabulary.spm",
+        target.with_suffix(".curve.json"): folder / "curve.json",
+    }
     replace_files({path: source.read_bytes() for path, source in files.items()})
     return list(files)
 
@@ -148,16 +165,18 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     """
     path = folder / "final.safetensors"
     if not path.is_file():
-        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs:]
+        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
         weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
-        mean = {name: torch.stack([one[name].float() for one in weights]).mean(0)
-                for name in weights[0]}
+        mean = {
+            name: torch.stack([one[name].float() for one in weights]).mean(0) for name in weights[0]
+        }
         write_weights(mean, path, final_recipe(task, recipe, seed))
     return path
 
 
-def _final_files(profile: Profile, task: str, model: str,
-                 seed: int) -> tuple[Path, Path, list[dict]]:
+def _final_files(
+    profile: Profile, task: str, model: str, seed: int
+) -> tuple[Path, Path, list[dict]]:
     """Weights, vocabulary and learning curve: the committed ones, else those of a training."""
     committed = models_root() / f"{file_name(task, model, seed)}.safetensors"
     if committed.is_file():
@@ -170,10 +189,14 @@ def _final_files(profile: Profile, task: str, model: str,
 
 def _kept(folder: Path, epoch: int | None, update: int | None) -> Path:
     """The weights that a training kept after an epoch or an update."""
-    what, path = (("epoch", epoch_path(folder, epoch)) if update is None else
-                  ("update", update_path(folder, update)))
+    what, path = (
+        ("epoch", epoch_path(folder, epoch))
+        if update is None
+        else ("update", update_path(folder, update))
+    )
     if not path.is_file():
         there = sorted(each.stem for each in folder.glob(f"{what}-*.safetensors"))
-        raise ValueError(f"no weights of {path.stem.replace('-', ' ')} in {folder}; there are "
-                         f"{there}")
+        raise ValueError(
+            f"no weights of {path.stem.replace('-', ' ')} in {folder}; there are {there}"
+        )
     return path

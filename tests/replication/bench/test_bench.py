@@ -8,17 +8,21 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations
-from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 
-def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(
-    smoke
-):
+def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(smoke):
     rows = bench("encoder", smoke, n_sentences=16, rounds=2)
     assert [row["target"] for row in rows] == [
-        "at most 2.0", "", "at most 0.7", "at most 0.6", "at least 6", "at least 1.15", "at least 1.15",
-        *[""] * (len(CRITERIA) - 2)]
+        "at most 2.0",
+        "",
+        "at most 0.7",
+        "at most 0.6",
+        "at least 6",
+        "at least 1.15",
+        "at least 1.15",
+        *[""] * (len(CRITERIA) - 2),
+    ]
     for row in rows:
         low, high = row["quartiles"]
         assert 0 < low <= row["ratio"] <= high
@@ -42,7 +46,12 @@ def test_a_half_that_does_not_exist_is_refused(smoke):
 def test_operations_of_a_cut_are_those_of_the_layers_above_it(smoke):
     """2 layers, width 32, feed-forward 48, 44 words; sources of 3 pieces, drafts of 2."""
     model = TranslationSubject.of(smoke, smoke.translation_task).model
-    decoder, encoder, words, views = 6 * 32**2 + 2 * 32 * 48, 4 * 32**2 + 2 * 32 * 48, 44 * 32, 2 * 32**2
+    decoder, encoder, words, views = (
+        6 * 32**2 + 2 * 32 * 48,
+        4 * 32**2 + 2 * 32 * 48,
+        44 * 32,
+        2 * 32**2,
+    )
     plain = 3 * 2 * (encoder + views) + 3 * (2 * decoder + words)
     source, draft = [[5, 6, 2]], [[7, 8]]
     same = operations(model, source, draft, {("dec-dec", 1, 0): [[7, 8]]})

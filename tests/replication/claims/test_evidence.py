@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.claims import evidence, rules
+from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.verdict import Verdict, combine
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import tables
 
@@ -21,13 +22,22 @@ def test_without_results_nothing_was_run(smoke):
     assert judged[0].evidence == ("figure1b",)
 
 
-@pytest.mark.parametrize(("artifact", "claims", "half"), [
-    ("figure1b", ["C1"], "encoder"), ("table1", ["C1"], "translation"),
-    ("table6", ["C2"], "encoder"), ("table5", ["C2"], "translation"),
-    ("figure3b", ["C3", "C8"], "encoder"), ("figure3a", ["C3", "C8"], "translation"),
-    ("figure4", ["C4"], "translation"), ("figure5", ["C5"], "translation"),
-    ("table4", ["C6"], "encoder"), ("figure2b", ["C7"], "encoder"), ("table3", [], ""),
-])
+@pytest.mark.parametrize(
+    ("artifact", "claims", "half"),
+    [
+        ("figure1b", ["C1"], "encoder"),
+        ("table1", ["C1"], "translation"),
+        ("table6", ["C2"], "encoder"),
+        ("table5", ["C2"], "translation"),
+        ("figure3b", ["C3", "C8"], "encoder"),
+        ("figure3a", ["C3", "C8"], "translation"),
+        ("figure4", ["C4"], "translation"),
+        ("figure5", ["C5"], "translation"),
+        ("table4", ["C6"], "encoder"),
+        ("figure2b", ["C7"], "encoder"),
+        ("table3", [], ""),
+    ],
+)
 def test_results_decide_their_claims(smoke, artifact, claims, half):
     judged = evidence.verdicts_of(measurements.get(artifact, smoke))
     assert [v.claim for v in judged] == claims
@@ -52,19 +62,26 @@ def test_a_result_of_another_task_counts_without_a_list(smoke, tmp_path):
     store.save(dataclasses.replace(own, task="synthetic-far"), tmp_path)
     first = evidence.all_verdicts(tmp_path)[0]
     assert [row.evidence for row in first.rows] == [
-        ("figure1b (tiny, synthetic)",), ("figure1b (tiny, synthetic-far)",)]
+        ("figure1b (tiny, synthetic)",),
+        ("figure1b (tiny, synthetic-far)",),
+    ]
 
 
 def test_the_rows_of_a_row_count_one_by_one(smoke, monkeypatch):
     measurements.get("figure1b", smoke)
 
     def row(word):
-        return rules.Verdict("C1", word, "", "", ("figure1b",), "encoder")
+        return Verdict("C1", word, "", "", ("figure1b",), "encoder")
 
-    two_domains = rules.combine([row("replicates"), row("differs")])  # inconclusive
-    monkeypatch.setitem(evidence.EVIDENCE, "C1", (
-        evidence.Evidence("one_head", "encoder", lambda _values, _name: two_domains),
-        evidence.Evidence("one_head", "encoder", lambda _values, _name: row("differs"))))
+    two_domains = combine([row("replicates"), row("differs")])  # inconclusive
+    monkeypatch.setitem(
+        evidence.EVIDENCE,
+        "C1",
+        (
+            evidence.Evidence("one_head", "encoder", lambda _values, _name: two_domains),
+            evidence.Evidence("one_head", "encoder", lambda _values, _name: row("differs")),
+        ),
+    )
     first = all_verdicts(smoke)[0]
     assert [part.word for part in first.rows] == ["replicates", "differs", "differs"]
     assert first.word == "inconclusive"  # as two rows of two it would be "differs"
@@ -76,4 +93,7 @@ def test_the_curve_on_sst2_is_named_as_the_papers(smoke, tmp_path):
         store.save(dataclasses.replace(found, task=task), tmp_path)
     third = evidence.all_verdicts(tmp_path)[2]
     assert sorted(name for row in third.rows for name in row.evidence) == [
-        "figure3b (tiny, SNLI)", "figure3b (tiny, synthetic)", "figure6a (tiny, SST-2)"]
+        "figure3b (tiny, SNLI)",
+        "figure3b (tiny, synthetic)",
+        "figure6a (tiny, SST-2)",
+    ]

@@ -10,31 +10,56 @@ from headprune_lib.replication.data.tables import Hub, Lines, Table, to_examples
 
 PAIRS = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
 FILES = {
-    "sst2": {"sst2/train.tsv": "good film\t1\nbad\t0\n", "sst2/dev.tsv": "fine\t1\n",
-             "sst2/test.tsv": "dull\t0\n"},
-    "sst2 (GLUE)": {"SST-2/train.tsv": "sentence\tlabel\ngood film\t1\nbad\t0\n",
-                    "SST-2/dev.tsv": "sentence\tlabel\ndull\t0\n"},
-    "cola": {"cola/in_domain_train.tsv": "gj04\t1\t\tA cat sat.\ngj04\t0\t*\tSat a cat.\n",
-             "cola/in_domain_dev.tsv": "gj04\t1\t\tHe ran.\n",
-             "cola/out_of_domain_dev.tsv": "clc95\t0\t*\tRan he.\n"},
-    "cola (GLUE)": {"CoLA/train.tsv": "gj04\t1\t\tA cat sat.\ngj04\t0\t*\tSat a cat.\n",
-                    "CoLA/dev.tsv": "gj04\t1\t\tHe ran.\nclc95\t0\t*\tRan he.\n"},
-    "mrpc": {f"mrpc/msr_paraphrase_{split}.txt":
-             f"\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe said \"{split}\tShe said\n"
-             for split in ("train", "test")},
-    "mrpc (GLUE)": {f"MRPC/{split}.tsv":
-                    "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe said\tShe said\n"
-                    for split in ("train", "dev")},
-    "snli": {f"snli/{file}.{split}": content for split in ("dev", "test") for file, content in
-             (("labels", "neutral\nentailment\n"), ("s1", "A dog.\nA dog.\n"),
-              ("s2", "It barks.\nAn animal.\n"))},
-    "snli (GLUE)": {f"SNLI/{split}.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n"
-                    "1\tA dog.\tAn animal.\tneutral\t-\n" for split in ("dev", "test")},
-    "sick": {"sick/SICK_test_annotated.txt":
-             "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-             "6\tNo boy.\tA boy.\t3.3\tCONTRADICTION\n"},
-    "mnli": {"MNLI/train.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n",
-             "MNLI/dev_matched.tsv": PAIRS + "0\tA cat.\tIt barks.\tneutral\tcontradiction\n"},
+    "sst2": {
+        "sst2/train.tsv": "good film\t1\nbad\t0\n",
+        "sst2/dev.tsv": "fine\t1\n",
+        "sst2/test.tsv": "dull\t0\n",
+    },
+    "sst2 (GLUE)": {
+        "SST-2/train.tsv": "sentence\tlabel\ngood film\t1\nbad\t0\n",
+        "SST-2/dev.tsv": "sentence\tlabel\ndull\t0\n",
+    },
+    "cola": {
+        "cola/in_domain_train.tsv": "gj04\t1\t\tA cat sat.\ngj04\t0\t*\tSat a cat.\n",
+        "cola/in_domain_dev.tsv": "gj04\t1\t\tHe ran.\n",
+        "cola/out_of_domain_dev.tsv": "clc95\t0\t*\tRan he.\n",
+    },
+    "cola (GLUE)": {
+        "CoLA/train.tsv": "gj04\t1\t\tA cat sat.\ngj04\t0\t*\tSat a cat.\n",
+        "CoLA/dev.tsv": "gj04\t1\t\tHe ran.\nclc95\t0\t*\tRan he.\n",
+    },
+    "mrpc": {
+        f"mrpc/msr_paraphrase_{split}.txt": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        f'1\t7\t8\tHe said "{split}\tShe said\n'
+        for split in ("train", "test")
+    },
+    "mrpc (GLUE)": {
+        f"MRPC/{split}.tsv": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe said\tShe said\n"
+        for split in ("train", "dev")
+    },
+    "snli": {
+        f"snli/{file}.{split}": content
+        for split in ("dev", "test")
+        for file, content in (
+            ("labels", "neutral\nentailment\n"),
+            ("s1", "A dog.\nA dog.\n"),
+            ("s2", "It barks.\nAn animal.\n"),
+        )
+    },
+    "snli (GLUE)": {
+        f"SNLI/{split}.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n"
+        "1\tA dog.\tAn animal.\tneutral\t-\n"
+        for split in ("dev", "test")
+    },
+    "sick": {
+        "sick/SICK_test_annotated.txt": "pair_ID\tsentence_A\tsentence_B\t"
+        "relatedness_score\tentailment_judgment\n"
+        "6\tNo boy.\tA boy.\t3.3\tCONTRADICTION\n"
+    },
+    "mnli": {
+        "MNLI/train.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n",
+        "MNLI/dev_matched.tsv": PAIRS + "0\tA cat.\tIt barks.\tneutral\tcontradiction\n",
+    },
     "mnli-mismatched": {"MNLI/dev_mismatched.tsv": PAIRS + "0\tA.\tB.\tneutral\tentailment\n"},
 }
 
@@ -77,13 +102,19 @@ def test_the_environment_names_the_folder(tmp_path, monkeypatch):
 def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
     cola, hub = TASKS["cola"], tmp_path / "hub"
     hub.mkdir()
-    for split, rows in {"train": [("A cat sat.", 1), ("Sat a cat.", 0)],
-                        "validation": [("He ran.", 1), ("Ran he.", 0)]}.items():
+    for split, rows in {
+        "train": [("A cat sat.", 1), ("Sat a cat.", 0)],
+        "validation": [("He ran.", 1), ("Ran he.", 0)],
+    }.items():
         datasets.Dataset.from_list(
             [{"sentence": text, "label": label, "idx": i} for i, (text, label) in enumerate(rows)],
-            features=datasets.Features({
-                "sentence": datasets.Value("string"), "idx": datasets.Value("int32"),
-                "label": datasets.ClassLabel(names=["unacceptable", "acceptable"])}),
+            features=datasets.Features(
+                {
+                    "sentence": datasets.Value("string"),
+                    "idx": datasets.Value("int32"),
+                    "label": datasets.ClassLabel(names=["unacceptable", "acceptable"]),
+                }
+            ),
         ).to_parquet(hub / f"{split}.parquet")
     cola = replace(cola, hub=Hub(str(hub), None, cola.hub.splits, "label", "sentence"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
@@ -95,12 +126,18 @@ def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
         cola.load()  # the Hub is read where it is asked for
 
 
-@pytest.mark.parametrize(("folder", "files", "message"), [
-    ("nowhere", {}, "there is no folder .*nowhere"),
-    ("", {"cola/in_domain_train.tsv": ""},
-     r"lacks cola/in_domain_dev\.tsv, cola/out_of_domain_dev\.tsv for cola$"),
-    ("", {"sst2/train.tsv": ""}, r"(?s)holds nothing for cola.*Put cola/in_domain_train\.tsv"),
-])
+@pytest.mark.parametrize(
+    ("folder", "files", "message"),
+    [
+        ("nowhere", {}, "there is no folder .*nowhere"),
+        (
+            "",
+            {"cola/in_domain_train.tsv": ""},
+            r"lacks cola/in_domain_dev\.tsv, cola/out_of_domain_dev\.tsv for cola$",
+        ),
+        ("", {"sst2/train.tsv": ""}, r"(?s)holds nothing for cola.*Put cola/in_domain_train\.tsv"),
+    ],
+)
 def test_a_folder_without_the_text_says_what_is_missing(tmp_path, folder, files, message):
     write(tmp_path, files)
     with pytest.raises(MissingData, match=message):
@@ -146,12 +183,19 @@ def test_text_in_another_encoding_is_named(tmp_path):
         list(Lines("l", "t").rows(tmp_path))
 
 
-@pytest.mark.parametrize(("table", "content", "message"), [
-    (Table(("t",), 1, 0, width=2), "good\t1\nbad\n", "line 2: 1 columns, expected 2"),
-    (Table(("t",), "label", "text"), "label\ttxt\n", "'text'. among them"),
-    (Table(("t",), 1, 0, width=2), "good\t7\n", "line 1: unknown label '7', expected one of no, yes"),
-    (Table(("t",), 1, 0, width=2), " \t1\n", "line 1: an empty text"),
-])
+@pytest.mark.parametrize(
+    ("table", "content", "message"),
+    [
+        (Table(("t",), 1, 0, width=2), "good\t1\nbad\n", "line 2: 1 columns, expected 2"),
+        (Table(("t",), "label", "text"), "label\ttxt\n", "'text'. among them"),
+        (
+            Table(("t",), 1, 0, width=2),
+            "good\t7\n",
+            "line 1: unknown label '7', expected one of no, yes",
+        ),
+        (Table(("t",), 1, 0, width=2), " \t1\n", "line 1: an empty text"),
+    ],
+)
 def test_bad_lines_are_named(table, content, message, tmp_path):
     (tmp_path / "t").write_text(content)
     with pytest.raises(ValueError, match=message):

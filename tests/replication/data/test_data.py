@@ -14,7 +14,10 @@ def test_the_review_splits_are_disjoint_and_cover_what_is_said():
     splits = TASKS["reviews"].load()
     texts = {name: {normalise(text) for text in split.texts} for name, split in splits.items()}
     assert {name: len(split) for name, split in splits.items()} == {
-        "test": 2499, "valid": 527, "train": 7347}
+        "test": 2499,
+        "valid": 527,
+        "train": 7347,
+    }
     for name, members in texts.items():
         assert len(members) == len(splits[name])
         assert not members & set().union(*(texts[other] for other in texts if other != name))
@@ -30,9 +33,14 @@ def test_the_domains_share_no_sentence_with_training(domain):
 
 @given(st.lists(st.text("ab ", min_size=1), min_size=30, max_size=60, unique=True))
 def test_equal_texts_land_in_one_split(texts):
-    examples = Examples(tuple(t for t in texts for t in (t, f" {t.upper()}!")), (0,) * 2 * len(texts))
-    splits = split_by_hash(examples, {"a": 0.5, "b": 0.5}) if len(
-        {normalise(t) for t in texts}) > 25 else {}
+    examples = Examples(
+        tuple(t for t in texts for t in (t, f" {t.upper()}!")), (0,) * 2 * len(texts)
+    )
+    splits = (
+        split_by_hash(examples, {"a": 0.5, "b": 0.5})
+        if len({normalise(t) for t in texts}) > 25
+        else {}
+    )
     if splits:
         a, b = ({normalise(t) for t in split.texts} for split in splits.values())
         assert not a & b
@@ -40,16 +48,21 @@ def test_equal_texts_land_in_one_split(texts):
 
 def test_reading_rated_text(tmp_path):
     path = tmp_path / "rated.txt"
-    path.write_text(HEADER + '1\t2.0\tA "fine" film\n2\t0.1\tso so\n3\t-0.25\tbad\n4\t1\ta fine film\n')
+    path.write_text(
+        HEADER + '1\t2.0\tA "fine" film\n2\t0.1\tso so\n3\t-0.25\tbad\n4\t1\ta fine film\n'
+    )
     assert read_rated(path) == Examples(('A "fine" film', "bad"), (1, 0))
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("id\ttext\n1\tx\n", "'sentiment'. among them"),
-    (HEADER + "1\t2.0\tgood\n2\t1.0\n", "line 3: 2 columns, expected 3"),
-    (HEADER + "1\t2.0\tgood\t0.9\n", "line 2: 4 columns, expected 3"),
-    (HEADER + "1\tgood\t2.0\n", "line 2: the rating is 'good', expected a number"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id\ttext\n1\tx\n", "'sentiment'. among them"),
+        (HEADER + "1\t2.0\tgood\n2\t1.0\n", "line 3: 2 columns, expected 3"),
+        (HEADER + "1\t2.0\tgood\t0.9\n", "line 2: 4 columns, expected 3"),
+        (HEADER + "1\tgood\t2.0\n", "line 2: the rating is 'good', expected a number"),
+    ],
+)
 def test_a_malformed_file_is_refused(tmp_path, content, message):
     path = tmp_path / "rated.txt"
     path.write_text(content)

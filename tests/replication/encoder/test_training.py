@@ -16,6 +16,8 @@ from headprune_lib.replication.encoder.training import finetune, training_folder
 from headprune_lib.replication.encoder.weights import finetuned
 from headprune_lib.replication.profiles import load_profile
 
+pytestmark = pytest.mark.slow  # every test fine-tunes a tiny model
+
 
 @pytest.fixture
 def profile(monkeypatch, tmp_path):
@@ -36,14 +38,19 @@ def plain_loop(profile, seed):
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager").train()
     model.base_model.embeddings.requires_grad_(False)
     n_updates = settings.epochs * -(-len(train) // settings.batch_size)
-    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad),
-                                  lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(
+        (p for p in model.parameters() if p.requires_grad),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+    )
     schedule = transformers.get_linear_schedule_with_warmup(
-        optimizer, int(settings.warmup * n_updates), n_updates)
+        optimizer, int(settings.warmup * n_updates), n_updates
+    )
     for _ in range(settings.epochs):
         order = shuffled_by_length(train, settings.batch_size, shuffle)
-        for batch in make_batches(load_tokenizer(profile.model), train, settings.batch_size,
-                                  settings.max_length, order).batches:
+        for batch in make_batches(
+            load_tokenizer(profile.model), train, settings.batch_size, settings.max_length, order
+        ).batches:
             with torch.autocast("cpu", torch.bfloat16):
                 loss = model(**batch).loss
             loss.backward()
@@ -55,16 +62,24 @@ def plain_loop(profile, seed):
 
 
 def other_base():
-    return transformers.MPNetConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2,
-                                    num_attention_heads=4, intermediate_size=64,
-                                    max_position_embeddings=40, initializer_range=0.2)
+    return transformers.MPNetConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        initializer_range=0.2,
+    )
 
 
 OTHER = Base("other", "MPNet", build=other_base, kernel="eager")
 
 
-@pytest.mark.parametrize(("task", "model", "seed"), [
-    ("synthetic", "tiny", 1), ("synthetic-pairs", "tiny", 2), ("synthetic", "other", 1)])
+@pytest.mark.parametrize(
+    ("task", "model", "seed"),
+    [("synthetic", "tiny", 1), ("synthetic-pairs", "tiny", 2), ("synthetic", "other", 1)],
+)
 def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task, model, seed):
     monkeypatch.setitem(pretrained.BASES, "other", OTHER)
     made = dataclasses.replace(profile, task=task, model=model)
@@ -75,11 +90,13 @@ def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task
     for name, weight in expected.state_dict().items():
         assert torch.equal(found.state_dict()[name], weight), name
     fresh = new_classifier(model, TASKS[task].labels, seed)
-    moved = [not torch.equal(new, old) for new, old in
-             zip(found.parameters(), fresh.parameters(), strict=True)]
+    moved = [
+        not torch.equal(new, old)
+        for new, old in zip(found.parameters(), fresh.parameters(), strict=True)
+    ]
     assert sum(moved) > len(moved) / 2
     test = TASKS[task].split("test").first(8)
-    batch, = make_batches(load_tokenizer(model), test, 8, 32).batches
+    (batch,) = make_batches(load_tokenizer(model), test, 8, 32).batches
     with torch.no_grad():  # in float32, as it was not trained
         assert torch.equal(found(**batch).logits, expected(**batch).logits)
 
@@ -117,17 +134,18 @@ def test_a_killed_training_of_the_other_architecture_goes_on_too(profile, monkey
     profile = dataclasses.replace(profile, model="other")
     whole = finetune(profile, 1).state_dict()
     folder = training_folder(profile, recipe(profile, 1))
-    last, = folder.glob("checkpoint-*")
+    (last,) = folder.glob("checkpoint-*")
     again = finetune(profile, 1).state_dict()  # nothing left to train, the weights are read
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
     assert [path.name for path in folder.glob("checkpoint-*")] == [last.name]
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "rng_state.pth",
-                                  "trainer_state.json"])
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"]
+)
 def test_a_damaged_checkpoint_is_not_used(profile, file):
     whole = finetune(profile, 1).state_dict()
-    checkpoint, = training_folder(profile, recipe(profile, 1)).glob("checkpoint-*")
+    (checkpoint,) = training_folder(profile, recipe(profile, 1)).glob("checkpoint-*")
     content = (checkpoint / file).read_bytes()
     (checkpoint / file).write_bytes(content[: len(content) // 2])
     with pytest.warns(UserWarning, match="checkpoint-12 is damaged or was cut short"):
@@ -136,9 +154,16 @@ def test_a_damaged_checkpoint_is_not_used(profile, file):
 
 
 def test_another_recipe_or_device_has_a_folder_of_its_own(profile):
-    folders = {training_folder(one, recipe(one, seed)) for one, seed in (
-        (profile, 1), (profile, 2), (with_recipe(profile, warmup=0.2), 1),
-        (dataclasses.replace(profile, device="cuda"), 1))}
+    folders = {
+        training_folder(one, recipe(one, seed))
+        for one, seed in (
+            (profile, 1),
+            (profile, 2),
+            (with_recipe(profile, warmup=0.2), 1),
+            (dataclasses.replace(profile, device="cuda"), 1),
+        )
+    }
     assert len(folders) == 4
     assert training_folder(profile, recipe(profile, 1)) == training_folder(
-        dataclasses.replace(profile, device="cpu"), recipe(profile, 1))
+        dataclasses.replace(profile, device="cpu"), recipe(profile, 1)
+    )

@@ -27,13 +27,16 @@ def profile():
     return load_profile("smoke", task="synthetic-words")  # Matthews correlation
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_a_plain_loop_over_examples_that_were_not_trained_on(profile):
     recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 8)]
     train = TASKS[profile.task].split("train", None)
     held_out, tokenizer = train.last(HELD_OUT), load_tokenizer(profile.model)
     for trial, wanted in zip(tuning.tune(profile, recipes, HELD_OUT), recipes, strict=True):
         assert trial.finetuning.epochs == wanted.epochs
-        assert trial.finetuning.n_train == len(train) - HELD_OUT  # the first ones, held_out the last
+        assert (
+            trial.finetuning.n_train == len(train) - HELD_OUT
+        )  # the first ones, held_out the last
         model = finetune(dataclasses.replace(profile, finetuning=trial.finetuning), profile.seed)
         cells, nats = {(a, b): 0 for a in (0, 1) for b in (0, 1)}, 0.0
         for text, label in zip(held_out.texts, held_out.labels, strict=True):
@@ -41,8 +44,13 @@ def test_scores_are_those_of_a_plain_loop_over_examples_that_were_not_trained_on
                 logits = model(**tokenizer(text, return_tensors="pt")).logits[0].double()
             cells[label, int(logits.argmax())] += 1
             nats -= float(logits.log_softmax(-1)[label])
-        right, tp, tn, fp, fn = (cells[0, 0] + cells[1, 1], cells[1, 1], cells[0, 0], cells[0, 1],
-                                 cells[1, 0])
+        right, tp, tn, fp, fn = (
+            cells[0, 0] + cells[1, 1],
+            cells[1, 1],
+            cells[0, 0],
+            cells[0, 1],
+            cells[1, 0],
+        )
         scale = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
         assert wanted.epochs == 1 or scale > 0  # the second recipe learns enough to be scored
         assert trial.score == pytest.approx((tp * tn - fp * fn) / scale if scale else 0)
@@ -62,6 +70,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_nothing_large_stays(profile, cache, monkeypatch):
     recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 2)]
     whole = list(tuning.tune(profile, recipes, HELD_OUT))
@@ -85,9 +94,24 @@ def test_a_killed_run_goes_on_and_nothing_large_stays(profile, cache, monkeypatc
     assert len(list((cache / "tuning").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_line_a_recipe(profile):
-    arguments = ["tune", profile.task, "--profile", "smoke", "--n-held-out", str(HELD_OUT),
-                 "--epochs", "1", "--epochs", "8", "--batch-size", "16", "--learning-rate", "1e-3"]
+    arguments = [
+        "tune",
+        profile.task,
+        "--profile",
+        "smoke",
+        "--n-held-out",
+        str(HELD_OUT),
+        "--epochs",
+        "1",
+        "--epochs",
+        "8",
+        "--batch-size",
+        "16",
+        "--learning-rate",
+        "1e-3",
+    ]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 8)]
@@ -95,16 +119,20 @@ def test_a_line_a_recipe(profile):
         f"epochs {trial.finetuning.epochs}, learning rate 0.001, batches of 16: "
         f"matthews {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
         f"log-loss {trial.log_loss:.3f} (40 examples)"
-        for trial in tuning.tune(profile, recipes, HELD_OUT)]
+        for trial in tuning.tune(profile, recipes, HELD_OUT)
+    ]
 
 
-@pytest.mark.parametrize(("option", "value", "message"), [
-    ("--epochs", "0", "epochs is 0; give a number above 0"),
-    ("--learning-rate", "-1", "learning_rate is -1.0; give a number above 0"),
-    ("--learning-rate", "inf", "learning_rate is inf; give a number above 0"),
-    ("--batch-size", "0", "batch_size is 0; give a number above 0"),
-    ("--n-held-out", "1000000", "n_held_out is 1000000; give 1 to "),
-])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--epochs", "0", "epochs is 0; give a number above 0"),
+        ("--learning-rate", "-1", "learning_rate is -1.0; give a number above 0"),
+        ("--learning-rate", "inf", "learning_rate is inf; give a number above 0"),
+        ("--batch-size", "0", "batch_size is 0; give a number above 0"),
+        ("--n-held-out", "1000000", "n_held_out is 1000000; give 1 to "),
+    ],
+)
 def test_bad_values_are_named(option, value, message):
     result = CliRunner().invoke(app, ["tune", "synthetic", "--profile", "smoke", option, value])
     assert result.exit_code == 2

@@ -39,7 +39,9 @@ def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damag
         wanted = {**wanted, "epochs": 7}
     else:
         path.write_bytes(damage)
-    with pytest.warns(UserWarning, match="cannot be used .*set aside as .*damaged-1, trained again"):
+    with pytest.warns(
+        UserWarning, match="cannot be used .*set aside as .*damaged-1, trained again"
+    ):
         assert read_weights(path, wanted) is None
     assert not path.exists() and path.with_name(f"{path.name}.damaged-1").exists()
     finetuned(profile)

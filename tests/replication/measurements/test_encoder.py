@@ -33,8 +33,11 @@ def plainly(subject, examples, mask):
         for i in range(len(batch["labels"])):
             length = int(batch["attention_mask"][i].sum())
             with torch.no_grad(), masked_heads(subject.model, mask):
-                inputs = {name: value[i:i + 1, :length] for name, value in batch.items()
-                          if name in ("input_ids", "token_type_ids")}
+                inputs = {
+                    name: value[i : i + 1, :length]
+                    for name, value in batch.items()
+                    if name in ("input_ids", "token_type_ids")
+                }
                 logits = subject.model(**inputs).logits
             right.append(bool(logits.argmax() == batch["labels"][i]))
     return subject.batches(examples).restore(np.array(right))
@@ -53,8 +56,15 @@ def test_figure1b_is_what_a_plain_loop_finds(smoke):
 def test_figure3b_steps_are_masks_of_the_recorded_order(smoke):
     parts = measurements.get("figure3b", smoke).parts
     subject = EncoderSubject.of(smoke)
-    assert set(parts) == {"importance", "importance unnormalised", "importance reversed", "oracle",
-                          "oracle leak-free", "random", "importance rescored"}
+    assert set(parts) == {
+        "importance",
+        "importance unnormalised",
+        "importance reversed",
+        "oracle",
+        "oracle leak-free",
+        "random",
+        "importance rescored",
+    }
     for part in parts.values():
         order = [("self", *pair) for pair in part.raw["order"][0].tolist()]
         assert sorted(order) == [("self", layer, head) for layer in (0, 1) for head in range(4)]
@@ -62,12 +72,14 @@ def test_figure3b_steps_are_masks_of_the_recorded_order(smoke):
             mask = order_mask(subject.model, order, n_cut)
             right = plainly(subject, subject.test, mask)
             assert np.array_equal(part.raw["correct"][0, step], right)
-        np.testing.assert_array_equal(part.raw["correct"][0, 0],
-                                      parts["importance"].raw["correct"][0, 0])
+        np.testing.assert_array_equal(
+            part.raw["correct"][0, 0], parts["importance"].raw["correct"][0, 0]
+        )
     runs = parts["importance"].runs
     assert [run["seed"] for run in runs] == smoke.seeds and len(parts["oracle"].runs) == 1
-    by_importance, backwards = (parts[name].raw["order"][0].tolist()
-                                for name in ("importance", "importance reversed"))
+    by_importance, backwards = (
+        parts[name].raw["order"][0].tolist() for name in ("importance", "importance reversed")
+    )
     assert backwards == by_importance[::-1]
 
 
@@ -128,8 +140,9 @@ def signed(name: str | Measurement, profile, half="encoder", task=None, part=Non
     measurement = MEASUREMENTS[name] if isinstance(name, str) else name
     task = task or (profile.task if half == "encoder" else profile.translation_task)
     parts = measurement.parts(profile, half, task) if part is None else [part]
-    return "".join(obtaining.signature(measurement, half, profile, task, each)["digest"]
-                   for each in parts)
+    return "".join(
+        obtaining.signature(measurement, half, profile, task, each)["digest"] for each in parts
+    )
 
 
 def test_a_second_call_reads_what_the_first_stored(smoke, monkeypatch):
@@ -148,18 +161,31 @@ def test_own_parameters_do_not_overwrite_the_profiles_results(smoke):
 @pytest.mark.slow
 def test_a_killed_measurement_goes_on_and_ends_with_the_same_file(tmp_path, monkeypatch):
     def places(name):
-        return {"HEADPRUNE_RESULTS": str(tmp_path / name / "results"),
-                "HEADPRUNE_CACHE": str(tmp_path / name / "cache")}
+        return {
+            "HEADPRUNE_RESULTS": str(tmp_path / name / "results"),
+            "HEADPRUNE_CACHE": str(tmp_path / name / "cache"),
+        }
 
     for variable, folder in places("whole").items():
         monkeypatch.setenv(variable, folder)
     whole = measurements.get("figure3b", load_profile("smoke"))
-    shutil.copytree(tmp_path / "whole" / "cache" / "models", tmp_path / "killed" / "cache" / "models")
+    shutil.copytree(
+        tmp_path / "whole" / "cache" / "models", tmp_path / "killed" / "cache" / "models"
+    )
 
     run = subprocess.Popen(
-        [sys.executable, "-c", "from headprune_lib.replication.cli import app; app()",
-         "reproduce", "figure3b", "--profile", "smoke"],
-        env={**os.environ, **places("killed"), "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+        [
+            sys.executable,
+            "-c",
+            "from headprune_lib.replication.cli import app; app()",
+            "reproduce",
+            "figure3b",
+            "--profile",
+            "smoke",
+        ],
+        env={**os.environ, **places("killed"), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+    )
     journal = tmp_path / "killed" / "cache" / "journals"
     while run.poll() is None and len(list(journal.rglob("*.npz"))) < 8:
         time.sleep(0.01)
@@ -191,8 +217,10 @@ def test_table4_counts_what_the_saved_models_hold(smoke):
     for model in ("finetuned", "shape"):
         before, after = values[model]["parameters"]
         assert before - after == np.subtract(*values[model]["attention"]) > 0
-        assert all(size > 4 * n for size, n in zip(values[model]["file"],
-                                                   values[model]["parameters"], strict=True))
+        assert all(
+            size > 4 * n
+            for size, n in zip(values[model]["file"], values[model]["parameters"], strict=True)
+        )
         assert min(values[model]["memory"]) > min(values[model]["file"])
 
 
@@ -202,16 +230,21 @@ def test_unknown_artifact(smoke):
 
 
 def test_best_of_layers_breaks_ties_by_loss():
-    raw = {"heads": np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
-           "correct": np.array([[1, 1], [1, 1], [0, 1], [1, 1]], bool),
-           "loss_change": np.array([[5, 5], [1, 1], [0, 0], [9, 9]])}
+    raw = {
+        "heads": np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
+        "correct": np.array([[1, 1], [1, 1], [0, 1], [1, 1]], bool),
+        "loss_change": np.array([[5, 5], [1, 1], [0, 0], [9, 9]]),
+    }
     assert best_of_layers(raw).tolist() == [1, 3]
 
 
 def test_oracle_orders_by_accuracy_then_loss():
-    raw = {"heads": np.array([[0, 0], [0, 1], [0, 2]]), "correct_uncut": np.array([1, 1], bool),
-           "correct": np.array([[1, 0], [1, 1], [1, 1]], bool),
-           "loss_change": np.array([[-9000, -9000], [30, 30], [20, 20]])}
+    raw = {
+        "heads": np.array([[0, 0], [0, 1], [0, 2]]),
+        "correct_uncut": np.array([1, 1], bool),
+        "correct": np.array([[1, 0], [1, 1], [1, 1]], bool),
+        "loss_change": np.array([[-9000, -9000], [30, 30], [20, 20]]),
+    }
     scores = one_by_one_scores(raw)["self"][0]
     assert scores.argsort().tolist() == [2, 1, 0]
 
@@ -220,23 +253,35 @@ def test_oracle_orders_by_accuracy_then_loss():
 def test_a_signature_holds_the_recipe_of_the_model_it_rests_on(task):
     profile = load_profile("default")
     changed = dataclasses.replace(profile.translator(task), learning_rate=1.0)
-    other = dataclasses.replace(profile, translation={**profile.translation,
-                                                      task: {"post-norm": changed}})
+    other = dataclasses.replace(
+        profile, translation={**profile.translation, task: {"post-norm": changed}}
+    )
     assert signed("quality", profile, "translation", task) != (
-        signed("quality", other, "translation", task))
+        signed("quality", other, "translation", task)
+    )
 
 
 def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(smoke, monkeypatch):
     def all_signed():
-        return {(name, half, part): signed(one, smoke, half, part=part)
-                for name, one in MEASUREMENTS.items() for half in one.halves
-                for part in one.parts(smoke, half, smoke.task if half == "encoder" else "toy")}
+        return {
+            (name, half, part): signed(one, smoke, half, part=part)
+            for name, one in MEASUREMENTS.items()
+            for half in one.halves
+            for part in one.parts(smoke, half, smoke.task if half == "encoder" else "toy")
+        }
 
     before = all_signed()
     for source, made in (
-        ("one_head", {("across_domains", "encoder", "outcomes"), ("pruning_curve", "encoder", "oracle"),
-                      ("across_domains", "translation", "outcomes"),
-                      ("pruning_curve", "translation", "oracle"), ("search", "translation", "outcomes")}),
+        (
+            "one_head",
+            {
+                ("across_domains", "encoder", "outcomes"),
+                ("pruning_curve", "encoder", "oracle"),
+                ("across_domains", "translation", "outcomes"),
+                ("pruning_curve", "translation", "oracle"),
+                ("search", "translation", "outcomes"),
+            },
+        ),
         ("all_but_one", {("best_heads", "encoder", "outcomes")}),
     ):
         with monkeypatch.context() as patch:
@@ -250,8 +295,11 @@ def test_an_order_that_nobody_asked_for_before_leaves_the_others_alone(smoke, mo
     task = smoke.on("synthetic-words")  # importance and random orders alone
     before = measurements.get("pruning_curve", task)
     measured, unit = [], Journal.unit
-    monkeypatch.setattr(Journal, "unit", lambda self, key, function: unit(
-        self, key, lambda: measured.append(key) or function()))
+    monkeypatch.setattr(
+        Journal,
+        "unit",
+        lambda self, key, function: unit(self, key, lambda: measured.append(key) or function()),
+    )
     after = measurements.get("pruning_curve", task, parts=["importance reversed"])
     assert set(after.parts) == {*before.parts, "importance reversed"}
     assert not any("importance step" in key or "random" in key for key in measured)

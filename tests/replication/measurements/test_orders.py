@@ -30,14 +30,20 @@ def numbered(order, kinds):
     return [(kinds.index(kind), layer, head) for kind, layer, head in order]
 
 
-@pytest.mark.parametrize(("name", "by", "normalize"), [
-    ("fisher", "fisher", "own"), ("importance-token", "importance-token", "own"),
-    ("importance-token unnormalised", "importance-token", None)])
+@pytest.mark.parametrize(
+    ("name", "by", "normalize"),
+    [
+        ("fisher", "fisher", "own"),
+        ("importance-token", "importance-token", "own"),
+        ("importance-token unnormalised", "importance-token", None),
+    ],
+)
 def test_a_criterion_is_an_order_scored_on_the_sentences_of_importance(smoke, name, by, normalize):
     found = measurements.get("pruning_curve", smoke, parts=[name])
     subject = EncoderSubject.of(smoke, kernel="eager")
-    scores = score_heads(subject.model, subject.batches(subject.scoring).batches, by,
-                         normalize=normalize)
+    scores = score_heads(
+        subject.model, subject.batches(subject.scoring).batches, by, normalize=normalize
+    )
     assert heads_of(found.parts[name]) == numbered(prune_order(scores), ("self",))
     assert len(found.values["curves"][name]["mean"]) == smoke.steps + 1
 
@@ -58,7 +64,8 @@ def test_of_a_translation_model(smoke):
     subject = TranslationSubject.of(smoke, smoke.translation_task, kernel="eager")
     scores = score_heads(subject.model, forced_batches(subject, subject.split("score")), "fisher")
     assert heads_of(found.parts["fisher"]) == numbered(
-        prune_order(scores), ("enc-enc", "enc-dec", "dec-dec"))
+        prune_order(scores), ("enc-enc", "enc-dec", "dec-dec")
+    )
 
 
 def test_a_users_own_criterion_is_an_order(smoke, forget):
@@ -74,8 +81,9 @@ def test_a_users_own_criterion_is_an_order(smoke, forget):
 
 def test_a_new_version_of_a_criterion_is_another_signature(smoke, monkeypatch):
     def digest(name):
-        return obtaining.signature(MEASUREMENTS["pruning_curve"], "encoder", smoke, smoke.task,
-                                   name)["digest"]
+        return obtaining.signature(
+            MEASUREMENTS["pruning_curve"], "encoder", smoke, smoke.task, name
+        )["digest"]
 
     before = {name: digest(name) for name in ("fisher", *EVERY["encoder"])}
     for name in ("fisher", "importance", "random"):
@@ -85,10 +93,14 @@ def test_a_new_version_of_a_criterion_is_another_signature(smoke, monkeypatch):
     assert {name for name in before if before[name] != after[name]} == {"fisher"}
 
 
-@pytest.mark.parametrize(("half", "name", "message"), [
-    ("encoder", "fishr", "unknown order 'fishr': did you mean fisher"),
-    ("encoder", "fisher twice", "unknown order 'fisher twice'"),
-    ("translation", "importance rescored", "unknown order 'importance rescored'")])
+@pytest.mark.parametrize(
+    ("half", "name", "message"),
+    [
+        ("encoder", "fishr", "unknown order 'fishr': did you mean fisher"),
+        ("encoder", "fisher twice", "unknown order 'fisher twice'"),
+        ("translation", "importance rescored", "unknown order 'importance rescored'"),
+    ],
+)
 def test_neither_an_order_nor_a_criterion(half, name, message):
     with pytest.raises(ValueError, match=message):
         read_order(half, name)
@@ -101,12 +113,16 @@ def test_a_register_of_criteria_leaves_stored_orders_as_they_were(monkeypatch):
     for name in ("pruning_curve", "pruning_by_kind"):
         for result in measurements.found(name):
             half = measurements.half_of(result.key)
-            about = ({"task": result.task, "model": result.model} if half == "encoder" else
-                     {"translation_model": result.model})
+            about = (
+                {"task": result.task, "model": result.model}
+                if half == "encoder"
+                else {"translation_model": result.model}
+            )
             profile = load_profile(result.profile, **about)
             for part, stored in result.parts.items():
-                made = obtaining.signature(MEASUREMENTS[name], half, profile, result.task, part,
-                                           registered=True)
+                made = obtaining.signature(
+                    MEASUREMENTS[name], half, profile, result.task, part, registered=True
+                )
                 assert made["digest"] == stored.signature["digest"], (result.key, part)
                 checked += 1
     assert checked > 30

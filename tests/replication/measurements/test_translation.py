@@ -54,16 +54,20 @@ def test_table1_is_what_masked_translation_gives(smoke, subject):
         assert record["interval"][0] <= record["delta"] <= record["interval"][1]
     families = [[r for r in values["heads"] if r["kind"] == kind] for kind in KINDS]
     for family in families:
-        np.testing.assert_allclose([r["p_holm"] for r in family],
-                                   stats.holm([r["p"] for r in family]), rtol=1e-4)
+        np.testing.assert_allclose(
+            [r["p_holm"] for r in family], stats.holm([r["p"] for r in family]), rtol=1e-4
+        )
     assert values["counts"]["all"]["heads"] == sum(
-        values["counts"][kind]["heads"] for kind in KINDS)
+        values["counts"][kind]["heads"] for kind in KINDS
+    )
 
 
 def test_the_leak_free_choice_is_made_on_valid(smoke, subject):
     test, free = measurements.get("table2", smoke), measurements.get("table5", smoke)
     layers = [(r["kind"], r["layer"]) for r in free.values["layers"]]
-    assert sorted(layers) == sorted((block.kind, block.layer) for block in find_heads(subject.model))
+    assert sorted(layers) == sorted(
+        (block.kind, block.layer) for block in find_heads(subject.model)
+    )
     swept = corpus_bleu(all_counts(test.raw)[1].sum(1)) - test.values["baseline"]["bleu"]
     for best in test.values["layers"]:  # chosen where it is reported
         same = (test.raw["heads"][:, :2] == [KINDS.index(best["kind"]), best["layer"]]).all(1)
@@ -72,9 +76,13 @@ def test_the_leak_free_choice_is_made_on_valid(smoke, subject):
     reported = free.values["layers"][3]
     mask = all_but_one_masks(subject.model)[reported["kind"], reported["layer"], reported["head"]]
     assert reported["delta"] == pytest.approx(
-        plain_bleu(subject, subject.headline, mask) - free.values["baseline"]["bleu"], abs=1e-3)
-    valid = {name.removeprefix("valid_"): values for name, values in free.raw.items()
-             if name.startswith("valid_")}
+        plain_bleu(subject, subject.headline, mask) - free.values["baseline"]["bleu"], abs=1e-3
+    )
+    valid = {
+        name.removeprefix("valid_"): values
+        for name, values in free.raw.items()
+        if name.startswith("valid_")
+    }
     bleu = corpus_bleu(all_counts(valid)[1].sum(1))
     for row in best_of_layers(valid):
         same = (valid["heads"][:, :2] == valid["heads"][row, :2]).all(1)
@@ -87,8 +95,7 @@ def test_figure3a_steps_are_masks_of_the_order(smoke, subject, tmp_path):
     order, values = prune_order(scores), result.values
     curve = values["curves"]["importance"]["mean"]
     for step, n_cut in ((2, 5), (5, 12)):  # ceil(24 i / 10)
-        expected = plain_bleu(subject, subject.headline,
-                              order_mask(subject.model, order, n_cut))
+        expected = plain_bleu(subject, subject.headline, order_mask(subject.model, order, n_cut))
         assert curve[step] == pytest.approx(expected, abs=1e-3)
     assert curve[-1] == pytest.approx(values["curves"]["random"]["mean"][-1])
     assert len(values["curves"]["random"]["runs"]) == smoke.translation_orders
@@ -97,22 +104,30 @@ def test_figure3a_steps_are_masks_of_the_order(smoke, subject, tmp_path):
 def test_importance_is_the_mean_over_verses_of_the_derivative(subject, tmp_path):
     scores = subject.importance(Journal(tmp_path), normalize=None)
     assert {kind: tuple(values.shape) for kind, values in scores.items()} == dict.fromkeys(
-        KINDS, (2, 4))
+        KINDS, (2, 4)
+    )
     # one head by finite differences, on all verses kept for scoring
     pairs, step = subject.split("score"), 1e-4
     model = subject.model.double()
     block = next(b for b in find_heads(model) if (b.kind, b.layer) == ("enc-dec", 1))
     weight = block.part(model, "output").weight.data
     columns = slice(2 * block.width, 3 * block.width)
-    batch = teacher_forced(encode(subject.translator.vocabulary, pairs.sources),
-                           encode(subject.translator.vocabulary, pairs.targets), PAD, start=PAD)
+    batch = teacher_forced(
+        encode(subject.translator.vocabulary, pairs.sources),
+        encode(subject.translator.vocabulary, pairs.targets),
+        PAD,
+        start=PAD,
+    )
     labels, losses = batch.pop("labels"), []
     for factor in (1 + step, (1 - step) / (1 + step)):
         weight[:, columns] *= factor
         with torch.no_grad():
             logits = model(**batch).logits
-        losses.append(torch.nn.functional.cross_entropy(
-            logits.movedim(-1, 1), labels, reduction="none").sum(-1))
+        losses.append(
+            torch.nn.functional.cross_entropy(logits.movedim(-1, 1), labels, reduction="none").sum(
+                -1
+            )
+        )
     weight[:, columns] /= 1 - step
     model.float()
     expected = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
@@ -121,8 +136,9 @@ def test_importance_is_the_mean_over_verses_of_the_derivative(subject, tmp_path)
 
 def test_figure4_removes_one_kind_at_a_time(smoke):
     values = measurements.get("figure4", smoke).values
-    assert set(values["curves"]) == {f"{kind} {how}" for kind in KINDS
-                                     for how in ("importance", "random")}
+    assert set(values["curves"]) == {
+        f"{kind} {how}" for kind in KINDS for how in ("importance", "random")
+    }
     at = list(values["shares"]).index(0.6)
     left = {kind: values["curves"][f"{kind} importance"]["mean"][at] for kind in KINDS}
     found = values["differences"]["enc-dec minus dec-dec"]
@@ -135,8 +151,11 @@ def test_figure2a_and_6d(smoke):
     values = measurements.get("figure2a", smoke).values
     table1 = measurements.get("table1", smoke).raw  # on more verses, of which the first count here
     uncut, cuts = all_counts(first_verses(table1, 40))
-    own = [corpus_bleu(cut.sum(0)) - corpus_bleu(uncut.sum(0))
-           for cut, (kind, _, _) in zip(cuts, table1["heads"], strict=True) if kind == 0]
+    own = [
+        corpus_bleu(cut.sum(0)) - corpus_bleu(uncut.sum(0))
+        for cut, (kind, _, _) in zip(cuts, table1["heads"], strict=True)
+        if kind == 0
+    ]
     assert [r["bleu home"] for r in values["heads"]] == pytest.approx(own, abs=1e-3)
     assert set(values["correlations"]) == {"bleu", "loss"}
     assert "importance" in measurements.get("figure6d", smoke).values["curves"]
@@ -152,10 +171,14 @@ def test_figure5_follows_the_training(smoke):
     result = measurements.get("figure5", smoke)
     points = result.values["checkpoints"]
     assert [point["epoch"] for point in points] == sorted({point["epoch"] for point in points})
-    assert points[-1]["bleu"][0] > points[0]["bleu"][0] and points[-1]["loss"][0] < points[0]["loss"][0]
+    assert (
+        points[-1]["bleu"][0] > points[0]["bleu"][0]
+        and points[-1]["loss"][0] < points[0]["loss"][0]
+    )
     last = TranslationSubject.of(smoke, smoke.training_task, epoch=points[-1]["epoch"])
     assert points[-1]["bleu"][0] == pytest.approx(
-        plain_bleu(last, last.pairs("test"), cut_heads(last.model, [])), abs=1e-3)
+        plain_bleu(last, last.pairs("test"), cut_heads(last.model, [])), abs=1e-3
+    )
     for name in ("kept", "gini"):
         found = result.values["differences"][name]
         low, high = found["interval"]
@@ -171,7 +194,8 @@ def test_quality_with_and_without_shared_ngrams(smoke, subject):
     values = measurements.get("quality", smoke).values
     pairs = subject.headline
     assert values["beam 1"]["bleu"] == pytest.approx(
-        plain_bleu(subject, pairs, cut_heads(subject.model, [])), abs=1e-3)
+        plain_bleu(subject, pairs, cut_heads(subject.model, [])), abs=1e-3
+    )
     assert values["beam 5"]["chrf"] > 20 and len(values["samples"]) == 10
     assert [record["epoch"] for record in values["curve"]] == list(range(1, 10))
     train = Pairs(((1, 1, 1),), ("a b c d e f",), ("one two",))
@@ -205,14 +229,30 @@ def test_publishing_keeps_the_final_weights(smoke, subject, tmp_path, monkeypatc
 
 
 def test_every_figure_is_drawn_with_labels(smoke):
-    values = {name: measurements.get(name, smoke).values for name in (
-        "table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5", "quality",
-        "search")}
-    for figure in (plots.figure1a(values["table1"]), plots.quality({"toy": values["quality"]}),
-                   plots.table2(values["table2"], values["table5"]),
-                   plots.figure2a(values["figure2a"]), plots.figure3a(values["figure3a"]),
-                   plots.figure4(values["figure4"], values["figure3a"]),
-                   plots.figure5(values["figure5"]), plots.search(values["search"])):
+    values = {
+        name: measurements.get(name, smoke).values
+        for name in (
+            "table1",
+            "table2",
+            "table5",
+            "figure2a",
+            "figure3a",
+            "figure4",
+            "figure5",
+            "quality",
+            "search",
+        )
+    }
+    for figure in (
+        plots.figure1a(values["table1"]),
+        plots.quality({"toy": values["quality"]}),
+        plots.table2(values["table2"], values["table5"]),
+        plots.figure2a(values["figure2a"]),
+        plots.figure3a(values["figure3a"]),
+        plots.figure4(values["figure4"], values["figure3a"]),
+        plots.figure5(values["figure5"]),
+        plots.search(values["search"]),
+    ):
         assert all(axes.get_xlabel() for axes in figure.axes if axes.has_data() and axes.lines)
         assert plots.as_png(figure).startswith(b"\x89PNG")
 
@@ -224,17 +264,27 @@ def test_tables_have_a_row_for_each_thing(smoke):
     assert tables.heads_table(result("table1"))["heads"].tolist() == [8, 8, 8]
     assert len(tables.reduced_table(result("table2"), result("table5"))) == 6
     assert set(tables.curves_table(result("figure3a"))["order"]) == {
-        "importance", "importance unnormalised", "oracle", "oracle leak-free", "random"}
+        "importance",
+        "importance unnormalised",
+        "oracle",
+        "oracle leak-free",
+        "random",
+    }
     assert len(tables.kinds_table(result("figure4"))) == 11
     assert len(tables.checkpoints_table(result("figure5"))) == len(
-        result("figure5").values["checkpoints"])
+        result("figure5").values["checkpoints"]
+    )
 
 
 def test_oracle_breaks_ties_by_loss():
     zeros = np.zeros((3, 1, 5), np.int16)
-    raw = {"heads": np.array([[kind, 0, 0] for kind in range(3)]), "counts_uncut": np.ones((1, 5)),
-           "counts_change": zeros, "reference_lengths": np.array([2]),
-           "draft_loss_change": np.array([[30], [10], [20]])}
+    raw = {
+        "heads": np.array([[kind, 0, 0] for kind in range(3)]),
+        "counts_uncut": np.ones((1, 5)),
+        "counts_change": zeros,
+        "reference_lengths": np.array([2]),
+        "draft_loss_change": np.array([[30], [10], [20]]),
+    }
     scores = one_by_one_scores(raw)
     assert scores["enc-dec"] < scores["dec-dec"] < scores["enc-enc"]
 
@@ -242,8 +292,9 @@ def test_oracle_breaks_ties_by_loss():
 def test_mean_losses_are_the_means_of_what_they_replace():
     rng = np.random.default_rng(0)
     uncut, change = rng.integers(0, 9_000, 5), rng.integers(-500, 500, (3, 5))
-    found = mean_losses({"heads": np.zeros(3), "draft_loss_uncut": uncut,
-                         "draft_loss_change": change})
+    found = mean_losses(
+        {"heads": np.zeros(3), "draft_loss_uncut": uncut, "draft_loss_change": change}
+    )
     assert set(found) == {"heads", "draft_log_loss"}
     expected = [uncut.mean() / 1000, *((uncut + row).mean() / 1000 for row in change)]
     np.testing.assert_allclose(found["draft_log_loss"], expected, rtol=1e-12)

@@ -31,11 +31,15 @@ def test_paired_grids_are_of_one_shape():
 
 def test_agreement_is_the_rank_correlation_of_normalised_importance(smoke, tmp_path):
     values = measurements.get("agreement", smoke).values
-    pair, = values["pairs"]
+    (pair,) = values["pairs"]
     assert pair["seeds"] == [1, 2]
     first, second = (
-        EncoderSubject.of(smoke, seed).importance(Journal(tmp_path / str(seed)))["self"].numpy().ravel()
-        for seed in (1, 2))
+        EncoderSubject.of(smoke, seed)
+        .importance(Journal(tmp_path / str(seed)))["self"]
+        .numpy()
+        .ravel()
+        for seed in (1, 2)
+    )
     np.testing.assert_allclose(np.ravel(values["scores"][1]), second, rtol=1e-4)
     ranks = np.corrcoef(rankdata(first), rankdata(second))[0, 1]
     assert pair["spearman"] == pytest.approx(ranks, abs=1e-5)

@@ -60,14 +60,21 @@ def texts(output: nbformat.NotebookNode) -> list[str]:
 def glued(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """What the cells made available to the prose as text."""
     kind = "application/papermill.record/text/plain"
-    return {output.metadata["scrapbook"]["name"]: output.data[kind]
-            for cell in notebook.cells for output in cell.get("outputs", [])
-            if kind in output.get("data", {})}
+    return {
+        output.metadata["scrapbook"]["name"]: output.data[kind]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if kind in output.get("data", {})
+    }
 
 
 def numbers_in_prose(notebook: nbformat.NotebookNode) -> list[tuple[str, str]]:
-    return [found for cell in notebook.cells if cell.cell_type == "markdown"
-            for found in NUMBER.findall(cell.source)]
+    return [
+        found
+        for cell in notebook.cells
+        if cell.cell_type == "markdown"
+        for found in NUMBER.findall(cell.source)
+    ]
 
 
 def test_there_are_notebooks():
@@ -75,8 +82,13 @@ def test_there_are_notebooks():
 
 
 def test_notebooks_hold_little_code():
-    lines = [line for path in NOTEBOOKS for cell in code_cells(path)
-             for line in cell.source.splitlines() if line.strip() and line.strip()[0] != "#"]
+    lines = [
+        line
+        for path in NOTEBOOKS
+        for cell in code_cells(path)
+        for line in cell.source.splitlines()
+        if line.strip() and line.strip()[0] != "#"
+    ]
     assert len(lines) < MOST_LINES
 
 

@@ -14,8 +14,10 @@ def own(smoke):
 
 
 def other(result, digest="another", **names):
-    parts = {name: dataclasses.replace(part, signature={"digest": digest})
-             for name, part in result.parts.items()}
+    parts = {
+        name: dataclasses.replace(part, signature={"digest": digest})
+        for name, part in result.parts.items()
+    }
     return dataclasses.replace(result, parts=parts, **names)
 
 
@@ -31,7 +33,9 @@ def test_a_run_on_other_parameters_stands_beside_the_stored_one(own):
 
 def test_the_own_result_of_a_new_model_has_its_name(own):
     assert list(collect([other(own, model="mpnet", task="sst2")], [own])) == [
-        "MPNet, SST-2", "tiny, synthetic"]
+        "MPNet, SST-2",
+        "tiny, synthetic",
+    ]
 
 
 def test_no_result_is_picked_in_anothers_place(own):
@@ -50,8 +54,11 @@ def test_a_page_shows_what_it_asked_for_and_what_is_stored(own, smoke, monkeypat
 
     monkeypatch.setattr(measurements, "found", found)
     page = Page(smoke)
-    assert list(page.found("figure1b")) == list(page.others("figure1b")) == [
-        "MPNet, SST-2", "tiny, synthetic"]
+    assert (
+        list(page.found("figure1b"))
+        == list(page.others("figure1b"))
+        == ["MPNet, SST-2", "tiny, synthetic"]
+    )
     page.get("figure1b")
     assert list(page.others("figure1b")) == ["MPNet, SST-2"]
     monkeypatch.setattr(measurements, "found", lambda *names, root: [stored])

@@ -50,18 +50,29 @@ def test_the_paired_bootstrap_agrees_with_sacrebleus():
     references = [" ".join(rng.choice(list("abcdefgh"), 15)) for _ in range(120)]
 
     def noisy(share):
-        return [" ".join(rng.choice(list("abcdefgh")) if rng.random() < share else word
-                         for word in line.split()) for line in references]
+        return [
+            " ".join(
+                rng.choice(list("abcdefgh")) if rng.random() < share else word
+                for word in line.split()
+            )
+            for line in references
+        ]
 
     first, second = noisy(0.20), noisy(0.24)
-    theirs = PairedTest([("uncut", first), ("cut", second)],
-                        {"BLEU": BLEU(references=[references])}, references=None,
-                        test_type="bs", n_samples=4000)()[1]["BLEU"][1]
+    theirs = PairedTest(
+        [("uncut", first), ("cut", second)],
+        {"BLEU": BLEU(references=[references])},
+        references=None,
+        test_type="bs",
+        n_samples=4000,
+    )()[1]["BLEU"][1]
     counts = sentence_counts(first, references), sentence_counts(second, references)
     ours = stats.paired_bootstrap(corpus_bleu, counts[0], counts[1][None], 4000, seed=1)
     assert ours.value[0] == pytest.approx(
         sacrebleu.corpus_bleu(second, [references]).score
-        - sacrebleu.corpus_bleu(first, [references]).score, abs=1e-9)
+        - sacrebleu.corpus_bleu(first, [references]).score,
+        abs=1e-9,
+    )
     # sacrebleu centres the resampled |differences| and counts those beyond the observed one: where
     # nearly all have one sign, as here, that is the one-sided p, half of ours
     assert 0.01 < ours.p[0] / 2 == pytest.approx(theirs.p_value, abs=0.012)

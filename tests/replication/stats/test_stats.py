@@ -13,12 +13,15 @@ from statsmodels.stats.multitest import multipletests
 from headprune_lib.replication import stats
 
 RNG = np.random.default_rng(20190525)
+
+
 def test_gini_is_the_mean_absolute_difference():
     rows = np.random.default_rng(0).exponential(size=(3, 17))
     pairs = np.abs(rows[:, :, None] - rows[:, None]).mean((1, 2)) / (2 * rows.mean(1))
     np.testing.assert_allclose(stats.gini(rows), pairs)
-    np.testing.assert_allclose(stats.gini([[2, 2, 2], [0, 0, 5], [0, 0, 0]]), [0, 2 / 3, 0],
-                               atol=1e-15)
+    np.testing.assert_allclose(
+        stats.gini([[2, 2, 2], [0, 0, 5], [0, 0, 0]]), [0, 2 / 3, 0], atol=1e-15
+    )
     with pytest.raises(ValueError, match="none below 0"):
         stats.gini([1.0, -1.0])
 
@@ -46,11 +49,20 @@ def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
     assert ours.max() <= 1 and ours.shape == (25, 25)
 
 
-@pytest.mark.parametrize(("lost", "gained", "n", "low", "high"), [
-    (7, 1, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake 2014, airway data: Tango
-    (0, 0, 100, -3.8415 / 103.8415, 3.8415 / 103.8415),  # z^2 / (n + z^2)
-    (5, 0, 5, -1.0, -1 + 2 * 3.8415 / (5 + 3.8415)),  # Wilson's interval for 5 of 5, as a change
-])
+@pytest.mark.parametrize(
+    ("lost", "gained", "n", "low", "high"),
+    [
+        (7, 1, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake 2014, airway data: Tango
+        (0, 0, 100, -3.8415 / 103.8415, 3.8415 / 103.8415),  # z^2 / (n + z^2)
+        (
+            5,
+            0,
+            5,
+            -1.0,
+            -1 + 2 * 3.8415 / (5 + 3.8415),
+        ),  # Wilson's interval for 5 of 5, as a change
+    ],
+)
 def test_interval_golden(lost, gained, n, low, high):
     assert stats.paired_proportion_interval(lost, gained, n) == pytest.approx((low, high), abs=6e-4)
 
@@ -71,8 +83,9 @@ def test_interval_covers_at_small_discordance(discordant, lost_share, n=2400):
     """Exact coverage: every outcome weighed by its probability, so no simulation noise."""
     p_lost, p_gained = discordant * lost_share, discordant * (1 - lost_share)
     lost, gained = np.meshgrid(np.arange(200), np.arange(200), indexing="ij")
-    weight = (scipy.stats.binom.pmf(lost, n, p_lost)
-              * scipy.stats.binom.pmf(gained, n - lost, p_gained / (1 - p_lost)))
+    weight = scipy.stats.binom.pmf(lost, n, p_lost) * scipy.stats.binom.pmf(
+        gained, n - lost, p_gained / (1 - p_lost)
+    )
     likely = weight > 1e-9
     low, high = stats.paired_proportion_interval(lost[likely], gained[likely], n)
     change = p_gained - p_lost
@@ -84,8 +97,9 @@ def test_interval_covers_at_small_discordance(discordant, lost_share, n=2400):
 def test_smallest_detectable_has_that_power_in_the_exact_test(share, n=2400, alpha=0.01):
     change = stats.smallest_detectable(share, n, alpha)
     discordants, lost = np.meshgrid(np.arange(800), np.arange(800), indexing="ij")
-    weight = (scipy.stats.binom.pmf(discordants, n, share)
-              * scipy.stats.binom.pmf(lost, discordants, (1 + change / share) / 2))
+    weight = scipy.stats.binom.pmf(discordants, n, share) * scipy.stats.binom.pmf(
+        lost, discordants, (1 + change / share) / 2
+    )
     likely = weight > 1e-9
     p = stats.mcnemar_exact(lost[likely], (discordants - lost)[likely])
     assert weight[likely][p < alpha].sum() == pytest.approx(0.8, abs=0.05)
@@ -98,8 +112,9 @@ def test_smallest_detectable_without_discordants_or_examples():
 
 
 def test_equivalence_is_strict():
-    np.testing.assert_array_equal(stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01),
-                                  [False, False, True, True])
+    np.testing.assert_array_equal(
+        stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01), [False, False, True, True]
+    )
 
 
 # --- Holm, t, ratio -------------------------------------------------------------------------------
@@ -115,17 +130,18 @@ def test_holm_keeps_order_and_never_lowers(p):
 
 
 def test_holm_golden_and_shape():
-    np.testing.assert_allclose(stats.holm([[0.01, 0.04], [0.03, 0.005]]),
-                               [[0.03, 0.06], [0.06, 0.02]])
+    np.testing.assert_allclose(
+        stats.holm([[0.01, 0.04], [0.03, 0.005]]), [[0.03, 0.06], [0.06, 0.02]]
+    )
     p = RNG.uniform(size=(6, 12)) ** 3
-    np.testing.assert_array_equal(stats.holm(p).ravel(),
-                                  multipletests(p.ravel(), method="holm")[1])
+    np.testing.assert_array_equal(stats.holm(p).ravel(), multipletests(p.ravel(), method="holm")[1])
 
 
 def test_paired_t_golden_and_equal_to_scipy():
     hand = stats.paired_t([1.0, 2.0, 3.0])
     assert (hand.value, hand.low, hand.high, hand.p) == pytest.approx(
-        (2, 2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5, 0.0741799), abs=1e-5)
+        (2, 2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5, 0.0741799), abs=1e-5
+    )
     rows = RNG.normal(0.1, 1, size=(2, 3, 50))
     ours = stats.paired_t(rows, confidence=0.99)
     theirs = scipy.stats.ttest_1samp(rows, 0, axis=-1)
@@ -143,8 +159,9 @@ def test_paired_t_of_constant_rows():
 def test_ratio_interval():
     ratio, low, high = stats.ratio_interval([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
     half_width = 4.302653 * np.log(2) / 3**0.5
-    assert (ratio, low, high) == pytest.approx((4, 4 * np.exp(-half_width),
-                                                4 * np.exp(half_width)), rel=1e-5)
+    assert (ratio, low, high) == pytest.approx(
+        (4, 4 * np.exp(-half_width), 4 * np.exp(half_width)), rel=1e-5
+    )
     assert stats.ratio_interval([3.0, 6.0], [2.0, 4.0]) == pytest.approx((1.5, 1.5, 1.5))
     a, b = RNG.uniform(1, 2, size=(2, 9))
     ratio, low, high = stats.ratio_interval(a, b)
@@ -167,12 +184,17 @@ def test_matthews_and_f1_golden():
 def test_paired_bootstrap_equals_the_loop(statistic):
     target = RNG.integers(0, 2, size=80)
     uncut = np.where(RNG.uniform(size=80) < 0.9, target, 1 - target)
-    cuts = np.stack([np.where(RNG.uniform(size=80) < right, target, 1 - target)
-                     for right in (0.9, 0.6)])
+    cuts = np.stack(
+        [np.where(RNG.uniform(size=80) < right, target, 1 - target) for right in (0.9, 0.6)]
+    )
     cells, cut_cells = stats.confusion(target, uncut), stats.confusion(target, cuts)
     ours = stats.paired_bootstrap(statistic, cells, cut_cells, resamples=400, seed=3)
-    loop = np.array([[statistic(cut[drawn].sum(0)) - statistic(cells[drawn].sum(0))
-                      for cut in cut_cells] for drawn in stats.bootstrap_indices(80, 400, 3)])
+    loop = np.array(
+        [
+            [statistic(cut[drawn].sum(0)) - statistic(cells[drawn].sum(0)) for cut in cut_cells]
+            for drawn in stats.bootstrap_indices(80, 400, 3)
+        ]
+    )
     np.testing.assert_allclose((ours.low, ours.high), np.quantile(loop, [0.025, 0.975], axis=0))
     tails = np.minimum((loop <= 0).sum(0), (loop >= 0).sum(0))
     np.testing.assert_allclose(ours.p, np.minimum(1, 2 * (1 + tails) / 401))
@@ -191,8 +213,9 @@ def test_curves_share_the_draw_of_examples_and_nothing_else():
     flipped[0, :, 7] = ~flipped[0, :, 7]
     both = stats.bootstrap_curves({"a": curve, "b": flipped}, resamples=300, seed=5)
     times_drawn = (stats.bootstrap_indices(200, 300, 5) == 7).sum(axis=1)
-    np.testing.assert_allclose(np.abs(both["a"] - both["b"]),
-                               np.repeat(times_drawn[:, None] / 200, 11, axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(both["a"] - both["b"]), np.repeat(times_drawn[:, None] / 200, 11, axis=1), atol=1e-6
+    )
     alone = stats.bootstrap_curves({"b": flipped}, resamples=300, seed=5)
     np.testing.assert_array_equal(alone["b"], both["b"])
 
@@ -220,13 +243,16 @@ def test_area_golden():
     assert stats.area_under_curve([0.2, 0.4], [0.8, 0.6]) == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize(("scores", "share"), [
-    ([0.90, 0.90, 0.892, 0.891, 0.5, 0.5], 0.4),  # at most 0.02 * 0.4 = 0.008 lost
-    ([0.90, 0.88, 0.90, 0.90, 0.90, 0.90], 0.0),  # a dip ends it, whatever follows
-    ([0.90, 0.91, 0.92, 0.93, 0.94, 0.95], 1.0),
-    ([0.50, 0.50, 0.50, 0.50, 0.50, 0.50], 0.0),  # at chance
-    ([0.40, 0.60, 0.60, 0.60, 0.60, 0.60], 0.0),  # below chance
-])
+@pytest.mark.parametrize(
+    ("scores", "share"),
+    [
+        ([0.90, 0.90, 0.892, 0.891, 0.5, 0.5], 0.4),  # at most 0.02 * 0.4 = 0.008 lost
+        ([0.90, 0.88, 0.90, 0.90, 0.90, 0.90], 0.0),  # a dip ends it, whatever follows
+        ([0.90, 0.91, 0.92, 0.93, 0.94, 0.95], 1.0),
+        ([0.50, 0.50, 0.50, 0.50, 0.50, 0.50], 0.0),  # at chance
+        ([0.40, 0.60, 0.60, 0.60, 0.60, 0.60], 0.0),  # below chance
+    ],
+)
 def test_prunable_share_golden(scores, share):
     assert stats.prunable_share(SHARES[::2], scores, chance=0.5, tolerance=0.02) == share
 
@@ -245,15 +271,17 @@ def test_prunable_share_invariances(scores, other, scale, shift):
     np.testing.assert_array_equal(share(np.stack([scores, other])), [share(scores), share(other)])
     later = scores.copy()
     reached = np.flatnonzero(share(scores) == SHARES)[0]
-    later[reached + 2:] = 1.0  # what comes after the first drop does not matter
+    later[reached + 2 :] = 1.0  # what comes after the first drop does not matter
     assert share(later) == share(scores)
 
 
 # --- correlation ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "reference"), [("pearson", scipy.stats.pearsonr),
-                                                   ("spearman", scipy.stats.spearmanr)])
+@pytest.mark.parametrize(
+    ("method", "reference"),
+    [("pearson", scipy.stats.pearsonr), ("spearman", scipy.stats.spearmanr)],
+)
 def test_correlation_equals_scipy(method, reference):
     x = RNG.integers(0, 8, size=40).astype(float)
     y = x + RNG.normal(0, 3, size=40)
@@ -278,7 +306,8 @@ def test_split_half_reliability_of_known_noise():
 
 def test_perfect_reliability_and_the_ceiling():
     assert stats.split_half_reliability(np.outer([1, 2, 4], np.ones(4)), splits=3) == (
-        pytest.approx(1.0))
+        pytest.approx(1.0)
+    )
     assert stats.correlation_ceiling(0.9, 0.4) == pytest.approx(0.6)
     assert stats.correlation_ceiling(-0.1, 0.4) == 0
 
@@ -286,30 +315,40 @@ def test_perfect_reliability_and_the_ceiling():
 # --- errors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: stats.holm([0.1, np.nan]), "1 NaN of 2"),
-    (lambda: stats.holm([0.1, 1.2]), r"\[0, 1\]"),
-    (lambda: stats.holm([]), "p is empty"),
-    (lambda: stats.mcnemar_exact([1, 2], [1]), r"\(2,\) and \(1,\)"),
-    (lambda: stats.mcnemar_exact([-1], [1]), "whole numbers"),
-    (lambda: stats.paired_proportion_interval(5, 6, 10), "n is 10, but 11"),
-    (lambda: stats.smallest_detectable(1.5, 100, 0.05), "discordant_share"),
-    (lambda: stats.paired_t([[1.0], [2.0]]), "on the last axis"),
-    (lambda: stats.ratio_interval([1.0, 0.0], [1.0, 1.0]), "> 0"),
-    (lambda: stats.bootstrap_indices(0, 5, 0), "at least 1"),
-    (lambda: stats.bootstrap_curves({}, 5, 0), "no curve"),
-    (lambda: stats.bootstrap_curves({"a": np.ones((1, 2, 3))}, 0, 0), "resamples is 0"),
-    (lambda: stats.bootstrap_curves({"a": np.ones((1, 2, 3)), "b": np.ones((1, 2, 4))}, 5, 0),
-     "b and the first curve"),
-    (lambda: stats.confusion([0, 2], [0, 1]), "classes 0 and 1"),
-    (lambda: stats.paired_bootstrap(stats.f1, np.ones((3, 4)), np.ones((1, 2, 4)), 5, 0), "differ"),
-    (lambda: stats.area_under_curve([0, 0.5], [1, 1, 1]), "lengths of shares and scores"),
-    (lambda: stats.area_under_curve([0, 0], [1, 1]), "each above the last"),
-    (lambda: stats.prunable_share([0.1, 0.2], [1, 1], 0, 0.02), "expected 0, the unpruned"),
-    (lambda: stats.correlation([1, 1, 1], [1, 2, 3]), "not all alike"),
-    (lambda: stats.correlation([1, 2, 3], [1, 2, 3], "kendall"), "kendall"),
-    (lambda: stats.split_half_reliability(np.ones((2, 9))), "3 heads"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stats.holm([0.1, np.nan]), "1 NaN of 2"),
+        (lambda: stats.holm([0.1, 1.2]), r"\[0, 1\]"),
+        (lambda: stats.holm([]), "p is empty"),
+        (lambda: stats.mcnemar_exact([1, 2], [1]), r"\(2,\) and \(1,\)"),
+        (lambda: stats.mcnemar_exact([-1], [1]), "whole numbers"),
+        (lambda: stats.paired_proportion_interval(5, 6, 10), "n is 10, but 11"),
+        (lambda: stats.smallest_detectable(1.5, 100, 0.05), "discordant_share"),
+        (lambda: stats.paired_t([[1.0], [2.0]]), "on the last axis"),
+        (lambda: stats.ratio_interval([1.0, 0.0], [1.0, 1.0]), "> 0"),
+        (lambda: stats.bootstrap_indices(0, 5, 0), "at least 1"),
+        (lambda: stats.bootstrap_curves({}, 5, 0), "no curve"),
+        (lambda: stats.bootstrap_curves({"a": np.ones((1, 2, 3))}, 0, 0), "resamples is 0"),
+        (
+            lambda: stats.bootstrap_curves(
+                {"a": np.ones((1, 2, 3)), "b": np.ones((1, 2, 4))}, 5, 0
+            ),
+            "b and the first curve",
+        ),
+        (lambda: stats.confusion([0, 2], [0, 1]), "classes 0 and 1"),
+        (
+            lambda: stats.paired_bootstrap(stats.f1, np.ones((3, 4)), np.ones((1, 2, 4)), 5, 0),
+            "differ",
+        ),
+        (lambda: stats.area_under_curve([0, 0.5], [1, 1, 1]), "lengths of shares and scores"),
+        (lambda: stats.area_under_curve([0, 0], [1, 1]), "each above the last"),
+        (lambda: stats.prunable_share([0.1, 0.2], [1, 1], 0, 0.02), "expected 0, the unpruned"),
+        (lambda: stats.correlation([1, 1, 1], [1, 2, 3]), "not all alike"),
+        (lambda: stats.correlation([1, 2, 3], [1, 2, 3], "kendall"), "kendall"),
+        (lambda: stats.split_half_reliability(np.ones((2, 9))), "3 heads"),
+    ],
+)
 def test_errors_say_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -38,8 +38,14 @@ from headprune_lib.replication.store import (
 from headprune_lib.replication.store.files import npz_arrays, npz_bytes, replace_files
 
 KEY = Key("one_head", "reviews", "m")
-SIGNATURE = make_signature(1, {"lr": 2.00000001e-5, "seeds": (0, 1)}, {"order": "random"},
-                           {"a.csv": "00"}, {"model": "11"}, {"epochs": 3})
+SIGNATURE = make_signature(
+    1,
+    {"lr": 2.00000001e-5, "seeds": (0, 1)},
+    {"order": "random"},
+    {"a.csv": "00"},
+    {"model": "11"},
+    {"epochs": 3},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -55,16 +61,29 @@ RAW = {"right": np.array([[1, 0], [1, 1]], np.int8), "loss": np.array([0.1, np.i
 def example(raw=RAW, **changes):
     record = {"kind": "self", "layer": 0, "head": 1, "delta": -0.012345678, "interval": (-0.1, 0.2)}
     content = {
-        "measurement": "one_head", "profile": "default", "task": "reviews", "model": "m",
-        "dataset": "d", "n_examples": 2, "metric": "accuracy", "unit": "fraction",
-        "values": {"heads": [record, record], "counts": {"heads": np.int64(2)},
-                "curve": {"mean": np.linspace(0, 1, 4), "interval": [[0.0, 1.0], [0.5, 1.0]]}},
-        "statistics": "ab12", "parts": {OUTCOMES: part(raw)}}
+        "measurement": "one_head",
+        "profile": "default",
+        "task": "reviews",
+        "model": "m",
+        "dataset": "d",
+        "n_examples": 2,
+        "metric": "accuracy",
+        "unit": "fraction",
+        "values": {
+            "heads": [record, record],
+            "counts": {"heads": np.int64(2)},
+            "curve": {"mean": np.linspace(0, 1, 4), "interval": [[0.0, 1.0], [0.5, 1.0]]},
+        },
+        "statistics": "ab12",
+        "parts": {OUTCOMES: part(raw)},
+    }
     return Result(**{**content, **changes})
 
 
 def part(raw):
-    return Part(SIGNATURE, [{"seed": 0, "loss": float("nan")}], {"seconds": 1.0, "date": "2026"}, raw)
+    return Part(
+        SIGNATURE, [{"seed": 0, "loss": float("nan")}], {"seconds": 1.0, "date": "2026"}, raw
+    )
 
 
 def names(folder):
@@ -77,8 +96,7 @@ def names(folder):
 def test_json_is_laid_out_for_diffs():
     text = example().to_json()
     lines = [line.strip().rstrip(",") for line in text.splitlines()]
-    record = ('{"delta": -0.0123457, "head": 1, "interval": [-0.1, 0.2], "kind": "self", '
-              '"layer": 0}')
+    record = '{"delta": -0.0123457, "head": 1, "interval": [-0.1, 0.2], "kind": "self", "layer": 0}'
     assert lines.count(record) == 2
     assert '"mean": [0.0, 0.333333, 0.666667, 1.0]' in lines
     assert '{"loss": null, "seed": 0}' in lines, "NaN must not reach strict JSON"
@@ -91,7 +109,9 @@ def test_json_is_laid_out_for_diffs():
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_subnormal=False),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
 @given(json_values)
@@ -122,15 +142,31 @@ def test_a_value_json_cannot_hold_is_named():
 
 def test_signature_ignores_order_and_sees_every_part():
     def make(version=1, lr=1e-3, data="a", weights="b", recipe=None, own=None):
-        return make_signature(version, {"x": 1, "lr": lr}, own or {}, {"f": data}, {"w": weights},
-                              recipe or {"epochs": 3})["digest"]
+        return make_signature(
+            version,
+            {"x": 1, "lr": lr},
+            own or {},
+            {"f": data},
+            {"w": weights},
+            recipe or {"epochs": 3},
+        )["digest"]
 
-    assert make() == make_signature(1, {"lr": 1e-3, "x": 1}, {}, {"f": "a"}, {"w": "b"},
-                                    {"epochs": 3})["digest"]
-    changed = [make(version=2), make(lr=2e-3), make(data="z"), make(weights="z"),
-               make(recipe={"epochs": 4}), make(own={"order": "random"})]
+    assert (
+        make()
+        == make_signature(1, {"lr": 1e-3, "x": 1}, {}, {"f": "a"}, {"w": "b"}, {"epochs": 3})[
+            "digest"
+        ]
+    )
+    changed = [
+        make(version=2),
+        make(lr=2e-3),
+        make(data="z"),
+        make(weights="z"),
+        make(recipe={"epochs": 4}),
+        make(own={"order": "random"}),
+    ]
     assert len({make(), *changed}) == 7
-    assert SIGNATURE == json.loads(json.dumps(SIGNATURE)), "must equal itself when read back"
+    assert json.loads(json.dumps(SIGNATURE)) == SIGNATURE, "must equal itself when read back"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), np.float32(1), {1, 2}])
@@ -168,7 +204,11 @@ def test_what_is_stored_is_found_by_looking(folders):
     save(example(task="tweets"))
     save(example(measurement="speed"))
     assert names(folders / "results" / "one_head") == [
-        "reviews.m.json", "reviews.m.outcomes.npz", "tweets.m.json", "tweets.m.outcomes.npz"]
+        "reviews.m.json",
+        "reviews.m.outcomes.npz",
+        "tweets.m.json",
+        "tweets.m.outcomes.npz",
+    ]
     assert find("one_head") == [KEY, Key("one_head", "tweets", "m")]
     assert find() == [*find("one_head"), Key("speed", "reviews", "m")]
     assert find("nothing") == []
@@ -177,7 +217,10 @@ def test_what_is_stored_is_found_by_looking(folders):
 def test_each_part_has_its_own_file(folders):
     save(example(parts={"importance": part(RAW), "random order": part({"x": np.ones(2)})}))
     assert names(folders / "results") == [
-        "reviews.m.importance.npz", "reviews.m.json", "reviews.m.random-order.npz"]
+        "reviews.m.importance.npz",
+        "reviews.m.json",
+        "reviews.m.random-order.npz",
+    ]
     back = load(KEY)
     assert list(back.parts) == ["importance", "random order"]
     with pytest.raises(KeyError):
@@ -216,7 +259,8 @@ def test_npz_keeps_scalars_empties_and_text_and_refuses_objects():
     arrays = {"scalar": np.array(3.5), "none": np.zeros((0, 4)), "text": np.array(["a", "bé"])}
     back = npz_arrays(npz_bytes(arrays))
     assert {k: (v.shape, v.dtype) for k, v in back.items()} == {
-        k: (v.shape, v.dtype) for k, v in arrays.items()}
+        k: (v.shape, v.dtype) for k, v in arrays.items()
+    }
     assert npz_arrays(npz_bytes({})) == {}
     with pytest.raises(ValueError, match="Object arrays"):
         npz_bytes({"o": np.array([object()])})
@@ -226,7 +270,11 @@ def test_npz_takes_the_smallest_way_of_each_array_and_reads_back_by_rows():
     rng = np.random.default_rng(0)
     # Right or wrong under 60 masks: few examples change from one mask to the next.
     outcomes = (rng.random(2000) < 0.7) ^ (rng.random((60, 2000)) < 0.01)
-    arrays = {"by rows": outcomes.T.copy(), "by columns": outcomes, "noise": rng.normal(size=(9, 9))}
+    arrays = {
+        "by rows": outcomes.T.copy(),
+        "by columns": outcomes,
+        "noise": rng.normal(size=(9, 9)),
+    }
     content = npz_bytes(arrays)
     back = npz_arrays(content)
     for name, array in arrays.items():
@@ -249,8 +297,9 @@ def edit_npz(path):
 
 
 def drop_key(path):
-    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items()
-                                if k != "unit"}))
+    path.write_text(
+        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "unit"})
+    )
 
 
 def drop_runs(path):
@@ -287,7 +336,8 @@ def test_damage_is_named_and_set_aside(kind, folders):
     assert message.endswith("measured again by: headprune reproduce one_head")
     left = names(folders / "results")
     assert left == ["reviews.m.json.damaged-1"] + ["reviews.m.outcomes.npz.damaged-1"] * (
-        kind != "npz missing")
+        kind != "npz missing"
+    )
     with pytest.raises(FileNotFoundError):
         load(KEY)
 
@@ -354,12 +404,21 @@ class Measure:
 
     def summarise(self, outcomes, runs):
         self.summarised += 1
-        return {name: {"accuracy": raw["right"].mean(), "rate": runs[name][0]["rate"] * 3}
-                for name, raw in outcomes.items()}
+        return {
+            name: {"accuracy": raw["right"].mean(), "rate": runs[name][0]["rate"] * 3}
+            for name, raw in outcomes.items()
+        }
 
     def obtain(self, signatures=None, statistics="a", **options):
-        wanted = Wanted(KEY, "default", signatures or {OUTCOMES: SIGNATURE}, statistics,
-                        self.measure, self.summarise, "headprune reproduce one_head")
+        wanted = Wanted(
+            KEY,
+            "default",
+            signatures or {OUTCOMES: SIGNATURE},
+            statistics,
+            self.measure,
+            self.summarise,
+            "headprune reproduce one_head",
+        )
         return obtain(wanted, **options)
 
     @property
@@ -425,8 +484,17 @@ def test_a_changed_constant_changes_the_fingerprint():
 
     first = fingerprint("one_head", Constants())
     assert first == fingerprint("one_head", Constants(0.01, 1000))
-    assert len({first, fingerprint("one_head", Constants(0.02)), fingerprint("speed", Constants()),
-                fingerprint("one_head", Constants(resamples=2000))}) == 4
+    assert (
+        len(
+            {
+                first,
+                fingerprint("one_head", Constants(0.02)),
+                fingerprint("speed", Constants()),
+                fingerprint("one_head", Constants(resamples=2000)),
+            }
+        )
+        == 4
+    )
 
 
 @pytest.mark.parametrize("suffix", [".json", ".outcomes.npz"])
@@ -490,7 +558,7 @@ def test_a_failing_unit_keeps_the_others(tmp_path):
     assert names(tmp_path) == ["a.npz"]
 
 
-LONG = '''
+LONG = """
 import sys, time
 import numpy as np
 from pathlib import Path
@@ -507,16 +575,29 @@ def unit(i):
 
 found = run_units({f"head {i}": lambda i=i: unit(i) for i in range(8)}, Journal(folder), "heads")
 np.save(folder.parent / "found.npy", np.stack([one["loss"] for one in found.values()]))
-'''
+"""
 
 
+@pytest.mark.slow
 def test_killed_units_resume_and_end_with_the_same_outcomes(tmp_path):
     def start(name, wait):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1",
-                       "PYTHONPATH": str(paths.project_root())}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(paths.project_root()),
+        }
         (tmp_path / name).mkdir(exist_ok=True)
-        return subprocess.Popen([sys.executable, "-c", LONG, str(tmp_path / name / "log"),
-                                 str(wait), str(tmp_path / name / "journal")], env=environment)
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                LONG,
+                str(tmp_path / name / "log"),
+                str(wait),
+                str(tmp_path / name / "journal"),
+            ],
+            env=environment,
+        )
 
     def started(name):
         log = tmp_path / name / "log"
@@ -549,8 +630,11 @@ def test_replace_files_makes_folders(tmp_path):
 
 
 def test_paths_follow_the_environment(monkeypatch, tmp_path):
-    for name, function in [("RESULTS", paths.results_root), ("CACHE", paths.cache_root),
-                           ("MODELS", paths.models_root)]:
+    for name, function in [
+        ("RESULTS", paths.results_root),
+        ("CACHE", paths.cache_root),
+        ("MODELS", paths.models_root),
+    ]:
         monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path))
         assert function() == tmp_path
         monkeypatch.setenv(f"HEADPRUNE_{name}", "")

@@ -10,6 +10,7 @@ import torch
 from headprune_lib import find_heads, full_mask, masked_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.batching import by_length, teacher_forced
+from headprune_lib.criteria.importance import example_importance
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.orders import order_mask, prune_order
@@ -20,7 +21,6 @@ from headprune_lib.replication.translation.models import END, PAD, new_model
 from headprune_lib.replication.translation.recipe import full_recipe
 from headprune_lib.replication.translation.training import read_curve, train, training_folder
 from headprune_lib.replication.translation.weights import load_translator, publish
-from headprune_lib.criteria.importance import example_importance
 
 PRE = "pre-norm"
 
@@ -56,7 +56,8 @@ def test_it_learns_and_keeps_weights_along_the_way(smoke, translator):
     assert curve[-1]["bleu"] > 20 and curve[0]["updates"] == 15
     # 15 updates an epoch: each quarter of the first three, rounded
     assert sorted(path.stem for path in folder.glob("update-*")) == [
-        f"update-{number:06d}" for number in range(0, 49, 4)]
+        f"update-{number:06d}" for number in range(0, 49, 4)
+    ]
     fresh = new_model(smoke.translator("toy", PRE).shape, 1)
     first = load_translator(smoke, "toy", model=PRE, update=0).model.state_dict()
     for name, weight in fresh.named_parameters():
@@ -73,7 +74,8 @@ def test_each_block_normalises_what_goes_in(translator):
         layer, given = stack.layers[0], []
         handles = [
             module.register_forward_pre_hook(lambda _, inputs, to=given: to.append(inputs[0]))
-            for module in (layer, layer.self_attn_layer_norm)]
+            for module in (layer, layer.self_attn_layer_norm)
+        ]
         translator.translate(["ba de ba de ba"])
         for handle in handles:
             handle.remove()
@@ -85,8 +87,10 @@ def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
     whole = training_folder("toy", 1, PRE)
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr("headprune_lib.replication.translation.training.finished",
-                      lambda curve, _: len(curve) > 1)
+        patch.setattr(
+            "headprune_lib.replication.translation.training.finished",
+            lambda curve, _: len(curve) > 1,
+        )
         folder = train(smoke, "toy", 1, model=PRE)
     assert folder != whole and len(read_curve(folder)) == 2
     train(smoke, "toy", 1, model=PRE)
@@ -97,18 +101,24 @@ def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
 
 
 def test_the_two_models_of_a_task_are_kept_apart(smoke, tmp_path, monkeypatch):
-    post, pre = (full_recipe("toy", smoke.translator("toy", model), 1)
-                 for model in ("post-norm", PRE))
+    post, pre = (
+        full_recipe("toy", smoke.translator("toy", model), 1) for model in ("post-norm", PRE)
+    )
     assert pre == {**post, "precision": "float32", "shape": {**post["shape"], "norm": "before"}}
     assert training_folder("toy", 1).name == "toy-seed1"
     monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
     published = publish(smoke, "toy", 1, PRE)
     assert sorted(path.name for path in published) == [
-        f"toy.pre-norm-seed1.{end}" for end in ("curve.json", "safetensors", "spm")]
+        f"toy.pre-norm-seed1.{end}" for end in ("curve.json", "safetensors", "spm")
+    ]
     monkeypatch.setattr("headprune_lib.replication.translation.weights.train", None)
     load_translator(smoke, "toy", model=PRE)  # the committed ones
-    with pytest.raises(ValueError, match=re.escape(
-            "unknown model of toy 'pre': did you mean pre-norm? Known: post-norm, pre-norm")):
+    with pytest.raises(
+        ValueError,
+        match=re.escape(
+            "unknown model of toy 'pre': did you mean pre-norm? Known: post-norm, pre-norm"
+        ),
+    ):
         load_translator(smoke, "toy", model="pre")
 
 
@@ -116,8 +126,9 @@ def test_teacher_forcing_and_generation_see_the_same_positions(translator, sourc
     """Padding is no position for it: with another start mark the two would be one apart."""
     model, drafts = translator.model, generate(translator.model, sources)
     assert model.config.decoder_start_token_id == END
-    batch = teacher_forced(sources, [[*draft, END] for draft in drafts], PAD,
-                           model.config.decoder_start_token_id)
+    batch = teacher_forced(
+        sources, [[*draft, END] for draft in drafts], PAD, model.config.decoder_start_token_id
+    )
     labels = batch.pop("labels")
     with torch.no_grad():
         chosen = model(**batch).logits.argmax(-1)
@@ -138,15 +149,19 @@ def test_every_cut_translates_as_masked_generation_does(translator, sources):
         assert found.ids == plain
         changed += sum(new != old for new, old in zip(plain, drafts, strict=True))
     assert 0 < changed < len(masks) * len(sources)
-    uncut, = translations_under(model, sources, drafts, [full_mask(model)])
+    (uncut,) = translations_under(model, sources, drafts, [full_mask(model)])
     assert uncut.ids == drafts
 
 
 def test_importance_is_the_derivative_of_each_verse(smoke, pairs):
     translator = load_translator(smoke, "toy", model=PRE, kernel="eager")
     model = translator.model.double()
-    batch = teacher_forced(translator.encode(pairs.sources), translator.encode(pairs.targets), PAD,
-                           model.config.decoder_start_token_id)
+    batch = teacher_forced(
+        translator.encode(pairs.sources),
+        translator.encode(pairs.targets),
+        PAD,
+        model.config.decoder_start_token_id,
+    )
     scores, step = example_importance(model, [batch]), 1e-4
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     for block in find_heads(model):
@@ -158,18 +173,23 @@ def test_importance_is_the_derivative_of_each_verse(smoke, pairs):
             weight[:, columns] = kept * factor
             with torch.no_grad():
                 logits = model(**inputs).logits
-            losses.append(torch.nn.functional.cross_entropy(
-                logits.movedim(-1, 1), batch["labels"], reduction="none").sum(-1))
+            losses.append(
+                torch.nn.functional.cross_entropy(
+                    logits.movedim(-1, 1), batch["labels"], reduction="none"
+                ).sum(-1)
+            )
         weight[:, columns] = kept
         expected = ((losses[0] - losses[1]) / (2 * step)).abs()
-        torch.testing.assert_close(scores[block.kind][:, block.layer, head], expected,
-                                   rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(
+            scores[block.kind][:, block.layer, head], expected, rtol=1e-5, atol=1e-7
+        )
 
 
 def test_removing_heads_is_masking_them(smoke, translator, pairs, sources):
     model = translator.model
-    batch = teacher_forced(sources, translator.encode(pairs.targets), PAD,
-                           model.config.decoder_start_token_id)
+    batch = teacher_forced(
+        sources, translator.encode(pairs.targets), PAD, model.config.decoder_start_token_id
+    )
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     scores = {kind: each.mean(0) for kind, each in example_importance(model, [batch]).items()}
     mask = order_mask(model, prune_order(scores), 11)
@@ -184,7 +204,11 @@ def test_removing_heads_is_masking_them(smoke, translator, pairs, sources):
 
 def test_a_training_of_another_recipe_is_not_mixed_in(smoke):
     toy = smoke.translation["toy"]
-    other = dataclasses.replace(smoke, translation={
-        "toy": {**toy, PRE: dataclasses.replace(toy[PRE], precision="bfloat16 autocast")}})
+    other = dataclasses.replace(
+        smoke,
+        translation={
+            "toy": {**toy, PRE: dataclasses.replace(toy[PRE], precision="bfloat16 autocast")}
+        },
+    )
     with pytest.raises(ValueError, match="is of a training by another recipe"):
         train(other, "toy", 1, model=PRE)

@@ -30,7 +30,8 @@ def test_a_second_call_trains_nothing(smoke, monkeypatch):
     folder = train(smoke, "toy", 1)
     assert [record["epoch"] for record in read_curve(folder)] == list(range(1, 10))
     assert sorted(path.name for path in folder.glob("epoch-*")) == [
-        f"epoch-{i:02d}.safetensors" for i in range(1, 10)]
+        f"epoch-{i:02d}.safetensors" for i in range(1, 10)
+    ]
 
 
 def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
@@ -41,7 +42,10 @@ def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     with monkeypatch.context() as patch:
         # a kill right after the first epoch's checkpoint
-        patch.setattr("headprune_lib.replication.translation.training.finished", lambda curve, _: len(curve) > 0)
+        patch.setattr(
+            "headprune_lib.replication.translation.training.finished",
+            lambda curve, _: len(curve) > 0,
+        )
         folder = train(smoke, "toy", 1)
     assert len(read_curve(folder)) == 1
     train(smoke, "toy", 1)
@@ -53,11 +57,16 @@ def test_the_stored_model_translates(smoke):
     translator = load_translator(smoke, "toy")
     text = ["ba de ba de ba de", "ko ga ko ga ko"]
     assert translator.translate(text) == [translator.translate([line])[0] for line in text]
-    assert len(set(translator.translate(text))) == 2 and read_curve(
-        train(smoke, "toy", 1))[-1]["bleu"] > 20
+    assert (
+        len(set(translator.translate(text))) == 2
+        and read_curve(train(smoke, "toy", 1))[-1]["bleu"] > 20
+    )
     assert translator.model.get_encoder().embed_tokens.weight is translator.model.lm_head.weight
-    assert all(torch.equal(weight, weight.half().float())
-               for weight in translator.model.parameters() if weight.requires_grad)
+    assert all(
+        torch.equal(weight, weight.half().float())
+        for weight in translator.model.parameters()
+        if weight.requires_grad
+    )
 
 
 def test_the_final_weights_are_the_mean_of_the_last_epochs(smoke):
@@ -68,8 +77,9 @@ def test_the_final_weights_are_the_mean_of_the_last_epochs(smoke):
         torch.testing.assert_close(weight.double(), mean, rtol=1e-3, atol=1e-6)  # float16
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")])
+@pytest.mark.parametrize(
+    ("text", "message"), [(["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")]
+)
 def test_lines_that_cannot_be_translated(smoke, text, message):
     with pytest.raises(ValueError, match=message):
         load_translator(smoke, "toy").translate(text)
@@ -85,8 +95,10 @@ def test_wrong_tasks_epochs_and_files(smoke, tmp_path):
     other = dataclasses.replace(smoke, translation={"toy": {"post-norm": wide}})
     path = train(smoke, "toy", 1) / "epoch-01.safetensors"
     before = path.read_bytes()
-    with pytest.warns(UserWarning, match="another recipe"), pytest.raises(
-            ValueError, match="--retrain"):
+    with (
+        pytest.warns(UserWarning, match="another recipe"),
+        pytest.raises(ValueError, match="--retrain"),
+    ):
         load_translator(other, "toy", epoch=1)
     path.write_bytes(before)
 

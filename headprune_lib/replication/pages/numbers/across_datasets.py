@@ -28,11 +28,25 @@ def _classifier(figure2b: Result) -> Numbers:
     """Not measured where the task has no text of another domain."""
     correlations = figure2b.values["correlations"]
     if not correlations:
-        return dict.fromkeys(("reliability_accuracy", "reliability_loss", "edge", "edge_domain",
-                              "best", "worst", "r_best", "r_worst"), NOT_MEASURED)
+        return dict.fromkeys(
+            (
+                "reliability_accuracy",
+                "reliability_loss",
+                "edge",
+                "edge_domain",
+                "best",
+                "worst",
+                "r_best",
+                "r_worst",
+            ),
+            NOT_MEASURED,
+        )
     first = next(iter(correlations.values()))
-    edge, edge_domain = min((head[f"accuracy {domain}"], domain)
-                            for head in figure2b.values["heads"] for domain in correlations)
+    edge, edge_domain = min(
+        (head[f"accuracy {domain}"], domain)
+        for head in figure2b.values["heads"]
+        for domain in correlations
+    )
     in_loss = {domain: found["loss"]["pearson"] for domain, found in correlations.items()}
     # Without a correlation where no cut had any effect.
     known = [domain for domain in in_loss if in_loss[domain]["r"] is not None] or list(in_loss)
@@ -52,10 +66,19 @@ def _classifier(figure2b: Result) -> Numbers:
 
 def _twelve_layers(figure2b: Result | None) -> Numbers:
     if figure2b is None:
-        return dict.fromkeys((
-            "mpnet_right", "mpnet_reliability", "mpnet_r_least", "mpnet_r_most",
-            "mpnet_ceiling_least", "mpnet_ceiling_most", "mpnet_sure", "mpnet_domains",
-        ), NOT_MEASURED)
+        return dict.fromkeys(
+            (
+                "mpnet_right",
+                "mpnet_reliability",
+                "mpnet_r_least",
+                "mpnet_r_most",
+                "mpnet_ceiling_least",
+                "mpnet_ceiling_most",
+                "mpnet_sure",
+                "mpnet_domains",
+            ),
+            NOT_MEASURED,
+        )
     values = figure2b.values
     in_loss = [found["loss"] for found in values["correlations"].values()]
     known = [found for found in in_loss if found["pearson"]["r"] is not None]

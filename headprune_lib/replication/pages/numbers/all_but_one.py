@@ -13,8 +13,13 @@ from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
 
-def all_but_one(table6: Result, table2: Result, table5: Result, tables3: Mapping[str, Result],
-                tables6: Mapping[str, Result]) -> Numbers:
+def all_but_one(
+    table6: Result,
+    table2: Result,
+    table5: Result,
+    tables3: Mapping[str, Result],
+    tables6: Mapping[str, Result],
+) -> Numbers:
     """Tables 2, 5 and 6; MPNet on SST-2 (Table 6's way) and on SNLI (Table 3's).
 
     Args:
@@ -44,8 +49,10 @@ def _classifier(table6: Result) -> Numbers:
 
 def _twelve_layers(table6: Result | None) -> Numbers:
     if table6 is None:
-        return dict.fromkeys(("n_selection12", "layers12", "within12", "worst12", "worst12_layer",
-                              "lost12"), NOT_MEASURED)
+        return dict.fromkeys(
+            ("n_selection12", "layers12", "within12", "worst12", "worst12_layer", "lost12"),
+            NOT_MEASURED,
+        )
     return {
         "n_selection12": table6.values["n_selection"],
         "layers12": len(table6.values["layers"]),
@@ -61,7 +68,8 @@ def _on_test(model: str, task: str, tables3: Mapping[str, Result]) -> Numbers:
     name: Numbers = {"other": f"{spelled(model)}, {spelled(task)}"}
     if (table3 := pick(tables3, model, task)) is None:
         return name | dict.fromkeys(
-            ("other_within", "other_layers", "other_worst", "other_worst_layer"), NOT_MEASURED)
+            ("other_within", "other_layers", "other_worst", "other_worst_layer"), NOT_MEASURED
+        )
     worst = _worst(table3.values["layers"])
     return name | {
         "other_within": _sure(table3.values["layers"]),

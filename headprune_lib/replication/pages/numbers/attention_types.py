@@ -36,6 +36,9 @@ def attention_types(figure4: Result) -> Numbers:
         "dec_dec_80": curves["dec-dec"][at(0.8)],
         "enc_enc_none": curves["enc-enc"][-1],
         "enc_dec_none": curves["enc-dec"][-1],
-        **gap("enc-enc", 0.4), **gap("enc-enc", 0.6),
-        **gap("dec-dec", 0.4), **gap("dec-dec", 0.6), **gap("dec-dec", 0.8, ends=False),
+        **gap("enc-enc", 0.4),
+        **gap("enc-enc", 0.6),
+        **gap("dec-dec", 0.4),
+        **gap("dec-dec", 0.6),
+        **gap("dec-dec", 0.8, ends=False),
     }

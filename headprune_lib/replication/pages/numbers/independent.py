@@ -15,8 +15,9 @@ from headprune_lib.replication.pages.tables.tasks import pairs_of_tasks
 from headprune_lib.replication.store.results import Result
 
 
-def independent(agreement: Result, shown: Mapping[str, Result],
-                curves: Mapping[str, Result]) -> Numbers:
+def independent(
+    agreement: Result, shown: Mapping[str, Result], curves: Mapping[str, Result]
+) -> Numbers:
     """What others found, how our fine-tunings agree, and how importance does from task to task.
 
     Args:
@@ -27,8 +28,9 @@ def independent(agreement: Result, shown: Mapping[str, Result],
     in_paper, again = significant_again()
     low, high = ranks_of_same_weights()
     values = agreement.values
-    ranks, common = ([pair[name] for pair in values["pairs"]]
-                     for name in ("spearman", "shared_least"))
+    ranks, common = (
+        [pair[name] for pair in values["pairs"]] for name in ("spearman", "shared_least")
+    )
     return {
         "rank_low": low,
         "rank_high": high,

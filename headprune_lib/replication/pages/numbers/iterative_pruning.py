@@ -26,8 +26,9 @@ Values = Mapping[str, Any] | None
 """The values of a pruning curve; None where it was not measured."""
 
 
-def iterative_pruning(figure3b: Result, figure3a: Result, figure6d: Result,
-                      curves: Mapping[str, Result]) -> Numbers:
+def iterative_pruning(
+    figure3b: Result, figure3a: Result, figure6d: Result, curves: Mapping[str, Result]
+) -> Numbers:
     """Figures 3b, 3a and 6d, and the pruning curves of all models and tasks.
 
     Args:
@@ -82,7 +83,8 @@ def _plain(curve: Result | None, removed: float) -> Numbers:
     of_layer = Counter(layer for _, layer, _ in cut)
     gone = [str(layer + 1) for layer in range(layers) if of_layer[layer] == heads]
     return {
-        "mpnet_gone": f"{'layer' if len(gone) == 1 else 'layers'} {' and '.join(gone)}" if gone
+        "mpnet_gone": f"{'layer' if len(gone) == 1 else 'layers'} {' and '.join(gone)}"
+        if gone
         else "no layer",
         "mpnet_gone_accuracy": f"{100 * plain['mean'][step]:.1f}",
         "mpnet_constant": f"{100 * curve.values['chance']:.1f}",
@@ -91,6 +93,7 @@ def _plain(curve: Result | None, removed: float) -> Numbers:
 
 def _tasks(curves: Mapping[str, Result]) -> Numbers:
     """Keys are model, task, and what: ``_2`` and ``_5`` the share that goes at that loss in %."""
+
     def share(model: str, task: str, tolerance: float = C3_TOLERANCE) -> str:
         return _share(_of(curves, model, task), tolerance)
 
@@ -130,8 +133,10 @@ def _translator(figure3a: Result) -> Numbers:
 def _smaller_translator(figure6d: Result) -> Numbers:
     values = figure6d.values
     bleu = values["curves"]["importance"]["mean"]
-    kept = {f"deen_{100 * removed:.0f}": 100 * bleu[step_at(values["shares"], removed)] / bleu[0]
-            for removed in (0.1, 0.2, 0.3, 0.4)}
+    kept = {
+        f"deen_{100 * removed:.0f}": 100 * bleu[step_at(values["shares"], removed)] / bleu[0]
+        for removed in (0.1, 0.2, 0.3, 0.4)
+    }
     return {
         "deen_bleu": bleu[0],
         "n_deen": figure6d.n_examples,
@@ -177,8 +182,9 @@ def _singly(values: Values) -> str:
     """The share that goes after each fine-tuning, from the smallest."""
     if values is None:
         return NOT_MEASURED
-    found = stats.prunable_share(values["shares"], values["curves"]["importance"]["runs"],
-                                 values["chance"], C3_TOLERANCE)
+    found = stats.prunable_share(
+        values["shares"], values["curves"]["importance"]["runs"], values["chance"], C3_TOLERANCE
+    )
     return ", ".join(f"{share:.0%}" for share in sorted(found))
 
 

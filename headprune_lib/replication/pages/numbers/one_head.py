@@ -45,7 +45,8 @@ def _classifier(figure1b: Result) -> Numbers:
 def _least(shown: Mapping[str, Result]) -> Numbers:
     if not shown:
         return dict.fromkeys(
-            ("least", "least_removable", "least_heads", "least_detectable"), NOT_MEASURED)
+            ("least", "least_removable", "least_heads", "least_detectable"), NOT_MEASURED
+        )
     counts = {name: result.values["counts"] for name, result in shown.items()}
     least = min(counts, key=lambda name: counts[name]["removable"] / counts[name]["heads"])
     return {
@@ -71,7 +72,8 @@ def _translator(table1: Result) -> Numbers:
         "lost_head": lost["head"] + 1,
         "bleu_lost": lost["delta"],
         "bleu_detectable": _detectable(
-            head for head in values["heads"] if head["kind"] == "enc-enc"),
+            head for head in values["heads"] if head["kind"] == "enc-enc"
+        ),
     }
 
 

@@ -9,8 +9,9 @@ from headprune_lib.replication.store.results import Result
 def speed(table4: Result) -> Numbers:
     """Table 4: how many times as fast with half of the heads removed, and how much smaller."""
     finetuned, shape = table4.values["finetuned"], table4.values["shape"]
-    ratios, of_shape = ({row["batch_size"]: row["ratio"] for row in timed["speed"]}
-                        for timed in (finetuned, shape))
+    ratios, of_shape = (
+        {row["batch_size"]: row["ratio"] for row in timed["speed"]} for timed in (finetuned, shape)
+    )
     largest = max(ratios)
     return {
         "n": finetuned["n_sentences"],

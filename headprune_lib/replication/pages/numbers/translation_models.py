@@ -25,9 +25,11 @@ def translation_models(search: Result) -> Numbers:
     for name, cuts in _CUTS.items():
         found = search.values["spearman"][cuts]
         low, high = found["interval"]
-        numbers |= {f"rank_{name}": number(found["r"], ".2f"),
-                    f"rank_{name}_low": number(low, ".2f"),
-                    f"rank_{name}_high": number(high, ".2f")}
+        numbers |= {
+            f"rank_{name}": number(found["r"], ".2f"),
+            f"rank_{name}_low": number(low, ".2f"),
+            f"rank_{name}_high": number(high, ".2f"),
+        }
     numbers["cost_of_two"] = number(_cost_under_the_other(search.values["cuts"]), ".1f")
     return numbers
 

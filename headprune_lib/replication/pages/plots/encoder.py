@@ -57,16 +57,32 @@ def figure1b(values: dict) -> Figure:
     base = paper("table3")["base_accuracy"]
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=[1, 1.25])
-        left.axvspan(*(100 * (end - base) for end in published), color=ORANGE, alpha=0.2, zorder=0,
-                     linewidth=0, label="range in the paper (BERT-base, MNLI)")
+        left.axvspan(
+            *(100 * (end - base) for end in published),
+            color=ORANGE,
+            alpha=0.2,
+            zorder=0,
+            linewidth=0,
+            label="range in the paper (BERT-base, MNLI)",
+        )
         sns.histplot(deltas, ax=left, color=BLUE, binwidth=0.1, alpha=0.9)
         left.axvline(0, color="black", linewidth=1)
         left.set(xlabel="change of accuracy, head cut (points)", ylabel="heads")
         left.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=9, frameon=False)
         reach = max(1.0, float(np.abs(deltas).max()))
-        sns.heatmap(grid, ax=right, cmap="RdBu", vmin=-reach, vmax=reach, annot=True, fmt=".1f",
-                    annot_kws={"size": 8}, cbar_kws={"label": "change of accuracy (points)"},
-                    xticklabels=range(1, grid.shape[1] + 1), yticklabels=range(1, layers + 1))
+        sns.heatmap(
+            grid,
+            ax=right,
+            cmap="RdBu",
+            vmin=-reach,
+            vmax=reach,
+            annot=True,
+            fmt=".1f",
+            annot_kws={"size": 8},
+            cbar_kws={"label": "change of accuracy (points)"},
+            xticklabels=range(1, grid.shape[1] + 1),
+            yticklabels=range(1, layers + 1),
+        )
         right.set(xlabel="head", ylabel="layer")
         figure.tight_layout()
     return figure
@@ -84,12 +100,19 @@ def table3(chosen_on_test: dict, chosen_on_train: dict) -> Figure:
             layer_changes(left, values["layers"], 100, shift, color=colour, label=label)
         left.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
         left.legend(loc="lower right", fontsize=9)
-        left.set(xlabel="layer", ylabel="change of accuracy (points)", title="here",
-                 xticks=[row["layer"] + 1 for row in chosen_on_test["layers"]])
+        left.set(
+            xlabel="layer",
+            ylabel="change of accuracy (points)",
+            title="here",
+            xticks=[row["layer"] + 1 for row in chosen_on_test["layers"]],
+        )
         right.plot(range(1, len(published) + 1), published, "o", color=GREEN)
         right.axhspan(-1, 0, color=GREY, alpha=0.15)
-        right.set(xlabel="layer", xticks=range(1, len(published) + 1),
-                  title="the paper, Table 3 (BERT-base, MNLI)")
+        right.set(
+            xlabel="layer",
+            xticks=range(1, len(published) + 1),
+            title="the paper, Table 3 (BERT-base, MNLI)",
+        )
         for axes in (left, right):
             axes.axhline(0, color="black", linewidth=1)
         figure.tight_layout()
@@ -102,8 +125,9 @@ def figure2b(values: dict, measure: str = "loss") -> Figure:
     if not domains:  # the task has no other text
         return not_measured()
     with style():
-        figure, panels = plt.subplots(1, len(domains), figsize=(3.8 * len(domains), 4),
-                                      sharex=True, squeeze=False)
+        figure, panels = plt.subplots(
+            1, len(domains), figsize=(3.8 * len(domains), 4), sharex=True, squeeze=False
+        )
         for axes, domain in zip(panels[0], domains, strict=True):
             two_domains(axes, values, domain, measure)
         figure.tight_layout()
@@ -114,9 +138,12 @@ def two_domains(axes: Axes, values: dict, domain: str, measure: str, name: str =
     """One panel of Figure 2b; ``measure`` is ``"loss"`` or ``"accuracy"``."""
     home = values["in_domain"]
     scale, unit = {"loss": (1, "log-loss (nats)"), "accuracy": (100, "accuracy (points)")}[measure]
-    x, y = ([scale * head[f"{measure} {text}"] for head in values["heads"]]
-            for text in (home, domain))
-    dots(axes, x, y, values["correlations"][domain][measure]["pearson"], f"{name}{spelled(domain)}: ")
+    x, y = (
+        [scale * head[f"{measure} {text}"] for head in values["heads"]] for text in (home, domain)
+    )
+    dots(
+        axes, x, y, values["correlations"][domain][measure]["pearson"], f"{name}{spelled(domain)}: "
+    )
     axes.set(xlabel=f"{spelled(home)}: change of\n{unit}", ylabel=f"change of {unit}")
     axes.xaxis.set_major_locator(MaxNLocator(4))
 
@@ -140,9 +167,13 @@ def figure3b(values: dict | None, task: str) -> Figure:
         axes.annotate("chance (the larger class)", (1, 100 * values["chance"] + 0.6), fontsize=9)
         share, top = 100 * published_share(published), axes.get_ylim()[1] + 4
         axes.axvline(share, color=GREEN, linewidth=2)
-        axes.annotate("the paper: up to here without noticeable loss "
-                      f"({spelled(published_task(published))})",
-                      (share + 1, top - 0.6), color=GREEN, fontsize=9, va="top")
+        axes.annotate(
+            f"the paper: up to here without noticeable loss ({spelled(published_task(published))})",
+            (share + 1, top - 0.6),
+            color=GREEN,
+            fontsize=9,
+            va="top",
+        )
         pruning_axes(axes, shares, "accuracy (%)")
         axes.set_ylim(axes.get_ylim()[0], top)
         figure.tight_layout()
@@ -155,10 +186,16 @@ def table4(values: dict, others: Mapping[str, Result]) -> Figure:
     Args:
         others: name -> result of another fine-tuned model.
     """
-    lines = [("this model, real sentences", values["finetuned"], BLUE),
-             ("the second shape, random weights", values["shape"], ORANGE)]
-    lines += [(name, other.values["finetuned"], colour) for (name, other), colour in
-              zip(others.items(), itertools.cycle((PURPLE, BROWN, PINK, RED, GREY)))]
+    lines = [
+        ("this model, real sentences", values["finetuned"], BLUE),
+        ("the second shape, random weights", values["shape"], ORANGE),
+    ]
+    lines += [
+        (name, other.values["finetuned"], colour)
+        for (name, other), colour in zip(
+            others.items(), itertools.cycle((PURPLE, BROWN, PINK, RED, GREY))
+        )
+    ]
     published = paper("table4")
     ratios = np.array(published["pruned50"]["mean"]) / np.array(published["original"]["mean"])
     with style():
@@ -167,10 +204,16 @@ def table4(values: dict, others: Mapping[str, Result]) -> Figure:
             rows = timed["speed"]
             x = (0.96 + 0.08 * number) * np.array([row["batch_size"] for row in rows])
             y = np.array([row["ratio"] for row in rows])
-            estimates(axes, x, y, [row["interval"] for row in rows], "o-", color=colour,
-                      label=label)
-        axes.plot(published["batch_size"], ratios, "s--", color=GREEN,
-                  label="the paper (BERT-base, GTX 1080 Ti)")
+            estimates(
+                axes, x, y, [row["interval"] for row in rows], "o-", color=colour, label=label
+            )
+        axes.plot(
+            published["batch_size"],
+            ratios,
+            "s--",
+            color=GREEN,
+            label="the paper (BERT-base, GTX 1080 Ti)",
+        )
         axes.axhline(1, color="black", linewidth=1)
         axes.set_xscale("log", base=2)
         ticks = [row["batch_size"] for row in values["finetuned"]["speed"]]

@@ -17,8 +17,16 @@ from headprune_lib.replication.pages.plots.style import (
     RED,
 )
 
-COLOURS = {"blue": BLUE, "orange": ORANGE, "green": GREEN, "red": RED, "purple": PURPLE,
-           "brown": BROWN, "pink": PINK, "grey": GREY}
+COLOURS = {
+    "blue": BLUE,
+    "orange": ORANGE,
+    "green": GREEN,
+    "red": RED,
+    "purple": PURPLE,
+    "brown": BROWN,
+    "pink": PINK,
+    "grey": GREY,
+}
 """What a criterion names its colour by."""
 
 

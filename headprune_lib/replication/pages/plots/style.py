@@ -29,31 +29,46 @@ def style() -> Iterator[None]:
         yield
 
 
-def estimates(axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: str = "o",
-              **kwargs: Any) -> None:
+def estimates(
+    axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: str = "o", **kwargs: Any
+) -> None:
     """Points with their 95% intervals: ``intervals`` holds low and high for each."""
     axes.errorbar(x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, **kwargs)
 
 
-def layer_changes(axes: Axes, rows: Sequence[Mapping[str, Any]], scale: float, shift: float,
-                  **kwargs: Any) -> None:
+def layer_changes(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], scale: float, shift: float, **kwargs: Any
+) -> None:
     """The change of the score with each layer reduced to one head, times ``scale``, beside its number."""
-    estimates(axes, np.array([row["layer"] + 1 + shift for row in rows]),
-              scale * np.array([row["delta"] for row in rows]),
-              [[scale * end for end in row["interval"]] for row in rows], **kwargs)
+    estimates(
+        axes,
+        np.array([row["layer"] + 1 + shift for row in rows]),
+        scale * np.array([row["delta"] for row in rows]),
+        [[scale * end for end in row["interval"]] for row in rows],
+        **kwargs,
+    )
 
 
-def dots(axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any],
-         name: str = "") -> None:
+def dots(
+    axes: Axes, x: list[float], y: list[float], found: Mapping[str, Any], name: str = ""
+) -> None:
     """A dot a head: two effects of its cut, with the line through them and their r as title."""
-    sns.regplot(x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18},
-                line_kws={"linewidth": 1})
+    sns.regplot(
+        x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
+    )
     if found["r"] is not None:
         axes.set_title(f"{name}r = {estimate(found['r'], found['interval'])}")
 
 
-def pruning_curve(axes: Axes, shares: np.ndarray, curve: Mapping[str, Any], label: str,
-                  colour: Any, line: str, scale: float = 1) -> None:
+def pruning_curve(
+    axes: Axes,
+    shares: np.ndarray,
+    curve: Mapping[str, Any],
+    label: str,
+    colour: Any,
+    line: str,
+    scale: float = 1,
+) -> None:
     """The mean score over the share removed; a band from the lowest to the highest of several runs."""
     runs = scale * np.array(curve["runs"])
     label += f" (n = {len(runs)})" if len(runs) > 1 else ""
@@ -65,8 +80,7 @@ def pruning_curve(axes: Axes, shares: np.ndarray, curve: Mapping[str, Any], labe
 def pruning_axes(axes: Axes, shares: np.ndarray, score: str, removed: str = "% of all") -> None:
     """Names of the axes, and the legend below them."""
     axes.set(xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=shares)
-    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2,
-                frameon=False)
+    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
 
 
 def not_measured() -> Figure:

@@ -44,9 +44,12 @@ def one_head_tasks(shown: Mapping[str, Result], others: Mapping[str, np.ndarray]
         shown: name -> result of Figure 1b.
         others: label -> changes in points that other laboratories measured.
     """
-    rows = {f"{name} (n = {result.n_examples:,})":
-            np.array([100 * head["delta"] for head in result.values["heads"]])
-            for name, result in shown.items()}
+    rows = {
+        f"{name} (n = {result.n_examples:,})": np.array(
+            [100 * head["delta"] for head in result.values["heads"]]
+        )
+        for name, result in shown.items()
+    }
     rows |= {label: changes.ravel() for label, changes in others.items()}
     spread = np.random.default_rng(0)
     with style():
@@ -56,8 +59,11 @@ def one_head_tasks(shown: Mapping[str, Result], others: Mapping[str, np.ndarray]
             axes.plot(changes, heights, ".", color=GREY if label in others else BLUE, alpha=0.6)
         axes.axvspan(-1, 0, color=GREY, alpha=0.15, linewidth=0)
         axes.axvline(0, color="black", linewidth=1)
-        axes.set(xlabel="change of accuracy, head cut (points; grey: within one point)",
-                 yticks=range(len(rows)), yticklabels=list(rows))
+        axes.set(
+            xlabel="change of accuracy, head cut (points; grey: within one point)",
+            yticks=range(len(rows)),
+            yticklabels=list(rows),
+        )
         axes.invert_yaxis()
         figure.tight_layout()
     return figure
@@ -68,24 +74,45 @@ def layers_tasks(table3: Mapping[str, Result], table6: Mapping[str, Result]) -> 
 
     Models with another number of layers than the paper's are left out.
     """
-    panels = (("table3", table3, "best head chosen on the test set"),
-              ("table6", table6, "best head chosen on training sentences"))
+    panels = (
+        ("table3", table3, "best head chosen on the test set"),
+        ("table6", table6, "best head chosen on training sentences"),
+    )
     colours = _colours([*table3.values(), *table6.values()])
     with style():
         figure, places = plt.subplots(2, 1, figsize=(9.5, 7.5), sharey=True)
         for axes, (artifact, shown, title) in zip(places, panels, strict=True):
             published = paper(artifact)["delta_accuracy_percent"]
-            drawn = {name: result for name, result in shown.items()
-                     if len(result.values["layers"]) == len(published)}
+            drawn = {
+                name: result
+                for name, result in shown.items()
+                if len(result.values["layers"]) == len(published)
+            }
             for place, (name, result) in enumerate(drawn.items()):
-                layer_changes(axes, result.values["layers"], 100, 0.2 * (place - 0.5),
-                              color=colours[result.task], label=name)
-            axes.plot(np.arange(1, len(published) + 1) + 0.2 * max(len(drawn), 2) - 0.1, published,
-                      "s", color="black", markersize=4, label="the paper (BERT-base, MNLI)")
+                layer_changes(
+                    axes,
+                    result.values["layers"],
+                    100,
+                    0.2 * (place - 0.5),
+                    color=colours[result.task],
+                    label=name,
+                )
+            axes.plot(
+                np.arange(1, len(published) + 1) + 0.2 * max(len(drawn), 2) - 0.1,
+                published,
+                "s",
+                color="black",
+                markersize=4,
+                label="the paper (BERT-base, MNLI)",
+            )
             axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
             axes.axhline(0, color="black", linewidth=1)
-            axes.set(xlabel="layer", ylabel="change of accuracy (points)", title=title,
-                     xticks=range(1, len(published) + 1))
+            axes.set(
+                xlabel="layer",
+                ylabel="change of accuracy (points)",
+                title=title,
+                xticks=range(1, len(published) + 1),
+            )
             axes.legend(loc="lower right")
         figure.tight_layout()
     return figure
@@ -93,8 +120,11 @@ def layers_tasks(table3: Mapping[str, Result], table6: Mapping[str, Result]) -> 
 
 def domains_tasks(shown: Mapping[str, Result], measure: str = "loss") -> Figure:
     """Figure 2b of several models and tasks: a panel a domain of each; see :func:`figure2b`."""
-    places = [(name, result, domain) for name, result in shown.items()
-              for domain in result.values["correlations"]]
+    places = [
+        (name, result, domain)
+        for name, result in shown.items()
+        for domain in result.values["correlations"]
+    ]
     if not places:
         return not_measured()
     with style():
@@ -115,14 +145,19 @@ def pruned_tasks(curves: Mapping[str, Result]) -> Figure:
     curves begin to fall.
     """
     colours = _colours(curves.values())
-    lines = dict(zip(dict.fromkeys(result.model for result in curves.values()),
-                     itertools.cycle(_LINES)))
+    lines = dict(
+        zip(dict.fromkeys(result.model for result in curves.values()), itertools.cycle(_LINES))
+    )
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for name, result in curves.items():
-            axes.plot(100 * np.array(result.values["shares"]),
-                      100 * kept_above_chance(result.values), lines[result.model],
-                      color=colours[result.task], label=name)
+            axes.plot(
+                100 * np.array(result.values["shares"]),
+                100 * kept_above_chance(result.values),
+                lines[result.model],
+                color=colours[result.task],
+                label=name,
+            )
         shown: dict[str, float] = {}
         for task, colour in colours.items():
             share, published = published_share(task), published_task(task)
@@ -130,8 +165,15 @@ def pruned_tasks(curves: Mapping[str, Result]) -> Figure:
                 # one above the other where shares are equal
                 height = 104 + 5 * list(shown.values()).count(share)
                 shown[published] = share
-                axes.plot(100 * share, height, "v", color=colour, markersize=8,
-                          linestyle="none", label=f"the paper, {spelled(published)}")
+                axes.plot(
+                    100 * share,
+                    height,
+                    "v",
+                    color=colour,
+                    markersize=8,
+                    linestyle="none",
+                    label=f"the paper, {spelled(published)}",
+                )
         bound = 100 * (1 - C3_TOLERANCE)
         axes.axhline(bound, color="black", linewidth=1, linestyle=":")
         axes.annotate(f"{C3_TOLERANCE:.0%} lost", (99, bound + 0.6), fontsize=9, ha="right")

@@ -50,8 +50,13 @@ def quality(values: Mapping[str, dict]) -> Figure:
         figure, axes = plt.subplots(figsize=(8, 4.2))
         for (task, model), colour in zip(values.items(), itertools.cycle(_MODELS)):
             curve = model["curve"]
-            axes.plot([record["epoch"] for record in curve], [record["bleu"] for record in curve],
-                      "o-", color=colour, label=task)
+            axes.plot(
+                [record["epoch"] for record in curve],
+                [record["bleu"] for record in curve],
+                "o-",
+                color=colour,
+                label=task,
+            )
         axes.set(xlabel="epoch", ylabel="validation BLEU, greedy", ylim=(0, None))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize=9, loc="lower right")
@@ -64,10 +69,14 @@ def search(values: dict) -> Figure:
     rank = values["spearman"]["all"]
     with style():
         figure, axes = plt.subplots(figsize=(6, 4.6))
-        for alone, label, colour in ((False, "one head cut", BLUE),
-                                     (True, "one head left in a layer", ORANGE)):
-            x, y = ([cut[f"beam {beams}"] for cut in values["cuts"] if cut["alone"] == alone]
-                    for beams in (1, 5))
+        for alone, label, colour in (
+            (False, "one head cut", BLUE),
+            (True, "one head left in a layer", ORANGE),
+        ):
+            x, y = (
+                [cut[f"beam {beams}"] for cut in values["cuts"] if cut["alone"] == alone]
+                for beams in (1, 5)
+            )
             axes.plot(x, y, "o", color=colour, alpha=0.8, label=label)
         axes.axline((0, 0), slope=1, color="black", linewidth=1, linestyle=":")
         if rank["r"] is not None:
@@ -94,23 +103,44 @@ def figure1a(values: dict) -> Figure:
         for kind, top, below in zip(KINDS, *panels, strict=True):
             grid = _grid(values["heads"], kind)
             if kind == "enc-enc":
-                top.axvspan(*(end - base for end in published), color=ORANGE, alpha=0.2, zorder=0,
-                            linewidth=0, label="range in the paper")
+                top.axvspan(
+                    *(end - base for end in published),
+                    color=ORANGE,
+                    alpha=0.2,
+                    zorder=0,
+                    linewidth=0,
+                    label="range in the paper",
+                )
                 top.legend(fontsize=9, loc="upper left")
             sns.histplot(grid.ravel(), ax=top, color=KINDS[kind], bins=bins, alpha=0.9)
             beyond = np.sort(grid[np.abs(grid) > reach])
             if len(beyond):
-                top.text(0.02, 0.6, "off the scale:\n" + "\n".join(f"{one:+.1f}" for one in beyond),
-                         transform=top.transAxes, fontsize=9)
+                top.text(
+                    0.02,
+                    0.6,
+                    "off the scale:\n" + "\n".join(f"{one:+.1f}" for one in beyond),
+                    transform=top.transAxes,
+                    fontsize=9,
+                )
             top.axvline(0, color="black", linewidth=1)
-            top.set(title=kind, xlabel=f"{_BLEU_CHANGE}, head cut", ylabel="heads",
-                    xlim=(-reach, reach))
+            top.set(
+                title=kind, xlabel=f"{_BLEU_CHANGE}, head cut", ylabel="heads", xlim=(-reach, reach)
+            )
             marks = np.where(np.abs(grid) > reach, np.char.mod("%.1f", grid), "")
-            sns.heatmap(grid, ax=below, cmap="RdBu", vmin=-reach, vmax=reach, annot=marks, fmt="",
-                        annot_kws={"fontsize": 7}, cbar=kind == "dec-dec",
-                        cbar_kws={"label": _BLEU_CHANGE},
-                        xticklabels=range(1, grid.shape[1] + 1),
-                        yticklabels=range(1, grid.shape[0] + 1))
+            sns.heatmap(
+                grid,
+                ax=below,
+                cmap="RdBu",
+                vmin=-reach,
+                vmax=reach,
+                annot=marks,
+                fmt="",
+                annot_kws={"fontsize": 7},
+                cbar=kind == "dec-dec",
+                cbar_kws={"label": _BLEU_CHANGE},
+                xticklabels=range(1, grid.shape[1] + 1),
+                yticklabels=range(1, grid.shape[0] + 1),
+            )
             below.tick_params(labelsize=8)
             below.set(xlabel="head", ylabel="layer")
         figure.tight_layout()
@@ -129,8 +159,13 @@ def table2(chosen_on_test: dict, chosen_on_valid: dict) -> Figure:
                 rows = [row for row in values["layers"] if row["kind"] == kind]
                 layer_changes(axes, rows, 1, shift, color=colour, label=label)
             published = paper("table5")[kind]["delta_bleu"]
-            axes.plot(np.arange(1, len(published) + 1) + 0.15, published, "s", color=GREEN,
-                      label="the paper, Table 5")
+            axes.plot(
+                np.arange(1, len(published) + 1) + 0.15,
+                published,
+                "s",
+                color=GREEN,
+                label="the paper, Table 5",
+            )
             axes.axhline(0, color="black", linewidth=1)
             axes.set(title=kind, xlabel="layer", xticks=range(1, len(published) + 1))
         panels[0].set(ylabel=_BLEU_CHANGE)
@@ -147,8 +182,10 @@ def figure2a(values: dict) -> Figure:
             (panels[0], "bleu", "BLEU"),
             (panels[1], "loss", "loss of the uncut translation\n(nats a verse)"),
         ):
-            x, y = ([head[f"{measure} {place}"] for head in values["heads"]]
-                    for place in ("home", "far"))
+            x, y = (
+                [head[f"{measure} {place}"] for head in values["heads"]]
+                for place in ("home", "far")
+            )
             dots(axes, x, y, values["correlations"][measure]["pearson"])
             axes.set(xlabel=f"in domain: change of {unit}", ylabel="King James: the same")
         figure.tight_layout()
@@ -164,8 +201,12 @@ def figure3a(values: dict, task: str = "enfr") -> Figure:
             pruning_curve(axes, shares, curves[name], *look)
         if (published := published_share(task)) is not None:
             axes.axvline(100 * published, color=GREEN, linewidth=2)
-            axes.annotate("the paper: up to here without noticeable loss",
-                          (100 * published + 1, 1.5), color=GREEN, fontsize=9)
+            axes.annotate(
+                "the paper: up to here without noticeable loss",
+                (100 * published + 1, 1.5),
+                color=GREEN,
+                fontsize=9,
+            )
         pruning_axes(axes, shares, "BLEU")
         axes.set_ylim(0, None)
         figure.tight_layout()
@@ -178,12 +219,21 @@ def figure4(values: dict, joint: dict) -> Figure:
     with style():
         figure, axes = plt.subplots(figsize=(9.5, 6))
         for kind, colour in KINDS.items():
-            for order, label, line in (("importance", "by importance", "-"),
-                                       ("random", "random", ":")):
-                pruning_curve(axes, shares, curves[f"{kind} {order}"], f"{kind}, {label}", colour,
-                              line)
-        pruning_curve(axes, shares, joint["curves"]["importance"],
-                      "all kinds together (share of all heads)", PURPLE, "--")
+            for order, label, line in (
+                ("importance", "by importance", "-"),
+                ("random", "random", ":"),
+            ):
+                pruning_curve(
+                    axes, shares, curves[f"{kind} {order}"], f"{kind}, {label}", colour, line
+                )
+        pruning_curve(
+            axes,
+            shares,
+            joint["curves"]["importance"],
+            "all kinds together (share of all heads)",
+            PURPLE,
+            "--",
+        )
         pruning_axes(axes, shares, "BLEU", "% of the kind")
         axes.set_ylim(0, None)
         figure.tight_layout()
@@ -201,8 +251,11 @@ def figure5(values: dict) -> Figure:
             left.plot(shares, 100 * np.array(point["kept"]), color=colour, label=label)
             middle.plot(shares, point["loss"], color=colour, label=label)
         left.set(xlabel="heads removed (%)", ylabel="BLEU kept (%)", xlim=(0, 100))
-        middle.set(xlabel="heads removed (%)", ylabel="loss of the references (nats a piece)",
-                   xlim=(0, 100))
+        middle.set(
+            xlabel="heads removed (%)",
+            ylabel="loss of the references (nats a piece)",
+            xlim=(0, 100),
+        )
         legend.axis("off")
         legend.legend(*left.get_legend_handles_labels(), loc="center", frameon=False)
         x, y = (np.array([point[name] for point in points]) for name in ("updates", "gini"))

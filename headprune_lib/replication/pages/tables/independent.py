@@ -75,18 +75,36 @@ def published_wmt() -> Grid:
 def pairs() -> list[tuple[str, Grid, Grid]]:
     """Pairs of grids of one model's heads, with what differs between the two."""
     zebra, other = "Silent-Zebra", "ljj7975"
-    found = [("the test set: matched, mismatched",
-              grid(zebra, "MNLI"), grid(zebra, "MNLI mismatched"))]
-    found += [("the fine-tuning", grid(zebra, task), grid(other, task))
-              for task in ("MNLI", "SST-2", "CoLA")]
-    found += [("the task, in one laboratory", grid(zebra, one), grid(zebra, two))
-              for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("SST-2", "CoLA"))]
-    found += [("the task, in another laboratory", grid(other, one), grid(other, two))
-              for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("MNLI", "MRPC"))]
-    found += [("laboratory and test set, same weights",
-               published_wmt(), grid(zebra, "WMT en-fr", kind="enc-enc"))]
-    found += [("the test set: news, web forum", grid(zebra, "WMT en-fr", kind=kind),
-               grid(zebra, "MTNT en-fr", kind=kind)) for kind in KINDS]
+    found = [
+        ("the test set: matched, mismatched", grid(zebra, "MNLI"), grid(zebra, "MNLI mismatched"))
+    ]
+    found += [
+        ("the fine-tuning", grid(zebra, task), grid(other, task))
+        for task in ("MNLI", "SST-2", "CoLA")
+    ]
+    found += [
+        ("the task, in one laboratory", grid(zebra, one), grid(zebra, two))
+        for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("SST-2", "CoLA"))
+    ]
+    found += [
+        ("the task, in another laboratory", grid(other, one), grid(other, two))
+        for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("MNLI", "MRPC"))
+    ]
+    found += [
+        (
+            "laboratory and test set, same weights",
+            published_wmt(),
+            grid(zebra, "WMT en-fr", kind="enc-enc"),
+        )
+    ]
+    found += [
+        (
+            "the test set: news, web forum",
+            grid(zebra, "WMT en-fr", kind=kind),
+            grid(zebra, "MTNT en-fr", kind=kind),
+        )
+        for kind in KINDS
+    ]
     return found
 
 
@@ -95,16 +113,20 @@ def independent_table() -> pd.DataFrame:
     rows = []
     for differs, one, two in pairs():
         x, y = one.values.ravel(), two.values.ravel()
-        pearson, spearman = (_shown(stats.correlation(x, y, method, _RESAMPLES))
-                             for method in ("pearson", "spearman"))
+        pearson, spearman = (
+            _shown(stats.correlation(x, y, method, _RESAMPLES))
+            for method in ("pearson", "spearman")
+        )
         names = one.task if one.task == two.task else f"{one.task}, {two.task}"
-        rows.append({
-            "what differs": differs,
-            "text": names if one.kind == "self" else f"{names} ({one.kind})",
-            "heads": len(x),
-            "Pearson r (95% interval)": pearson,
-            "Spearman (95% interval)": spearman,
-        })
+        rows.append(
+            {
+                "what differs": differs,
+                "text": names if one.kind == "self" else f"{names} ({one.kind})",
+                "heads": len(x),
+                "Pearson r (95% interval)": pearson,
+                "Spearman (95% interval)": spearman,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -114,22 +136,36 @@ def _shown(found: stats.Estimate) -> str:
 
 def ranks_of_same_weights() -> tuple[float, float]:
     """The lowest and the highest Spearman correlation of effects measured twice on the same weights."""
-    found = [float(spearmanr(one.values.ravel(), two.values.ravel()).statistic)
-             for _, one, two in pairs() if one.kind in KINDS]
+    found = [
+        float(spearmanr(one.values.ravel(), two.values.ravel()).statistic)
+        for _, one, two in pairs()
+        if one.kind in KINDS
+    ]
     return min(found), max(found)
 
 
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
-    settings = [("BERT, MNLI (points)", "MNLI", "self", 100, paper("table3")["delta_accuracy_percent"])]
-    settings += [("WMT en-fr (BLEU)", "WMT en-fr", kind, 1, paper("table2")[kind]["delta_bleu"])
-                 for kind in KINDS]
+    settings = [
+        ("BERT, MNLI (points)", "MNLI", "self", 100, paper("table3")["delta_accuracy_percent"])
+    ]
+    settings += [
+        ("WMT en-fr (BLEU)", "WMT en-fr", kind, 1, paper("table2")[kind]["delta_bleu"])
+        for kind in KINDS
+    ]
     rows = []
     for model, task, kind, scale, published in settings:
         again = scale * grid("Silent-Zebra", task, "all_but_one", kind).values.max(1)
-        rows += [{"model": model, "kind": kind, "layer": layer, "the paper": f"{theirs:+.2f}",
-                  "again": f"{best:+.2f}"}
-                 for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)]
+        rows += [
+            {
+                "model": model,
+                "kind": kind,
+                "layer": layer,
+                "the paper": f"{theirs:+.2f}",
+                "again": f"{best:+.2f}",
+            }
+            for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)
+        ]
     return pd.DataFrame(rows)
 
 
@@ -141,9 +177,14 @@ def significant_again() -> tuple[int, int]:
 
 def seeds_table(agreement: Result) -> pd.DataFrame:
     """Two fine-tunings a row: how their importance scores correlate over heads."""
-    return pd.DataFrame([{
-        "fine-tunings": " and ".join(f"seed {seed}" for seed in row["seeds"]),
-        "Pearson r": f"{row['pearson']:.2f}",
-        "Spearman": f"{row['spearman']:.2f}",
-        "ten least important in common": row["shared_least"],
-    } for row in agreement.values["pairs"]])
+    return pd.DataFrame(
+        [
+            {
+                "fine-tunings": " and ".join(f"seed {seed}" for seed in row["seeds"]),
+                "Pearson r": f"{row['pearson']:.2f}",
+                "Spearman": f"{row['spearman']:.2f}",
+                "ten least important in common": row["shared_least"],
+            }
+            for row in agreement.values["pairs"]
+        ]
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from headprune_lib.replication.claims.claims import CLAIMS
-from headprune_lib.replication.claims.rules import Verdict
+from headprune_lib.replication.claims.verdict import Verdict
 
 __all__ = [
     "NOT_MEASURED",
@@ -35,8 +35,15 @@ def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
         rows.append((claim.id, claim.title, verdict.word))
         rows.append((f"the paper, §{claim.section}", claim.paper_value, ""))
         parts = verdict.rows or (verdict,)
-        rows += [(f"{part.half}: {', '.join(map(_as_in_the_paper, part.evidence))}", part.measured,
-                  part.word if verdict.rows else "") for part in parts if part.word != "not run"]
+        rows += [
+            (
+                f"{part.half}: {', '.join(map(_as_in_the_paper, part.evidence))}",
+                part.measured,
+                part.word if verdict.rows else "",
+            )
+            for part in parts
+            if part.word != "not run"
+        ]
     return pd.DataFrame(rows, columns=["claim", "found", "verdict"])
 
 
@@ -56,14 +63,19 @@ def as_html(table: pd.DataFrame) -> str:
     for column in shown.columns:
         if column == "verdict":
             shown[column] = [
-                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>' if word else ""
-                for word in shown[column]]
+                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
+                if word
+                else ""
+                for word in shown[column]
+            ]
         else:
-            shown[column] = [html.escape(cell) if isinstance(cell, str) else cell
-                             for cell in shown[column]]
+            shown[column] = [
+                html.escape(cell) if isinstance(cell, str) else cell for cell in shown[column]
+            ]
     prose = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     return emphasise_claims(shown, "<strong>", "</strong>").to_html(
-        index=False, escape=False, border=0, classes="prose" if prose else None)
+        index=False, escape=False, border=0, classes="prose" if prose else None
+    )
 
 
 def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:

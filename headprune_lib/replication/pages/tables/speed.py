@@ -24,11 +24,20 @@ def bench_table(path: Path) -> pd.DataFrame:
         target = row["target"]
         bound = float(target.split()[-1]) if target else 0.0
         met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
-        rows.append((row["what"], row["reference"], estimate(row["ratio"], row["quartiles"]),
-                     f"{row['floor']:.2f}" if row["floor"] else "–", target or "–",
-                     ("yes" if met else "no") if target else "–"))
+        rows.append(
+            (
+                row["what"],
+                row["reference"],
+                estimate(row["ratio"], row["quartiles"]),
+                f"{row['floor']:.2f}" if row["floor"] else "–",
+                target or "–",
+                ("yes" if met else "no") if target else "–",
+            )
+        )
     table = pd.DataFrame(rows, columns=columns)
     if any(row.get("n") for row in stored):
-        table["each a second"] = [f"{row['n'] / row['seconds']:.0f}, "
-                                  f"{row['n'] / row['reference_seconds']:.0f}" for row in stored]
+        table["each a second"] = [
+            f"{row['n'] / row['seconds']:.0f}, {row['n'] / row['reference_seconds']:.0f}"
+            for row in stored
+        ]
     return table

@@ -41,20 +41,23 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         counts, heads = result.values["counts"], result.values["heads"]
         worst = min(heads, key=lambda head: head["delta"])
-        rows.append({
-            "model and task": name,
-            "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
-            "heads removable": f"{counts['removable']} of {counts['heads']}",
-            "significant losses (Holm)": counts["significant_losses"],
-            "any, not corrected": counts["raw_losses"] + counts["raw_gains"],
-            "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
-                                  f"{points(worst['delta'], worst['interval'])}",
-        })
+        rows.append(
+            {
+                "model and task": name,
+                "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
+                "heads removable": f"{counts['removable']} of {counts['heads']}",
+                "significant losses (Holm)": counts["significant_losses"],
+                "any, not corrected": counts["raw_losses"] + counts["raw_gains"],
+                "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
+                f"{points(worst['delta'], worst['interval'])}",
+            }
+        )
     return pd.DataFrame(rows)
 
 
-def side_by_side(table: Callable[[Result], pd.DataFrame],
-                 shown: Mapping[str, Result]) -> pd.DataFrame:
+def side_by_side(
+    table: Callable[[Result], pd.DataFrame], shown: Mapping[str, Result]
+) -> pd.DataFrame:
     """One measurement's table for several results, below one another, model and task in front."""
     if not shown:
         return pd.DataFrame()
@@ -67,15 +70,17 @@ def scores_table(curves: Mapping[str, Result]) -> pd.DataFrame:
     rows = []
     for name, result in curves.items():
         curve = result.values["curves"]["importance"]
-        rows.append({
-            "model and task": name,
-            "score": result.metric,
-            "examples": result.n_examples,
-            "fine-tunings": len(curve["runs"]),
-            "uncut": f"{curve['mean'][0]:.3f}",
-            "chance": f"{result.values['chance']:.3f}",
-            "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
-        })
+        rows.append(
+            {
+                "model and task": name,
+                "score": result.metric,
+                "examples": result.n_examples,
+                "fine-tunings": len(curve["runs"]),
+                "uncut": f"{curve['mean'][0]:.3f}",
+                "chance": f"{result.values['chance']:.3f}",
+                "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -108,14 +113,18 @@ def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in shown.items():
         pairs = result.values["pairs"]
         ranks, common = ([pair[name] for pair in pairs] for name in ("spearman", "shared_least"))
-        rows.append({
-            "model and task": name,
-            "pairs of fine-tunings": len(pairs),
-            "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
-            "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
-            "ten least important in common": " to ".join(map(str, sorted({min(common), max(common)}))),
-            "by chance": f"{result.values['shared_least_by_chance']:.1f}",
-        })
+        rows.append(
+            {
+                "model and task": name,
+                "pairs of fine-tunings": len(pairs),
+                "Spearman, mean": f"{result.values['mean_spearman']:.2f}",
+                "lowest and highest": f"{min(ranks):.2f}, {max(ranks):.2f}",
+                "ten least important in common": " to ".join(
+                    map(str, sorted({min(common), max(common)}))
+                ),
+                "by chance": f"{result.values['shared_least_by_chance']:.1f}",
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -138,18 +147,26 @@ class Pair:
 
 def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
     """Every two pruning curves of one model on different tasks."""
-    ranked = [(result, normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
-              for result in curves.values()]
+    ranked = [
+        (result, normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
+        for result in curves.values()
+    ]
     pairs = []
     for (one, x), (two, y) in itertools.combinations(ranked, 2):
         if one.model != two.model or one.task == two.task:
             continue
         heads = x["self"].numel()
         least = [set(prune_order(side)[: heads // 5]) for side in (x, y)]
-        pairs.append(Pair(
-            one.model, (one.task, two.task),
-            np.stack([side["self"].flatten().numpy() for side in (x, y)]),
-            len(least[0]), len(least[0] & least[1]), len(least[0]) ** 2 / heads))
+        pairs.append(
+            Pair(
+                one.model,
+                (one.task, two.task),
+                np.stack([side["self"].flatten().numpy() for side in (x, y)]),
+                len(least[0]),
+                len(least[0] & least[1]),
+                len(least[0]) ** 2 / heads,
+            )
+        )
     return pairs
 
 
@@ -158,10 +175,12 @@ def importance_across_tasks(curves: Mapping[str, Result]) -> pd.DataFrame:
     rows = []
     for pair in pairs_of_tasks(curves):
         found = stats.correlation(*pair.importance, "spearman")
-        rows.append({
-            "model": spelled(pair.model),
-            "tasks": ", ".join(map(spelled, pair.tasks)),
-            "Spearman (95% interval)": estimate(found.value, (found.low, found.high)),
-            "least important fifth in common": f"{pair.common} of {pair.fifth}",
-        })
+        rows.append(
+            {
+                "model": spelled(pair.model),
+                "tasks": ", ".join(map(spelled, pair.tasks)),
+                "Spearman (95% interval)": estimate(found.value, (found.low, found.high)),
+                "least important fifth in common": f"{pair.common} of {pair.fifth}",
+            }
+        )
     return pd.DataFrame(rows)

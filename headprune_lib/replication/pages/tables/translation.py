@@ -8,6 +8,7 @@ import pandas as pd
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication.claims import rules
+from headprune_lib.replication.measurements.bleu import Effect
 from headprune_lib.replication.pages.tables import pages
 from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
 from headprune_lib.replication.pages.tables.published import paper
@@ -32,15 +33,17 @@ def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
         values = result.values
         for search in (name for name in values if name.startswith("beam ")):
             found = values[search]
-            rows.append({
-                "model": task,
-                "search": "greedy" if search == "beam 1" else search,
-                "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
-                "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
-                "chrF": f"{found['chrf']:.1f}",
-                "verses": values["n"],
-                "of them sharing": values["n_overlap"],
-            })
+            rows.append(
+                {
+                    "model": task,
+                    "search": "greedy" if search == "beam 1" else search,
+                    "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
+                    "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
+                    "chrF": f"{found['chrf']:.1f}",
+                    "verses": values["n"],
+                    "of them sharing": values["n_overlap"],
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -55,17 +58,24 @@ def heads_table(table1: Result) -> pd.DataFrame:
     rows = []
     for kind in KINDS:
         found = table1.values["counts"][kind]
-        rows.append({
-            "kind": kind,
-            "heads": found["heads"],
-            "removable": found["removable"],
-            "significant losses, gains (Holm)":
-                f"{found['significant_losses']}, {found['significant_gains']}",
-            "without correction, 1,000 resamples":
-                f"{found['raw_losses']}, {found['raw_gains']}",
-            "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
-        })
+        rows.append(
+            {
+                "kind": kind,
+                "heads": found["heads"],
+                "removable": found["removable"],
+                "significant losses, gains (Holm)": (
+                    f"{found['significant_losses']}, {found['significant_gains']}"
+                ),
+                "without correction, 1,000 resamples": f"{found['raw_losses']}, {found['raw_gains']}",
+                "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
+            }
+        )
     return pd.DataFrame(rows)
+
+
+def _choice(row: Effect) -> str:
+    """The head that is kept, from 1, and what that changes."""
+    return f"{row['head'] + 1}: {signed(row['delta'], row['interval'])}"
 
 
 def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
@@ -76,18 +86,21 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
         published = paper("table5")[kind]
         for ours in (row for row in table2.values["layers"] if row["kind"] == kind):
             other, layer = free[kind, ours["layer"]], ours["layer"]
-            theirs = published["delta_bleu"][layer:layer + 1]
-            rows.append({
-                "kind": kind,
-                "layer": layer + 1,
-                "Table 2: head, change": f"{ours['head'] + 1}: {signed(ours['delta'], ours['interval'])}",
-                "Table 5: head, change": f"{other['head'] + 1}: {signed(other['delta'], other['interval'])}",
-                "p (Table 5)": p_text(other["p"]),
-                "significant loss": "yes" if other["delta"] < 0 and other["p"] < rules.ALPHA
-                else "no",
-                "paper, Table 5": signed(theirs[0]) if theirs else "–",
-                "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
-            })
+            theirs = published["delta_bleu"][layer : layer + 1]
+            rows.append(
+                {
+                    "kind": kind,
+                    "layer": layer + 1,
+                    "Table 2: head, change": _choice(ours),
+                    "Table 5: head, change": _choice(other),
+                    "p (Table 5)": p_text(other["p"]),
+                    "significant loss": "yes"
+                    if other["delta"] < 0 and other["p"] < rules.ALPHA
+                    else "no",
+                    "paper, Table 5": signed(theirs[0]) if theirs else "–",
+                    "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -99,26 +112,36 @@ def curves_table(curves: Result) -> pd.DataFrame:
 def kinds_table(figure4: Result) -> pd.DataFrame:
     """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut."""
     means = {kind: figure4.values["curves"][f"{kind} importance"]["mean"] for kind in KINDS}
-    return pd.DataFrame([
-        {"removed": f"{share:.0%}",
-         **{kind: f"{mean[i]:.1f} ({mean[i] / mean[0]:.0%})" for kind, mean in means.items()}}
-        for i, share in enumerate(figure4.values["shares"])
-    ])
+    return pd.DataFrame(
+        [
+            {
+                "removed": f"{share:.0%}",
+                **{
+                    kind: f"{mean[i]:.1f} ({mean[i] / mean[0]:.0%})" for kind, mean in means.items()
+                },
+            }
+            for i, share in enumerate(figure4.values["shares"])
+        ]
+    )
 
 
 def checkpoints_table(figure5: Result) -> pd.DataFrame:
     """One row a checkpoint: BLEU, share kept with 40% of the heads removed, Gini coefficient."""
     values = figure5.values
     at = step_at(values["shares"], values["kept_at"])
-    return pd.DataFrame([
-        {
-            "epoch": point["epoch"],
-            "updates": point["updates"],
-            "BLEU": f"{point['bleu'][0]:.1f}",
-            f"kept with {values['kept_at']:.0%} removed":
-                estimate(point["kept"][at], point["kept_at_interval"], ".0%"),
-            "Gini coefficient of importance":
-                estimate(point["gini"], point["gini_interval"], ".3f"),
-        }
-        for point in values["checkpoints"]
-    ])
+    return pd.DataFrame(
+        [
+            {
+                "epoch": point["epoch"],
+                "updates": point["updates"],
+                "BLEU": f"{point['bleu'][0]:.1f}",
+                f"kept with {values['kept_at']:.0%} removed": estimate(
+                    point["kept"][at], point["kept_at_interval"], ".0%"
+                ),
+                "Gini coefficient of importance": estimate(
+                    point["gini"], point["gini_interval"], ".3f"
+                ),
+            }
+            for point in values["checkpoints"]
+        ]
+    )

@@ -15,6 +15,7 @@ from headprune_lib.replication.store.results import Result
 @pytest.fixture(scope="session")
 def result(measured) -> Callable[..., Result]:
     """``result("figure1b")`` is the smoke profile's; ``model`` and ``task`` give it another name."""
+
     def get(name: str, **names: str) -> Result:
         # only while it measures: other tests of the session have folders of their own
         with pytest.MonkeyPatch.context() as patch:

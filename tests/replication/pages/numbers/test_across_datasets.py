@@ -12,7 +12,7 @@ def test_the_correlation_is_that_of_the_heads_effects(result):
     figure2b = result("figure2b")
     found = numbers.across_datasets(figure2b, result("figure2a"), {})
     heads, home = figure2b.values["heads"], figure2b.values["in_domain"]
-    domain, = figure2b.values["correlations"]  # the profile has one
+    (domain,) = figure2b.values["correlations"]  # the profile has one
     r = np.corrcoef([[head[f"loss {text}"] for head in heads] for text in (home, domain)])[0, 1]
     assert found["r_best"] == found["r_worst"]
     assert found["r_best"].startswith(f"{r:.2f} [")
@@ -22,13 +22,17 @@ def test_the_correlation_is_that_of_the_heads_effects(result):
 
 def test_the_best_and_the_worst_domain(result):
     figure2b = result("figure2b")
-    domain, = figure2b.values["correlations"]
+    (domain,) = figure2b.values["correlations"]
     measures = figure2b.values["correlations"][domain]
     other = {**measures, "loss": {**measures["loss"], "pearson": {"r": -1.0, "interval": [-1, -1]}}}
-    values = {**figure2b.values, "correlations": {"nyt": other, domain: measures},
-              "heads": [{**head, "accuracy nyt": 0} for head in figure2b.values["heads"]]}
-    found = numbers.across_datasets(dataclasses.replace(figure2b, values=values),
-                                    result("figure2a"), {})
+    values = {
+        **figure2b.values,
+        "correlations": {"nyt": other, domain: measures},
+        "heads": [{**head, "accuracy nyt": 0} for head in figure2b.values["heads"]],
+    }
+    found = numbers.across_datasets(
+        dataclasses.replace(figure2b, values=values), result("figure2a"), {}
+    )
     assert (found["best"], found["worst"]) == (domain, "NYT")
     assert found["r_worst"] == "-1.00 [-1.00, -1.00]"
 
@@ -67,11 +71,15 @@ def test_a_task_without_another_domain_has_no_correlation(result):
 
 def test_a_correlation_without_any_effect_is_not_measured(result):
     figure2b = result("figure2b")
-    domain, = figure2b.values["correlations"]
+    (domain,) = figure2b.values["correlations"]
     measures = figure2b.values["correlations"][domain]
     none = {"r": None, "interval": [None, None]}
-    values = {**figure2b.values, "correlations": {
-        domain: {**measures, "loss": {**measures["loss"], "pearson": none, "ceiling": None}}}}
+    values = {
+        **figure2b.values,
+        "correlations": {
+            domain: {**measures, "loss": {**measures["loss"], "pearson": none, "ceiling": None}}
+        },
+    }
     flat = dataclasses.replace(figure2b, values=values)
     found = numbers.across_datasets(flat, result("figure2a"), {})
     assert found["r_best"] == "not measured" and found["best"] == domain

@@ -10,8 +10,9 @@ OTHER = ("other_within", "other_layers", "other_worst", "other_worst_layer")
 
 
 def page(result, tables3=(), tables6=()):
-    return numbers.all_but_one(result("table6"), result("table2"), result("table5"),
-                               collect(tables3), collect(tables6))
+    return numbers.all_but_one(
+        result("table6"), result("table2"), result("table5"), collect(tables3), collect(tables6)
+    )
 
 
 def test_the_classifiers_numbers_are_those_of_its_outcomes(result):
@@ -46,8 +47,11 @@ def test_mpnets_numbers_are_mpnets(result):
 
 def test_what_is_missing_is_not_measured(result):
     # Another task of MPNet, and another model on SST-2, take no place.
-    table6s = [result("table6"), result("table6", model="mpnet", task="cola"),
-               result("table6", model="minilm", task="sst2")]
+    table6s = [
+        result("table6"),
+        result("table6", model="mpnet", task="cola"),
+        result("table6", model="minilm", task="sst2"),
+    ]
     found = page(result, [result("table3"), result("table3", model="minilm", task="snli")], table6s)
     assert {found[key] for key in TWELVE + OTHER} == {"not measured"}
     assert found["other"] == "MPNet, SNLI"

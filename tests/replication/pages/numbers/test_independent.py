@@ -38,14 +38,19 @@ def test_heads_in_common_as_a_multiple_of_chance(result):
         return dataclasses.replace(changed, model=model, task=task)
 
     # Two of ten heads are the least important fifth; chance puts 0.4 in common.
-    curves = collect([curve("sst2", [0, 1, 9, 9, 9, 0.1, 9, 9, 9, 9]),
-                      curve("snli", [0, 2, 9, 9, 9, 8, 0.1, 9, 9, 9]),
-                      curve("sst2", range(10), model="minilm")])
+    curves = collect(
+        [
+            curve("sst2", [0, 1, 9, 9, 9, 0.1, 9, 9, 9, 9]),
+            curve("snli", [0, 2, 9, 9, 9, 8, 0.1, 9, 9, 9]),
+            curve("sst2", range(10), model="minilm"),
+        ]
+    )
     found = numbers.independent(result("agreement"), {}, curves)
     assert found["mpnet_common"] == "2.5"  # one of the two
 
 
 def test_what_is_missing_is_not_measured(result):
     found = numbers.independent(result("agreement"), {}, collect([result("figure3b")]))
-    assert {found[key] for key in ("least_alike", "least_alike_on", "most_alike",
-                                   "mpnet_common")} == {"not measured"}
+    assert {
+        found[key] for key in ("least_alike", "least_alike_on", "most_alike", "mpnet_common")
+    } == {"not measured"}

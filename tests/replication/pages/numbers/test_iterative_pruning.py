@@ -1,6 +1,5 @@
 """Page 04: no curve stands in for another."""
 
-
 import numpy as np
 import pytest
 from curves import scored
@@ -13,8 +12,9 @@ OF_TASKS = ("minilm_", "mpnet_", "sst2_", "cola_", "mrpc_")
 
 
 def page(result, *curves, figure3b=None):
-    return numbers.iterative_pruning(figure3b or result("figure3b"), result("figure3a"),
-                                     result("figure6d"), collect(curves))
+    return numbers.iterative_pruning(
+        figure3b or result("figure3b"), result("figure3a"), result("figure6d"), collect(curves)
+    )
 
 
 def prunable(scores, chance, tolerance):
@@ -58,8 +58,10 @@ def test_numbers_of_a_model_and_task_are_its_own(result):
     found = page(result, mpnet, weak)
     assert found["mpnet_share"] == found["mpnet_sst2_2"] == page(result)["share"]
     assert found["minilm_cola_uncut"] == f"{weak.values['curves']['importance']['mean'][0]:.2f}"
-    singly = sorted(prunable(run, weak.values["chance"], 0.02)
-                    for run in weak.values["curves"]["importance"]["runs"])
+    singly = sorted(
+        prunable(run, weak.values["chance"], 0.02)
+        for run in weak.values["curves"]["importance"]["runs"]
+    )
     assert found["cola_singly"] == ", ".join(f"{share:.0%}" for share in singly)
     five = prunable(weak.values["curves"]["importance"]["mean"], weak.values["chance"], 0.05)
     assert found["minilm_cola_5"].startswith(f"{five:.0%} [")
@@ -97,5 +99,6 @@ def test_the_smaller_translators_numbers(result):
     figure6d, found = result("figure6d"), page(result)
     bleu = figure6d.values["curves"]["importance"]["mean"]
     assert [found[f"deen_{removed}"] for removed in (10, 20, 30, 40)] == pytest.approx(
-        [100 * bleu[step] / bleu[0] for step in (1, 2, 3, 4)])
+        [100 * bleu[step] / bleu[0] for step in (1, 2, 3, 4)]
+    )
     assert found["deen_heads"] == 24  # 2 layers of 4 heads, 3 kinds

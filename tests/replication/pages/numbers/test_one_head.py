@@ -19,9 +19,11 @@ def test_the_classifiers_numbers_are_those_of_its_outcomes(result):
     assert found["worst"] == pytest.approx(change.min(), abs=1e-4)
     worst = np.argwhere(change <= change.min() + 1e-9).ravel()
     assert [found["worst_layer"] - 1, found["worst_head"] - 1] in [
-        figure1b.raw["heads"][one].tolist() for one in worst]
+        figure1b.raw["heads"][one].tolist() for one in worst
+    ]
     assert found["removable"] == sum(
-        head["interval"][0] > -0.01 for head in figure1b.values["heads"])
+        head["interval"][0] > -0.01 for head in figure1b.values["heads"]
+    )
 
 
 def test_the_translators_numbers_are_of_the_encoders_own_heads(result):
@@ -31,7 +33,8 @@ def test_the_translators_numbers_are_of_the_encoders_own_heads(result):
     assert found["enc_heads"] == len(own)
     assert found["enc_raw"] == sum(head["p_paper"] < 0.01 for head in own)
     assert found["bleu_detectable"] == statistics.median_high(
-        [head["smallest_detectable"] for head in own])
+        [head["smallest_detectable"] for head in own]
+    )
     assert found["bleu_lost"] == min(head["delta"] for head in table1.values["heads"])
 
 

@@ -33,24 +33,30 @@ def test_no_two_orders_look_alike():
     assert len({(look.colour, look.line) for look in every}) == len(every)
 
 
-@pytest.mark.parametrize(("name", "draw"), [
-    ("figure3b", lambda values: plots.figure3b(values, "sst2")),
-    ("figure3a", plots.figure3a)])
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [("figure3b", lambda values: plots.figure3b(values, "sst2")), ("figure3a", plots.figure3a)],
+)
 def test_a_new_order_is_drawn_under_its_own_name(smoke, name, draw):
     values = measurements.get(name, smoke).values
-    values = {**values, "curves": {**values["curves"], "new": values["curves"]["oracle"]},
-              "prunable": {**values["prunable"], "new": values["prunable"]["oracle"]}}
+    values = {
+        **values,
+        "curves": {**values["curves"], "new": values["curves"]["oracle"]},
+        "prunable": {**values["prunable"], "new": values["prunable"]["oracle"]},
+    }
     labels = draw(values).axes[0].get_legend_handles_labels()[1]
     assert labels[-1] == "new"
     assert {label.partition(" (n =")[0] for label in labels[:-1]} == {
-        LOOKS[order].label for order in values["curves"] if order != "new"}
+        LOOKS[order].label for order in values["curves"] if order != "new"
+    }
 
 
 def test_the_papers_share_is_marked_at_the_task(smoke):
     values = measurements.get("figure3b", smoke).values
     for task, share, name in (("sst2", 60, "SST-2"), ("snli", 40, "MNLI"), ("reviews", 40, "MNLI")):
         axes = plots.figure3b(values, task).axes[0]
-        marks = [line.get_xdata()[0] for line in axes.get_lines()
-                 if len(set(line.get_xdata())) == 1]
+        marks = [
+            line.get_xdata()[0] for line in axes.get_lines() if len(set(line.get_xdata())) == 1
+        ]
         assert marks == pytest.approx([share])
         assert any(f"({name})" in text.get_text() for text in axes.texts)

@@ -20,6 +20,7 @@ def close():
 @pytest.fixture
 def found(smoke):
     """Name -> result of some measurements, and of each a made-up model's on a task nobody lists."""
+
     def collected(*names):
         stored = [measurements.get(name, smoke) for name in names]
         added = dataclasses.replace(stored[0], model="new-model", task="new-task")
@@ -39,7 +40,12 @@ def said(figure) -> str:
 def test_a_new_task_is_in_every_figure(found):
     new = "new-model, new-task"
     lines = plots.pruned_tasks(found("figure3b", "figure6b", "figure6c")).axes[0]
-    assert legend(lines) == ["tiny, synthetic", "tiny, synthetic-words", "tiny, synthetic-pairs", new]
+    assert legend(lines) == [
+        "tiny, synthetic",
+        "tiny, synthetic-words",
+        "tiny, synthetic-pairs",
+        new,
+    ]
     rows = plots.one_head_tasks(found("figure1b"), {"others": np.zeros((2, 4))}).axes[0]
     names = [label.get_text().partition(" (")[0] for label in rows.get_yticklabels()]
     assert names == ["tiny, synthetic", new, "others"]
@@ -57,23 +63,33 @@ def twelve(result, task):
 
 def test_layers_of_a_new_task_stand_beside_the_papers_twelve(found):
     table3, table6 = (found(name)["tiny, synthetic"] for name in ("table3", "table6"))
-    figure = plots.layers_tasks(collect([table3, twelve(table3, "new-task")]),
-                                collect([twelve(table6, "new-task"), twelve(table6, "sst2")]))
+    figure = plots.layers_tasks(
+        collect([table3, twelve(table3, "new-task")]),
+        collect([twelve(table6, "new-task"), twelve(table6, "sst2")]),
+    )
     published = "the paper (BERT-base, MNLI)"
-    shown = [[label for label in legend(axes) if label != "within 1 point"]
-             for axes in figure.axes]
-    assert shown == [[published, "tiny, new-task"],  # two layers cannot stand beside twelve
-                     [published, "tiny, new-task", "tiny, SST-2"]]
+    shown = [[label for label in legend(axes) if label != "within 1 point"] for axes in figure.axes]
+    assert shown == [
+        [published, "tiny, new-task"],  # two layers cannot stand beside twelve
+        [published, "tiny, new-task", "tiny, SST-2"],
+    ]
 
 
 def test_a_task_has_one_colour_and_a_model_one_kind_of_line(smoke):
     one = measurements.get("figure3b", smoke)
-    curves = collect([dataclasses.replace(one, model=model, task=task)
-                      for model in ("mpnet", "minilm") for task in ("snli", "mnli", "new-task")])
+    curves = collect(
+        [
+            dataclasses.replace(one, model=model, task=task)
+            for model in ("mpnet", "minilm")
+            for task in ("snli", "mnli", "new-task")
+        ]
+    )
     axes = plots.pruned_tasks(curves).axes[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
-    colours = {task: {lines[f"{model}, {task}"].get_color() for model in ("MPNet", "MiniLM")}
-               for task in ("SNLI", "MNLI", "new-task")}
+    colours = {
+        task: {lines[f"{model}, {task}"].get_color() for model in ("MPNet", "MiniLM")}
+        for task in ("SNLI", "MNLI", "new-task")
+    }
     assert all(len(own) == 1 for own in colours.values())
     assert len(set.union(*colours.values())) == 3
     assert {lines[f"MPNet, {task}"].get_linestyle() for task in colours} == {"-"}

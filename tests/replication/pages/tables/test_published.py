@@ -10,7 +10,13 @@ from headprune_lib.replication.pages.tables.published import (
 
 def test_shares_are_those_of_figures_3_and_6():
     assert published_shares() == {
-        "mnli": 0.4, "wmt": 0.2, "sst2": 0.6, "cola": 0.5, "mrpc": 0.5, "iwslt": 0.2}
+        "mnli": 0.4,
+        "wmt": 0.2,
+        "sst2": 0.6,
+        "cola": 0.5,
+        "mrpc": 0.5,
+        "iwslt": 0.2,
+    }
 
 
 def test_a_task_stands_for_one_of_the_papers():

@@ -14,6 +14,7 @@ from headprune_lib.replication.pages.values import raw_importance
 @pytest.fixture
 def found(smoke):
     """Name -> result of some measurements, and of each a made-up model's on a task nobody lists."""
+
     def collected(*names):
         stored = [measurements.get(name, smoke) for name in names]
         added = dataclasses.replace(stored[0], model="new-model", task="new-task")
@@ -24,14 +25,20 @@ def found(smoke):
 
 def test_a_new_task_is_in_every_table(found):
     curves = found("figure3b", "figure6b", "figure6c")
-    names = ["tiny, synthetic", "tiny, synthetic-words", "tiny, synthetic-pairs",
-             "new-model, new-task"]
+    names = [
+        "tiny, synthetic",
+        "tiny, synthetic-words",
+        "tiny, synthetic-pairs",
+        "new-model, new-task",
+    ]
     assert list(curves) == names
     assert tables.scores_table(curves)["model and task"].tolist() == names
     assert tables.tasks_table(curves)["model and task"].tolist() == names
     assert tables.tasks_table(curves)["the paper"].tolist() == ["–"] * 4
-    for table, name in ((tables.heads_tasks_table, "figure1b"),
-                        (tables.agreement_tasks_table, "agreement")):
+    for table, name in (
+        (tables.heads_tasks_table, "figure1b"),
+        (tables.agreement_tasks_table, "agreement"),
+    ):
         assert table(found(name))["model and task"].tolist() == [names[0], names[3]]
     domains = tables.side_by_side(tables.domains_table, found("figure2b"))
     assert list(dict.fromkeys(domains["model and task"])) == [names[0], names[3]]
@@ -39,8 +46,13 @@ def test_a_new_task_is_in_every_table(found):
 
 def test_a_new_task_is_compared_with_the_others_of_its_model(smoke):
     one = measurements.get("figure3b", smoke)
-    curves = collect([one, dataclasses.replace(one, task="new-task"),
-                      dataclasses.replace(one, model="new-model")])
+    curves = collect(
+        [
+            one,
+            dataclasses.replace(one, task="new-task"),
+            dataclasses.replace(one, model="new-model"),
+        ]
+    )
     table = tables.importance_across_tasks(curves)
     assert table["tasks"].tolist() == ["synthetic, new-task"]
     assert table.iloc[0, 2] == "1.00 [1.00, 1.00]"
@@ -51,8 +63,9 @@ def test_rows_hold_the_results_own_numbers(found):
     curves = found("figure3b", "figure6b", "figure6c")
     scores = tables.scores_table(curves)["score"].tolist()
     assert scores == ["accuracy", "matthews", "f1", "accuracy"]
-    for result, row in zip(curves.values(), tables.tasks_table(curves).to_dict("records"),
-                           strict=True):
+    for result, row in zip(
+        curves.values(), tables.tasks_table(curves).to_dict("records"), strict=True
+    ):
         mean, chance = result.values["curves"]["importance"]["mean"], result.values["chance"]
         for removed, step in (("20%", 2), ("40%", 4), ("50%", 5), ("60%", 6)):
             kept = (mean[step] - chance) / (mean[0] - chance)
@@ -69,25 +82,41 @@ def test_rows_hold_the_results_own_numbers(found):
 def test_importance_is_compared_between_tasks_of_one_model(found):
     curves = found("figure3b", "figure6b", "figure6c")
     table = tables.importance_across_tasks(curves)
-    assert table["tasks"].tolist() == ["synthetic, synthetic-words", "synthetic, synthetic-pairs",
-                                       "synthetic-words, synthetic-pairs"]
-    one, two = (raw_importance(curve) / np.linalg.norm(raw_importance(curve), axis=1, keepdims=True)
-                for curve in list(curves.values())[:2])
+    assert table["tasks"].tolist() == [
+        "synthetic, synthetic-words",
+        "synthetic, synthetic-pairs",
+        "synthetic-words, synthetic-pairs",
+    ]
+    one, two = (
+        raw_importance(curve) / np.linalg.norm(raw_importance(curve), axis=1, keepdims=True)
+        for curve in list(curves.values())[:2]
+    )
     ranks = [side.ravel().argsort().argsort() for side in (one, two)]
     assert table.iloc[0, 2].startswith(f"{np.corrcoef(*ranks)[0, 1]:.2f}")
 
 
 def test_the_papers_share_stands_beside_its_task_and_the_one_that_stands_for_it(smoke):
     one = measurements.get("figure3b", smoke)
-    tasks = {"sst2": "60%", "cola": "50%", "mrpc": "50%", "mnli": "40%", "snli": "40%",
-             "reviews": "–"}
+    tasks = {
+        "sst2": "60%",
+        "cola": "50%",
+        "mrpc": "50%",
+        "mnli": "40%",
+        "snli": "40%",
+        "reviews": "–",
+    }
     curves = collect([dataclasses.replace(one, task=task) for task in tasks])
     assert tables.tasks_table(curves)["the paper"].tolist() == list(tasks.values())
 
 
 def test_without_results_tables_have_no_row():
-    for table in (tables.scores_table, tables.tasks_table, tables.heads_tasks_table,
-                  tables.agreement_tasks_table, tables.importance_across_tasks):
+    for table in (
+        tables.scores_table,
+        tables.tasks_table,
+        tables.heads_tasks_table,
+        tables.agreement_tasks_table,
+        tables.importance_across_tasks,
+    ):
         assert table({}).empty
     assert tables.side_by_side(tables.domains_table, {}).empty
     assert tables.layers_table(None, None).empty and tables.orders_table(None).empty
