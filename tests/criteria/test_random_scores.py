@@ -24,7 +24,8 @@ def test_the_heads_left_keep_their_scores():
 
 def test_many_seeds_are_uniform():
     """The mean of 2,000 uniform numbers lies within five standard errors of a half."""
+    model = build()
     drawn = torch.cat(
-        [score_heads(build(), [], "random", seed=seed)["self"].flatten() for seed in range(170)]
+        [score_heads(model, [], "random", seed=seed)["self"].flatten() for seed in range(170)]
     )
     assert abs(drawn.mean() - 0.5) < 5 * (1 / 12) ** 0.5 / len(drawn) ** 0.5

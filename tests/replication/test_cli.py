@@ -43,6 +43,7 @@ def test_run_in_place(notebook, parameters):
     assert not list(Path.cwd().iterdir())
 
 
+@pytest.mark.slow
 def test_changed_parameters_leave_the_notebook_alone(notebook):
     before = notebook.read_bytes()
     result = headprune("run", str(notebook), "-p", "n", "4", "-p", "fresh", "True")
@@ -52,12 +53,14 @@ def test_changed_parameters_leave_the_notebook_alone(notebook):
     assert notebook.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_output(notebook):
     result = headprune("run", str(notebook), "-p", "n", "-8", "--output", "eight.ipynb")
     assert result.exit_code == 0, result.output
     assert printed(Path("eight.ipynb")) == "-0.125\n"
 
 
+@pytest.mark.slow
 def test_several_notebooks(notebook):
     assert headprune("run", str(notebook), str(notebook)).exit_code == 0
     assert headprune("run", str(notebook), str(notebook), "--output", "x").exit_code == 2
@@ -86,6 +89,7 @@ def test_no_such_notebook(notebook):
     assert "unknown notebook 'smal'" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_failing_notebook(notebook):
     before = notebook.read_bytes()
     result = headprune("run", str(notebook), "-p", "n", "0", "--output", str(notebook))

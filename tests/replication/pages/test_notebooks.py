@@ -174,6 +174,7 @@ def small(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_running_in_place_twice_changes_nothing(small):
     assert run_notebook(small) == small
     once = small.read_text()
@@ -192,6 +193,7 @@ def test_paths_are_relative_and_neighbours_of_the_project_are_not_mistaken_for_i
     assert notebooks._relative(text) == "a.py in ., not ~/b or /data/book-2/c"
 
 
+@pytest.mark.slow
 def test_a_changed_parameter_is_recorded(small, tmp_path):
     before = small.read_text()
     written = run_notebook(small, {"n": 4}, tmp_path / "out.ipynb")
@@ -200,6 +202,7 @@ def test_a_changed_parameter_is_recorded(small, tmp_path):
     assert small.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_failing_notebook_is_left_as_it_was(small):
     before = small.read_bytes()
     with pytest.raises(PapermillExecutionError, match="ZeroDivisionError"):
