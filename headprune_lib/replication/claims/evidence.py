@@ -34,12 +34,14 @@ class Evidence:
 def verdicts_of(result: Result) -> list[Verdict]:
     """Every claim that a result decides, in order of claims; none where none rests on it."""
     half = measurements.half_of(result.key)
-    return [
+    judged = [
         one.judge(result.values, _paper_name(result))
         for claim in CLAIMS
         for one in EVIDENCE[claim.id]
         if (one.measurement, one.half) == (result.measurement, half)
     ]
+    # a curve without the one-by-one order has nothing to say of C8
+    return [verdict for verdict in judged if verdict.word != "not run"]
 
 
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
