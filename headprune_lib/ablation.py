@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.batching import Batch, without_labels
-from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
-from headprune_lib.replay import Call, recorded, replayed
+from headprune_lib.running import Call, evaluating, recorded, replayed
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -13,7 +13,7 @@ from headprune_lib.criteria import CRITERIA, Criterion, get_criterion
 from headprune_lib.criteria.registry import Normalize
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import Loss
-from headprune_lib.suggestions import unknown
+from headprune_lib.messages import unknown
 
 
 def score_heads(

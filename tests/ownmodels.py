@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
+from headprune_lib.replication.pretrained import load_tokenizer
 
 SMALL = {
     "vocab_size": 64,

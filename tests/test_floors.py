@@ -27,22 +27,20 @@ ANNOTATIONS = {"jaxtyping"}
 # parameters are made of lies below the profiles, what works with a profile above.
 ORDER = [
     ["paths"],
-    ["parameters"],
     ["store"],
     ["data"],
     ["stats"],
     ["engine"],
     ["weights"],
     ["training"],
-    ["encoder.pretrained"],
-    ["encoder.recipe", "translation.recipe"],
+    ["pretrained"],
     ["profiles"],
     ["encoder", "translation"],
     ["paper"],
     ["measurements"],
     ["titles"],
     ["claims"],
-    ["pages", "bench", "named_models"],
+    ["pages", "bench"],
     ["cli"],
 ]
 # Of the lines above it, what a package must not know besides.

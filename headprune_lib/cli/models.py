@@ -11,7 +11,7 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.named_models import NamedModel, named_model
-from headprune_lib.quiet import quiet
+from headprune_lib.messages import quiet
 from headprune_lib.saving import load_pruned
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import find_heads
 from headprune_lib.losses import default_loss
-from headprune_lib.timing import pass_seconds
+from headprune_lib.running import pass_seconds
 
 _ROUNDS = 3
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch, without_labels
-from headprune_lib.evaluating import evaluating
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.losses import Loss, default_loss
+from headprune_lib.running import evaluating
 
 
 def gate_gradients(

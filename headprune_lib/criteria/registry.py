@@ -13,7 +13,7 @@ from torch import nn
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import Loss
-from headprune_lib.suggestions import unknown
+from headprune_lib.messages import unknown
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""

@@ -28,7 +28,7 @@ from headprune_lib.batching import pad
 from headprune_lib.generation.greedy import Marks, length_limit, marks_of
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
-from headprune_lib.replay import Call, recorded, replayed
+from headprune_lib.running import Call, recorded, replayed
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.pretrained import BASES
+from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
 

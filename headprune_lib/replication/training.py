@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
-from headprune_lib.quiet import quiet
+from headprune_lib.messages import quiet
 from headprune_lib.replication.weights import BFLOAT16
 
 

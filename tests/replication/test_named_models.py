@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from headprune_lib.replication import named_models
-from headprune_lib.replication.cli import app
+from headprune_lib.replication.cli import app, named_models
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder import weights
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from headprune_lib.messages import unknown
 from headprune_lib.replication.bench import encoder, translation
 from headprune_lib.replication.bench.compare import Row
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.suggestions import unknown
 
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,

@@ -18,12 +18,12 @@ from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.encoder.batches import make_batches
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
+from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.running import pass_seconds
 from headprune_lib.scoring import head_importance, score_heads
-from headprune_lib.timing import pass_seconds
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:

@@ -5,35 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING
-
-from pydantic import StrictFloat
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.pretrained import BASES
-from headprune_lib.replication.parameters import (
-    CountOrAll,
-    PositiveFloat,
-    PositiveInt,
-    parameters,
-)
+from headprune_lib.replication.pretrained import BASES
+from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.weights import BFLOAT16, TRAINING_VERSION
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.profiles import Profile
-
-
-@parameters
-class Finetuning:
-    """Recipe of a fine-tuning; part of every result's signature."""
-
-    epochs: PositiveInt
-    batch_size: PositiveInt
-    learning_rate: PositiveFloat
-    warmup: StrictFloat
-    weight_decay: StrictFloat
-    max_length: PositiveInt
-    n_train: CountOrAll
 
 
 def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:

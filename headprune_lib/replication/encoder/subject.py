@@ -22,10 +22,10 @@ from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured

@@ -13,10 +13,10 @@ from transformers import Trainer
 
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
-from headprune_lib.replication.encoder.pretrained import load_tokenizer, new_classifier
-from headprune_lib.replication.encoder.recipe import Finetuning, cached_name, recipe
+from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.pretrained import load_tokenizer, new_classifier
+from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.training import arguments, run
 
 

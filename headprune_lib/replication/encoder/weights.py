@@ -8,10 +8,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.pretrained import new_classifier
 from headprune_lib.replication.encoder.recipe import cached_name, file_name, recipe
 from headprune_lib.replication.encoder.training import finetune, training_folder
 from headprune_lib.replication.paths import cache_root, models_root
+from headprune_lib.replication.pretrained import new_classifier
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.weights import read_weights, save_trained, stored_recipe
 

@@ -11,14 +11,14 @@ import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.pretrained import BASES
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import obtain
+from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Key, Result
-from headprune_lib.suggestions import unknown
 
 __all__ = ["MEASUREMENTS", "find_artifact", "found", "get", "half_of"]
 

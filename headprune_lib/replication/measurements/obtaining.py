@@ -11,10 +11,10 @@ from typing import Any
 from headprune_lib.replication import store
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.encoder.pretrained import BASES
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.paths import cache_root, results_root
+from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Journal, Key, Measured, Result, Wanted
 from headprune_lib.replication.translation.recipe import final_recipe

@@ -14,13 +14,13 @@ import numpy as np
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.heads import HeadTensors, full_mask
+from headprune_lib.messages import unknown
 from headprune_lib.orders import Head, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.suggestions import unknown
 
 Subject = EncoderSubject | TranslationSubject
 

@@ -19,10 +19,10 @@ import nbformat
 import yaml
 from nbformat import NotebookNode
 
+from headprune_lib.messages import unknown
 from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.paths import absolute, project_root
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.suggestions import unknown
 
 KERNEL = "python3"
 # Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.

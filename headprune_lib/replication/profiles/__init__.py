@@ -9,14 +9,24 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import StrictFloat, StrictInt
 
+from headprune_lib.messages import unknown
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.encoder.pretrained import BASES
-from headprune_lib.replication.encoder.recipe import Finetuning
-from headprune_lib.replication.parameters import Count, CountOrAll, one_of, parameters
 from headprune_lib.replication.paths import absolute
-from headprune_lib.replication.translation.recipe import POST_NORM, Recipe
-from headprune_lib.suggestions import unknown
+from headprune_lib.replication.pretrained import BASES
+from headprune_lib.replication.profiles.parameters import Count, CountOrAll, one_of, parameters
+from headprune_lib.replication.profiles.recipes import POST_NORM, Finetuning, Recipe, Shape
+
+__all__ = [
+    "POST_NORM",
+    "PROFILES",
+    "Finetuning",
+    "Profile",
+    "Recipe",
+    "Shape",
+    "Speed",
+    "load_profile",
+]
 
 PROFILES = ("smoke", "default", "base")
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from headprune_lib.replication.data.verses import Pairs
-from headprune_lib.replication.translation.recipe import Shape
+from headprune_lib.replication.profiles import Shape
 
 PAD, UNKNOWN, END = 0, 1, 2
 

@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.training import arguments, run, whole_batch
 from headprune_lib.replication.translation.batches import token_batches
@@ -24,7 +24,7 @@ from headprune_lib.replication.translation.models import (
     read_vocabulary,
     train_vocabulary,
 )
-from headprune_lib.replication.translation.recipe import POST_NORM, Recipe, file_name, full_recipe
+from headprune_lib.replication.translation.recipe import file_name, full_recipe
 from headprune_lib.replication.weights import save_trained, stored_recipe
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.paths import models_root
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.translation.models import (
     detokenise,
@@ -24,8 +24,6 @@ from headprune_lib.replication.translation.models import (
     read_vocabulary,
 )
 from headprune_lib.replication.translation.recipe import (
-    POST_NORM,
-    Recipe,
     file_name,
     final_recipe,
     full_recipe,

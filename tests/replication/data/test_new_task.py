@@ -9,10 +9,10 @@ import torch
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Examples, Task
 from headprune_lib.replication.data.synthetic import WORDS
-from headprune_lib.replication.encoder.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.titles import setting, spelled
 

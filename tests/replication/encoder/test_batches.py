@@ -3,7 +3,7 @@ import pytest
 
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.encoder.batches import make_batches
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
+from headprune_lib.replication.pretrained import load_tokenizer
 
 
 def test_both_texts_of_a_pair_are_in_the_batch():

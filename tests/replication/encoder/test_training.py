@@ -7,13 +7,14 @@ import pytest
 import torch
 import transformers
 
+from headprune_lib.replication import pretrained
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder import pretrained, training
+from headprune_lib.replication.encoder import training
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
-from headprune_lib.replication.encoder.pretrained import Base, load_tokenizer, new_classifier
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.training import finetune, training_folder
 from headprune_lib.replication.encoder.weights import finetuned
+from headprune_lib.replication.pretrained import Base, load_tokenizer, new_classifier
 from headprune_lib.replication.profiles import load_profile
 
 pytestmark = pytest.mark.slow  # every test fine-tunes a tiny model

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder import training, tuning
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
 from headprune_lib.replication.encoder.training import finetune
+from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 
 HELD_OUT = 40

@@ -7,8 +7,8 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from headprune_lib import find_heads
-from headprune_lib.replication.encoder.pretrained import load_tokenizer
 from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.pretrained import load_tokenizer
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ROWS = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"

@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
+from headprune_lib.replication import pretrained
 from headprune_lib.replication.data import MissingData, Source, WrongChecksum
-from headprune_lib.replication.encoder import pretrained
-from headprune_lib.replication.encoder.pretrained import BASES, Base, load_tokenizer
+from headprune_lib.replication.pretrained import BASES, Base, load_tokenizer
 
 WEIGHTS = b"weights" * 1000
 

@@ -18,7 +18,7 @@ import torch
 import transformers
 from torch import nn
 
-from headprune_lib.quiet import quiet
+from headprune_lib.messages import quiet
 from headprune_lib.replication.data import (
     WORDS,
     MissingData,

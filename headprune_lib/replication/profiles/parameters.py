@@ -13,7 +13,7 @@ import pydantic
 from pydantic import AfterValidator, ConfigDict, StrictFloat, StrictInt, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from headprune_lib.suggestions import unknown
+from headprune_lib.messages import unknown
 
 
 def _above_0(value: float) -> float:

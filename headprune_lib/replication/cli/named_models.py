@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headprune_lib.cli.named_models import NamedModel, register_named_models
-from headprune_lib.suggestions import unknown
+from headprune_lib.messages import unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +45,7 @@ def _classifier(task: str) -> nn.Module:
 
 
 def _tokenizer(task: str) -> PreTrainedTokenizerBase:
-    from headprune_lib.replication.encoder.pretrained import load_tokenizer
+    from headprune_lib.replication.pretrained import load_tokenizer
     from headprune_lib.replication.profiles import load_profile
 
     return load_tokenizer(load_profile(task=task).model)

@@ -1,13 +1,41 @@
-"""Run part of a model again: modules return what they returned before, or something else."""
+"""Run a model as it is measured: in evaluation mode, in part again from a record, or timed."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
+
+from headprune_lib.batching import Batch, without_labels
+
+
+@contextmanager
+def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
+    """Inside, every module of the model is in evaluation mode; afterwards each is as it was.
+
+    Never yield to a caller from inside: a generator that stops there, for good where its caller
+    stops asking, would leave the model changed. Enter it once a batch instead; that is cheap.
+
+    Args:
+        frozen: also let no parameter ask for a gradient, where only activations need one.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    wanted = [p for p in model.parameters() if p.requires_grad] if frozen else []
+    model.eval()
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter in wanted:
+            parameter.requires_grad_(True)
 
 
 @dataclass
@@ -55,3 +83,17 @@ def _returning(module: nn.Module, output: Any) -> Iterator[None]:
         del module.forward
         if own is not None:
             module.forward = own
+
+
+def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
+    """Seconds of one forward pass over batches that are where the model is; labels are left out."""
+    cuda = next(model.parameters()).is_cuda
+    with torch.inference_mode():
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for batch in batches:
+            model(**without_labels(batch))
+        if cuda:
+            torch.cuda.synchronize()
+    return time.perf_counter() - start

@@ -1,0 +1,36 @@
+"""What is said to a user: the nearest names to a wrong one, and nothing while a model is loaded."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import transformers
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> str:
+    """The message for a name that is not known, with the nearest ones.
+
+    >>> unknown("task", "review", ["reviews", "amazon"])
+    "unknown task 'review': did you mean reviews? Known: amazon, reviews"
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(str(given), known, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"unknown {what} {given!r}: {hint}Known: {', '.join(known) or 'none'}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""
+    level = transformers.logging.get_verbosity()
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(level)
+        if bars:
+            transformers.logging.enable_progress_bar()

@@ -1,0 +1,106 @@
+"""Commands that measure: a table or figure, and ratios of speed."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headprune_lib.cli.app import Device, app, refusing, short
+from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
+
+
+@app.command(rich_help_panel=PANEL)
+def reproduce(
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
+        ),
+    ],
+    profile: ProfileName = "default",
+    task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
+    model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
+            "may be given several times."
+        ),
+    ] = None,
+    n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
+    n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
+    data: Data = None,
+    device: Device = "cpu",
+    stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
+) -> None:
+    """Measure a table or figure again, with the weights at hand, and store it."""
+    from headprune_lib.replication import measurements
+    from headprune_lib.replication.pretrained import BASES
+    from headprune_lib.replication.profiles import load_profile
+
+    with refusing():
+        translated = task in load_profile(profile).translation
+        settings = load_profile(
+            profile,
+            task=None if translated else task,
+            **(
+                {}
+                if model is None
+                else {"model": model}
+                if model in BASES
+                else {"translation_model": model}
+            ),
+            n_examples=n_examples,
+            n_verses=n_verses,
+            n_headline=n_verses,
+            seed=seed,
+            translation_seed=seed,
+            data=data,
+            device=device,
+        )
+        result = measurements.get(
+            artifact, settings, task=task if translated else None, parts=by, fresh=not stored
+        )
+    seconds = sum(part.provenance["seconds"] for part in result.parts.values())
+    typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
+
+
+@app.command("bench", rich_help_panel=PANEL)
+def run_bench(
+    half: Annotated[str, typer.Argument(help="encoder or translation.")] = "encoder",
+    profile: ProfileName = "default",
+    n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
+    rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="The figures, as JSON; bench.<half>.json beside the results if left out."
+        ),
+    ] = None,
+) -> None:
+    """Time a half's computations against their references, in one run."""
+    from headprune_lib.replication.bench import bench
+    from headprune_lib.replication.pages.tables import bench_table
+    from headprune_lib.replication.paths import bench_path
+    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.store import plain, provenance
+    from headprune_lib.replication.store.files import replace_files
+
+    started = time.monotonic()
+    with refusing():
+        settings = load_profile(profile)
+        rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
+    command = (
+        f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
+    )
+    found = {"rows": rows, "provenance": provenance(command, time.monotonic() - started)}
+    target = output or bench_path(half, settings.folder)
+    content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"
+    replace_files({target: content.encode()})
+    typer.echo(bench_table(target).to_string(index=False))
+    typer.echo(f"written to {short(target)}")

@@ -1,0 +1,139 @@
+"""Commands that train models, choose how, and use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated
+
+import typer
+
+from headprune_lib.cli.app import Device, app, refusing, short
+from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
+
+
+@app.command(rich_help_panel=PANEL)
+def train(
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            help="A task; enfr or deen: that translation model; the profile's task if left out."
+        ),
+    ] = None,
+    profile: ProfileName = "default",
+    seed: Annotated[int | None, typer.Option(help="One seed; all of the profile if left out.")] = (
+        None
+    ),
+    data: Data = None,
+    device: Device = "cpu",
+    retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
+    publish: Annotated[
+        bool,
+        typer.Option("--publish", help="Copy a translation model's final weights to data/models."),
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a translation task, which of the profile's models: post-norm or pre-norm."
+        ),
+    ] = None,
+) -> None:
+    """Train the profile's model on its task, for each seed, and store the weights.
+
+    A translation model is trained from nothing, one seed, and goes on from its last epoch after a
+    kill.
+    """
+    from headprune_lib.replication.encoder.weights import finetuned
+    from headprune_lib.replication.profiles import load_profile
+
+    with refusing():
+        settings = load_profile(profile, data=data, device=device)
+        if task in settings.translation:
+            _train_translator(settings, task, seed, retrain, publish, model)
+            return
+        settings = settings if task is None else settings.on(task)
+        for number in settings.seeds if seed is None else [seed]:
+            finetuned(settings, number, retrain=retrain)
+
+
+@app.command(rich_help_panel=PANEL)
+def tune(
+    task: Annotated[str | None, typer.Argument(help="A task; the profile's if left out.")] = None,
+    profile: ProfileName = "default",
+    epochs: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
+    learning_rate: Annotated[
+        list[float] | None, typer.Option(help="May be given several times.")
+    ] = None,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="May be given several times.")
+    ] = None,
+    n_held_out: Annotated[
+        int | None,
+        typer.Option(help="Training examples that are scored; a fifth, at most 1500, if left out."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
+    data: Data = None,
+    device: Device = "cpu",
+) -> None:
+    """Fine-tune with every combination of the given values, and score each on held-out examples.
+
+    They are the last training examples; the test set is not looked at. Weights are not stored;
+    put the best values into a profile and train.
+
+    Example: headprune tune cola --epochs 3 --epochs 10 --learning-rate 1e-4
+    """
+    from headprune_lib.replication.data import TASKS
+    from headprune_lib.replication.encoder import tuning
+    from headprune_lib.replication.profiles import load_profile
+
+    with refusing():
+        settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
+        own = settings.finetuning
+        recipes = [
+            dataclasses.replace(own, epochs=e, learning_rate=rate, batch_size=size)
+            for e in epochs or [own.epochs]
+            for rate in learning_rate or [own.learning_rate]
+            for size in batch_size or [own.batch_size]
+        ]
+        metric = TASKS[settings.task].metric
+        for trial in tuning.tune(settings, recipes, n_held_out):
+            of = trial.finetuning
+            typer.echo(
+                f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
+                f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
+                f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)"
+            )
+
+
+def _train_translator(
+    settings, task: str, seed: int | None, retrain: bool, publish: bool, model: str | None
+) -> None:
+    from headprune_lib.replication.translation import training, weights
+
+    seed = settings.translation_seed if seed is None else seed
+    model = settings.translation_model if model is None else model
+    folder = training.train(settings, task, seed, model=model, retrain=retrain)
+    for path in weights.publish(settings, task, seed, model) if publish else [folder]:
+        typer.echo(short(path))
+
+
+@app.command(rich_help_panel=PANEL)
+def translate(
+    task: Annotated[str, typer.Argument(help="enfr or deen.")],
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
+    ] = None,
+    beams: Annotated[int, typer.Option(help="1 is greedy.")] = 5,
+    profile: ProfileName = "default",
+) -> None:
+    """Translate sentences with a trained model, a line each.
+
+    Example: headprune translate enfr "In the beginning God created the heavens and the earth."
+    """
+    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.translation.weights import load_translator
+
+    given = sentences or sys.stdin.read().splitlines()
+    with refusing():
+        for line in load_translator(load_profile(profile), task).translate(given, beams=beams):
+            typer.echo(line)
