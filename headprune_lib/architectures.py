@@ -25,6 +25,8 @@ class Architecture:
         core: the submodule that turns hidden states into the heads side by side; ``""`` where the
             module itself does so and applies ``output`` as well.
         fused: one projection for query, key and value, in this order, in place of the three.
+        fused_by_head: whether its rows lie head by head, each head's three together, in place of
+            all queries before all keys before all values.
         more_rows: further projections with a row block a head; those a model lacks are passed over.
         size: attribute with ``n_heads * width``, where the module's code reads it.
         group: attribute with the number of query heads that share a key and value head.
@@ -49,6 +51,7 @@ class Architecture:
     width: str = "head_dim"
     core: str = ""
     fused: str | None = None
+    fused_by_head: bool = False
     more_rows: tuple[str, ...] = ()
     size: str | None = None
     group: str | None = None
@@ -72,6 +75,8 @@ class Architecture:
                 )
         if isinstance(self.more_rows, str):
             raise TypeError(f"more_rows is {self.more_rows!r}; give a tuple of names")
+        if self.fused_by_head and not self.fused:
+            raise ValueError("fused_by_head says how the rows of a fused projection lie; name it")
         if self.fused and self.group:
             raise ValueError(
                 f"fused is {self.fused!r} and group {self.group!r}: a fused "

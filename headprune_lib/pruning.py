@@ -78,7 +78,11 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     shared = _features(sorted({place // block.group for place in positions}), block.width)
     if names.fused:
         third = len(block.kept) * block.width
-        rows = torch.cat([columns + i * third for i in range(3)])
+        rows = (
+            _features(positions, 3 * block.width)
+            if names.fused_by_head
+            else torch.cat([columns + i * third for i in range(3)])
+        )
         _keep_features(block.part(model, "fused"), rows, "out")
     else:
         for name, index in (("query", columns), ("key", shared), ("value", shared)):
