@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.architectures import Architecture
@@ -73,20 +74,18 @@ def _attend_with_no_head(
     core: Attention,
     names: Architecture,
     hidden_states: Float[Tensor, "batch position hidden"],
-    *_args: Any,
-    past_key_values: Any = None,
-    key_value_states: Tensor | None = None,
+    *args: Any,
     **kwargs: Any,
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
     The cache still learns how many tokens went by: generation reads it off the first layer.
     """
+    given = _by_name(core, hidden_states, *args, **kwargs)
     length = key_length = hidden_states.shape[1]
-    if key_value_states is not None:
-        key_length = key_value_states.shape[1]
-    elif past_key_values is not None:
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+    if given.get("key_value_states") is not None:
+        key_length = given["key_value_states"].shape[1]
+    elif (cache := _cache(given)) is not None:
         new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
         key_length = cache.update(new, new, core.layer_idx)[0].shape[-2]
     made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
@@ -99,7 +98,7 @@ def _attend_with_no_head(
     outputs: list[Tensor | None] = [made, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
         if getattr(core, "has_relative_attention_bias", False) and (
-            kwargs.get(names.bias_argument or "") is None
+            given.get(names.bias_argument or "") is None
         ):
             # for the layers above; the hook of a pruned module puts that of all heads in its place
             core.compute_bias(
@@ -110,6 +109,19 @@ def _attend_with_no_head(
             )
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
     return tuple(outputs)
+
+
+def _by_name(core: Attention, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """What the module's own ``forward`` is given, under the names that it has there."""
+    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs).arguments
+    return {**given, **given.get("kwargs", {})}
+
+
+def _cache(given: dict[str, Any]) -> Cache | None:
+    """The cache among a module's arguments, which not every model calls ``past_key_values``."""
+    caches = (one for one in given.values() if isinstance(one, Cache | EncoderDecoderCache))
+    cache = next(caches, None)
+    return getattr(cache, "self_attention_cache", cache)
 
 
 def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:

@@ -296,9 +296,16 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     asked = {key: inputs[key] for key in ("input_ids", "attention_mask")}
     if name in DECODERS:  # a prompt has its padding on the left
         asked = {key: values.flip(1) for key, values in asked.items()}
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    told = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_logits": True}
     with masked_heads(model, mask):
         masked = model.generate(**asked, max_new_tokens=12, num_beams=2)
-    pruned = prune_heads(copy.deepcopy(model), mask)
+        expected = torch.stack(model.generate(**asked, **told).logits)
+    # a token is chosen right by chance where its logits are wrong
+    found = torch.stack(pruned.generate(**asked, **told).logits)
+    known = expected.isfinite()  # eager attention to padding alone is NaN, which a mask keeps
+    assert known.any()
+    torch.testing.assert_close(found[known], expected[known], rtol=1e-4, atol=1e-5)
     assert torch.equal(pruned.generate(**asked, max_new_tokens=12, num_beams=2), masked)
     assert not torch.equal(model.generate(**asked, max_new_tokens=12, num_beams=2), masked)
 
