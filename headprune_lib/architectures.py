@@ -191,6 +191,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         returns=3,
     ),
     "GPT2Attention": Architecture(fused="c_attn", output="c_proj", size="split_size"),
+    "GPTNeoXAttention": Architecture(
+        fused="query_key_value",
+        fused_by_head=True,
+        output="dense",
+        n_heads="config.num_attention_heads",
+        width="head_size",
+    ),
     "OPTAttention": _BART,
     "LlamaAttention": _LLAMA,
     "MistralAttention": _LLAMA,

@@ -113,6 +113,17 @@ DECODERS = {
             **k,
         )
     ),
+    "gpt-neox": lambda **k: t.GPTNeoXForCausalLM(
+        t.GPTNeoXConfig(
+            **WIDE,
+            vocab_size=30,
+            max_position_embeddings=24,
+            pad_token_id=1,
+            eos_token_id=2,
+            bos_token_id=3,
+            **k,
+        )
+    ),
     "opt": lambda **k: t.OPTForCausalLM(
         t.OPTConfig(
             vocab_size=30,
@@ -155,7 +166,7 @@ SINGLE = {
     (name, kernel)
     for name, kernel in CASES
     if name in {"t5", "llama", "mistral", "qwen3", "gemma3", "modernbert"}
-    or (kernel == "eager" and name in {"opt", "vit"})
+    or (kernel == "eager" and name in {"opt", "vit", "gpt-neox"})
 }
 
 
