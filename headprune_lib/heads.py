@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     HeadTensors = dict[str, Shaped[Tensor, "layer head"]]
 else:
     HeadTensors = dict[str, Tensor]
-"""One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
+    """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
 """Those of an encoder-decoder, as the paper names them: the encoder's own attention, the decoder's

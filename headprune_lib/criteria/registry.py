@@ -100,7 +100,7 @@ def register_criterion(
 ) -> Callable[[Function], Function]:
     r"""Give a function a name under which commands, curves and ``score_heads`` find it.
 
-    The arguments are those of :class:`Criterion`.
+    The arguments are those of :class:`headprune_lib.criteria.Criterion`.
 
     Raises:
         ValueError: a name of other signs than small letters, digits and hyphens, or one that
