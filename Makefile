@@ -2,12 +2,12 @@
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
 # make check           in about a minute: lint, types, and the fast tests
-# make test            every check there is, in one pytest run
+# make test            every check there is: lint, types, and one pytest run
 # make clean           removes what these made (.venv, _build, caches of the checks)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book check test install clean
+.PHONY: book lint check test install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -31,13 +31,15 @@ book: $(INSTALLED) $(MATHJAX)
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
 
-check: $(INSTALLED)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+lint: $(INSTALLED)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
+
+check: lint
 	$(PYTEST) --dist worksteal -q -m "not slow" tests
 
-test: $(INSTALLED) $(MATHJAX) $(FAIRSEQ)
+test: lint $(MATHJAX) $(FAIRSEQ)
 	$(PYTEST)
 
 install: $(INSTALLED) $(MATHJAX)
