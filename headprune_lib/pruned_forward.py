@@ -48,7 +48,7 @@ def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -
 def _own_bias(
     argument: str, returned: bool, core: Attention, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[tuple, dict[str, Any]]:
-    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs)
+    given = _bound(core, *args, **kwargs)
     bias = given.arguments.get(argument)
     if bias is not None:  # (batch, head, query, key)
         if returned:
@@ -81,7 +81,8 @@ def _attend_with_no_head(
 
     The cache still learns how many tokens went by: generation reads it off the first layer.
     """
-    given = _by_name(core, hidden_states, *args, **kwargs)
+    bound = _bound(core, hidden_states, *args, **kwargs).arguments
+    given = {**bound, **bound.get("kwargs", {})}
     length = key_length = hidden_states.shape[1]
     if given.get("key_value_states") is not None:
         key_length = given["key_value_states"].shape[1]
@@ -111,10 +112,9 @@ def _attend_with_no_head(
     return tuple(outputs)
 
 
-def _by_name(core: Attention, *args: Any, **kwargs: Any) -> dict[str, Any]:
+def _bound(core: Attention, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
     """What the module's own ``forward`` is given, under the names that it has there."""
-    given = inspect.signature(type(core).forward).bind(core, *args, **kwargs).arguments
-    return {**given, **given.get("kwargs", {})}
+    return inspect.signature(type(core).forward).bind(core, *args, **kwargs)
 
 
 def _cache(given: dict[str, Any]) -> Cache | None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import shutil
 
 import pytest
 import torch
@@ -16,22 +15,12 @@ from headprune_lib.generation.greedy import generate
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.models import END, PAD, new_model
 from headprune_lib.replication.translation.recipe import full_recipe
 from headprune_lib.replication.translation.training import read_curve, train, training_folder
 from headprune_lib.replication.translation.weights import load_translator, publish
 
 PRE = "pre-norm"
-
-
-@pytest.fixture(scope="module")
-def smoke(trained, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("training") / "cache"
-        shutil.copytree(trained, folder)
-        patch.setenv("HEADPRUNE_CACHE", str(folder))
-        yield load_profile("smoke")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """A translation model is trained, killed, resumed, stored and read back."""
 
 import dataclasses
-import shutil
 
 import pytest
 import torch
@@ -9,20 +8,10 @@ from typer.testing import CliRunner
 
 from headprune_lib.batching import teacher_forced
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.batches import token_batches
 from headprune_lib.replication.translation.models import END, PAD
 from headprune_lib.replication.translation.training import best_epoch, finished, read_curve, train
 from headprune_lib.replication.translation.weights import load_translator
-
-
-@pytest.fixture(scope="module")
-def smoke(trained, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("training") / "cache"
-        shutil.copytree(trained, folder)
-        patch.setenv("HEADPRUNE_CACHE", str(folder))
-        yield load_profile("smoke")
 
 
 def test_a_second_call_trains_nothing(smoke, monkeypatch):
