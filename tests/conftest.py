@@ -52,7 +52,8 @@ def trained(tmp_path_factory) -> Path:
                     finetuned(profile, seed)
                 for task, models in profile.translation.items():
                     for model in models:
-                        train(profile, task, profile.translation_seed, model=model)
+                        for seed in profile.trainings(task, model):
+                            train(profile, task, seed, model=model)
             folder.with_name("training").rename(folder)
     return folder
 

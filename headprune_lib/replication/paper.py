@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+
 Half = Literal["encoder", "translation"]
 
 
@@ -52,10 +54,13 @@ ARTIFACTS: dict[str, Artifact] = {
 def name_of(measurement: str, half: str, task: str) -> str:
     """The paper's name of a measurement on a task, or on the one that it has in its place.
 
-    The measurement's own name where the paper has none.
+    Of a translation task that is the one with the same languages. The measurement's own name
+    where the paper has none.
 
     >>> name_of("pruning_curve", "encoder", "sst2"), name_of("pruning_curve", "encoder", "snli")
     ('figure6a', 'figure3b')
+    >>> name_of("pruning_curve", "translation", "multi30k")
+    'figure6d'
     """
     found = [
         (name, artifact)
@@ -63,5 +68,11 @@ def name_of(measurement: str, half: str, task: str) -> str:
         if (artifact.measurement, artifact.half) == (measurement, half)
     ]
     exact = [name for name, artifact in found if artifact.task == task]
+    alike = [name for name, artifact in found if _same_languages(artifact.task, task)]
     other = [name for name, artifact in found if artifact.task == MAIN]
-    return next(iter([*exact, *other, *(name for name, _ in found), measurement]))
+    return next(iter([*exact, *alike, *other, *(name for name, _ in found), measurement]))
+
+
+def _same_languages(one: str, two: str) -> bool:
+    read = [TRANSLATION_TASKS.get(name) for name in (one, two)]
+    return None not in read and read[0].languages == read[1].languages

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 # What makes a folder a checkout of this project; a folder that only holds a package has neither.
 _MARKS = ("_toc.yml", "data/reference")
+
+_apart: ContextVar[Path | None] = ContextVar("_apart", default=None)
 
 
 class MissingCheckout(FileNotFoundError):
@@ -66,12 +71,32 @@ def bench_path(half: str = "encoder", folder: str = "") -> Path:
 
 def models_root() -> Path:
     """Committed weights: ``$HEADPRUNE_MODELS`` or ``data/models``."""
+    if apart := _apart.get():
+        return apart / "committed"  # a folder that nobody makes
     return _named("HEADPRUNE_MODELS") or project_root() / "data" / "models"
 
 
 def cache_root() -> Path:
     """Journals and the weights of further seeds: ``$HEADPRUNE_CACHE`` or ``~/.cache/headprune``."""
     return _named("HEADPRUNE_CACHE") or Path.home() / ".cache" / "headprune"
+
+
+def trained_root() -> Path:
+    """Checkpoints and weights that were trained here: the cache, or see :func:`trained_apart`."""
+    return _apart.get() or cache_root()
+
+
+@contextmanager
+def trained_apart(folder: Path) -> Iterator[None]:
+    """Inside, models are trained and looked for in a folder alone, committed ones left out.
+
+    So a training can be made again beside the weights that something was measured on.
+    """
+    token = _apart.set(folder)
+    try:
+        yield
+    finally:
+        _apart.reset(token)
 
 
 def reference_root() -> Path:

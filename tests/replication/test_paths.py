@@ -1,5 +1,7 @@
 """Where the project's folders are, in a checkout and without one."""
 
+from contextlib import suppress
+
 import pytest
 
 from headprune_lib.replication import paths
@@ -58,3 +60,16 @@ def test_a_wrong_name_is_refused(tmp_path, monkeypatch):
 def test_folders_that_are_named_need_no_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
     assert paths.results_root() == tmp_path
+
+
+def test_trained_apart_nothing_that_is_stored_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path / "models"))
+    assert paths.trained_root() == paths.cache_root() == tmp_path / "cache"
+    with suppress(KeyError), paths.trained_apart(tmp_path / "again"):
+        assert paths.trained_root() == tmp_path / "again"
+        assert paths.cache_root() == tmp_path / "cache", "pretrained models stay where they are"
+        assert not paths.models_root().exists() and paths.models_root() != tmp_path / "models"
+        raise KeyError
+    assert paths.trained_root() == tmp_path / "cache"
+    assert paths.models_root() == tmp_path / "models"

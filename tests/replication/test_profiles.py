@@ -69,7 +69,7 @@ def test_wrong_names(arguments, message):
         ({"domains": "nyt"}, "domains is 'nyt'; give a valid list"),
         ({"domains": ["nyt", "amazn"]}, "unknown domain 'amazn': did you mean amazon"),
         ({"seeds": [1, "2"]}, "seeds.1 is '2'; give a valid integer"),
-        ({"orders": "all"}, "orders is 'all'; give 'every' or 'importance'"),
+        ({"orders": "all"}, "orders is 'all'; give 'every', 'leak-free' or 'importance'"),
         ({"translation_task": "enf"}, "unknown translation task 'enf': did you mean enfr"),
         (
             {"finetuning": {"epohcs": 3}},
@@ -118,10 +118,32 @@ def test_a_translation_model_is_named_by_task_and_model():
     assert {task: list(models) for task, models in profile.translation.items()} == {
         "enfr": ["post-norm"],
         "deen": ["post-norm", "pre-norm"],
+        "multi30k": ["pre-norm"],
     }
+    assert profile.translator("multi30k", "pre-norm") == profile.translator("deen", "pre-norm")
     with pytest.raises(
         ValueError, match="unknown model of enfr 'pre-norm': did you mean post-norm"
     ):
         profile.translator("enfr", "pre-norm")
     with pytest.raises(ValueError, match="unknown translation task 'reviews'"):
         profile.translator("reviews")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_translation_model_has_trainings_and_checkpoints(name):
+    profile = load_profile(name)
+    for task, models in profile.translation.items():
+        assert profile.translation_seeds[task].keys() == models.keys() <= profile.checkpoints.keys()
+        for model in models:
+            assert profile.trainings(task, model) == profile.translation_seeds[task][model]
+            assert load_profile(name, translation_seed=9).trainings(task, model) == [9]
+
+
+def test_trainings_of_a_model():
+    profile = load_profile(translation_model="pre-norm")
+    assert profile.trainings("deen") == [2, 3, 4]
+    profile.check_training("deen", 4)
+    with pytest.raises(ValueError, match="training 1 is none .* 2, 3, 4; .* give --seed 1"):
+        profile.check_training("deen", 1)
+    with pytest.raises(ValueError, match="unknown model of enfr 'pre-norm'"):
+        profile.trainings("enfr")

@@ -1,8 +1,7 @@
-"""Which measurements decide which claim, and the verdicts that the rules give their results."""
+"""Which measurements bear on which claim: rows and verdicts from the results that are there."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,37 +10,42 @@ from typing import Any
 from headprune_lib.replication import measurements, paper
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.claims import CLAIMS
-from headprune_lib.replication.claims.verdict import Verdict, combine
+from headprune_lib.replication.claims.others import others_rows
+from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, Row, Verdict, combine
 from headprune_lib.replication.measurements.measurement import HALVES, Half
-from headprune_lib.replication.measurements.records import tolerance_key
-from headprune_lib.replication.stats.bounds import C3_TOLERANCE
+from headprune_lib.replication.published import published_share, published_shares
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting, spelled
 
-Values = Mapping[str, Any] | None
-"""The values of a result; None where there is none, which makes the verdict ``not run``."""
+Values = Mapping[str, Any]
+
+# Judged at the share of another task: SST-2's sentences come from the reviews.
+_AS = {"reviews": "sst2"}
+# A text that the paper has nothing like is judged at the least share of its half of the paper.
+_ANY: dict[Half, str] = {"encoder": "mnli", "translation": "iwslt"}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A measurement in one half of the paper that decides a claim; ``judge`` is its rule."""
+    """A measurement in one half of the paper that bears on a claim.
+
+    ``judge`` takes the values and the task, and gives a label for each row (empty where the result
+    is one row) with what the rules say of it.
+    """
 
     measurement: str
     half: Half
-    judge: Callable[[Values, str], Verdict]
+    judge: Callable[[Values, str], dict[str, Judged]]
 
 
-def verdicts_of(result: Result) -> list[Verdict]:
-    """Every claim that a result decides, in order of claims; none where none rests on it."""
-    half = measurements.half_of(result.key)
-    judged = [
-        one.judge(result.values, _paper_name(result))
+def rows_of(result: Result) -> list[Row]:
+    """Every row that a result gives, in order of claims; none where no claim rests on it."""
+    return [
+        row
         for claim in CLAIMS
         for one in EVIDENCE[claim.id]
-        if (one.measurement, one.half) == (result.measurement, half)
+        for row in _rows(claim.id, one, result)
     ]
-    # a curve without the one-by-one order has nothing to say of C8
-    return [verdict for verdict in judged if verdict.word != "not run"]
 
 
 def all_verdicts(root: Path | None = None) -> list[Verdict]:
@@ -54,128 +58,148 @@ def all_verdicts(root: Path | None = None) -> list[Verdict]:
         name: measurements.found(name, root=root)
         for name in {one.measurement for each in EVIDENCE.values() for one in each}
     }
-    judged = []
-    for claim in CLAIMS:
-        rows = [row for one in EVIDENCE[claim.id] for row in _rows(one, stored[one.measurement])]
-        run = [row for row in rows if row.word != "not run"]
-        judged.append(rows[0] if not run else run[0] if len(run) == 1 else combine(run))
-    return judged
-
-
-def _rows(one: Evidence, stored: list[Result]) -> list[Verdict]:
-    """A verdict for each result; one with rows of its own, such as three domains, counts as these."""
-    own = [result for result in stored if measurements.half_of(result.key) == one.half]
-    if not own:
-        return [one.judge(None, paper.name_of(one.measurement, one.half, paper.MAIN))]
-    verdicts = [(result, one.judge(result.values, _paper_name(result))) for result in own]
+    others = others_rows()
     return [
-        _named(row, result) for result, verdict in verdicts for row in verdict.rows or (verdict,)
+        combine(
+            [
+                row
+                for one in EVIDENCE[claim.id]
+                for result in stored[one.measurement]
+                for row in _rows(claim.id, one, result)
+            ]
+            or [_missing(claim.id, EVIDENCE[claim.id][0])],
+            [row for row in others if row.claim == claim.id],
+        )
+        for claim in CLAIMS
     ]
 
 
-def _paper_name(result: Result) -> str:
-    return paper.name_of(result.measurement, measurements.half_of(result.key), result.task)
+def _missing(claim: str, one: Evidence) -> Row:
+    name = paper.name_of(one.measurement, one.half, paper.MAIN)
+    return Row(claim, one.half, name, "", NOT_RUN)
 
 
-def _named(verdict: Verdict, result: Result) -> Verdict:
-    """The verdict on an encoder with its evidence named by model and task: there are several."""
-    if verdict.half != "encoder":
-        return verdict
-    return dataclasses.replace(
-        verdict, evidence=tuple(f"{name} ({setting(result)})" for name in verdict.evidence)
-    )
+def _rows(claim: str, one: Evidence, result: Result) -> list[Row]:
+    if (one.measurement, one.half) != (result.measurement, measurements.half_of(result.key)):
+        return []
+    name = paper.name_of(one.measurement, one.half, result.task)
+    return [
+        Row(
+            claim,
+            one.half,
+            name,
+            ", ".join(filter(None, (setting(result), label))),
+            judged,
+            _first_date(result) < rules.FIXED,
+        )
+        for label, judged in one.judge(result.values, result.task).items()
+        if judged.word != "not run"  # a curve without the one-by-one order says nothing of C8
+    ]
 
 
-def _c1(values: Values, name: str) -> Verdict:
-    return rules.c1(values, evidence=(name,))
+def _first_date(result: Result) -> str:
+    """When the first of its parts was measured: one that was seen makes the row exploratory."""
+    return min(part.provenance["date"] for part in result.parts.values())
 
 
-def _c1_translation(values: Values, name: str) -> Verdict:
+def _c1(values: Values, _task: str) -> dict[str, Judged]:
+    return {"": rules.one_at_a_time(values["counts"], values["removable"], "encoder")}
+
+
+def _c1_translation(values: Values, _task: str) -> dict[str, Judged]:
     """On the encoder's own heads, the grid that the paper shows."""
-    return rules.c1(
-        values and {**values, "counts": values["counts"]["enc-enc"]},
-        half="translation",
-        evidence=(name,),
-    )
+    own = (values[name]["enc-enc"] for name in ("counts", "removable"))
+    return {"": rules.one_at_a_time(*own, "translation")}
 
 
-def _c2(half: Half) -> Callable[[Values, str], Verdict]:
-    return lambda values, name: rules.c2(values, half=half, evidence=(name,))
+def _c2(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
+    return lambda values, _task: {"": rules.one_head_a_layer(values["layers"], half)}
 
 
-def _c3(half: Half) -> Callable[[Values, str], Verdict]:
-    tolerance = tolerance_key(C3_TOLERANCE)
-    return lambda values, name: rules.c3(
-        values and values["prunable"]["importance"][tolerance], half=half, evidence=(name,)
-    )
-
-
-def _c4(values: Values, name: str) -> Verdict:
-    if values is None:
-        return rules.c4(None, None, evidence=(name,))
-    uncut, found = values["curves"]["enc-dec importance"]["mean"][0], values["differences"]
-    return rules.c4(
-        *({**found[f"enc-dec minus {other}"], "uncut": uncut} for other in ("enc-enc", "dec-dec")),
-        evidence=(name,),
-    )
-
-
-def _c5(values: Values, name: str) -> Verdict:
-    found = values["differences"] if values else {}
-    return rules.c5(found.get("kept"), found.get("gini"), evidence=(name,))
-
-
-def _c6(values: Values, name: str) -> Verdict:
-    return rules.c6(
-        values and {row["batch_size"]: row for row in values["finetuned"]["speed"]},
-        evidence=(name,),
-    )
-
-
-def _c7(values: Values, name: str) -> Verdict:
-    if values is None or not values["correlations"]:
-        return rules.c7(None, evidence=(name,))
-    effects = {
-        domain: _with_reliability(found["accuracy"])
-        for domain, found in values["correlations"].items()
-    }
-    return combine(
-        [  # the mean over domains would hide one that disagrees
-            rules.c7(found, evidence=(f"{name} {spelled(domain)}",))
-            for domain, found in effects.items()
-        ]
-    )
-
-
-def _with_reliability(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {**found["pearson"], "reliability": found["reliability"]}
-
-
-def _c7_translation(values: Values, name: str) -> Verdict:
-    return rules.c7(
-        values and _with_reliability(values["correlations"]["bleu"]),
-        half="translation",
-        evidence=(name,),
-    )
-
-
-def _c8(half: Half) -> Callable[[Values, str], Verdict]:
-    """Against the paper's own rival, the one-by-one order of the test set, not the leak-free one."""
-
-    def judge(values: Values, name: str) -> Verdict:
-        found = values and values["area_differences"].get("oracle")
-        if found and half == "translation":  # BLEU of different models cannot be compared as it is
-            found = {**found, "uncut": values["curves"]["importance"]["mean"][0]}
-        return rules.c8(found, half=half, evidence=(name,))
+def _c3(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
+    def judge(values: Values, task: str) -> dict[str, Judged]:
+        return {"": rules.together(kept_at(values, share_judged(task, half)))}
 
     return judge
 
 
-def _both(measurement: str, rule: Callable[[Half], Callable[[Values, str], Verdict]]):
+def share_judged(task: str, half: Half) -> float:
+    """Share of the heads at which C3 is judged: the paper's own for the task."""
+    share = published_share(_AS.get(task, task))
+    return published_shares()[_ANY[half]] if share is None else share
+
+
+def kept_at(values: Values, share: float, order: str = "importance") -> dict[str, Any] | None:
+    """What is kept of the score above chance at a share removed; None if it was not measured."""
+    steps = [i for i, each in enumerate(values["shares"]) if abs(each - share) < 1e-6]
+    if order not in values["kept"] or not steps:
+        return None
+    found = values["kept"][order]
+    return {
+        "share": share,
+        "kept": found["kept"][steps[0]],
+        "interval": found["interval"][steps[0]],
+    }
+
+
+def _c4(values: Values, _task: str) -> dict[str, Judged]:
+    left = {
+        kind: kept_at(values, 1 - rules.C4_PAPER_LEFT, f"{kind} importance")
+        for kind in ("enc-enc", "enc-dec", "dec-dec")
+    }
+    shares = {kind: found["kept"] for kind, found in left.items() if found}
+    return {"": rules.kinds(values["areas"], shares if all(left.values()) else None)}
+
+
+def _c5(values: Values, _task: str) -> dict[str, Judged]:
+    return {"": rules.apart(values)}
+
+
+def _c6(values: Values, _task: str) -> dict[str, Judged]:
+    ratios = {row["batch_size"]: row for row in values["finetuned"]["speed"]}
+    return {
+        "batches of 16 and 64": rules.faster(ratios),
+        "batches of 1 and 4": rules.no_faster(ratios),
+    }
+
+
+def _c7(values: Values, _task: str) -> dict[str, Judged]:
+    heads = len(values["heads"])
+    return {
+        spelled(domain): rules.across(found["loss"], found["accuracy"], heads, "encoder")
+        for domain, found in values["correlations"].items()
+    }
+
+
+def _c7_translation(values: Values, _task: str) -> dict[str, Judged]:
+    found = values["correlations"]
+    return {"": rules.across(found["loss"], found["bleu"], len(values["heads"]), "translation")}
+
+
+def _c8(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
+    """On the first training, which every order is measured on."""
+
+    def judge(values: Values, _task: str) -> dict[str, Judged]:
+        curves = values["curves"]
+        main = curves.get("importance main", curves.get("importance"))
+        area = values.get("early_area_differences", {}).get("oracle leak-free")
+        if main is None or area is None:
+            return {"": NOT_RUN}
+        above = None
+        if "oracle" in curves:
+            steps = zip(main["mean"][1:-1], curves["oracle"]["mean"][1:-1], strict=True)
+            above = [ours >= theirs for ours, theirs in steps]
+        uncut = main["mean"][0] - values["chance"]
+        return {"": rules.orders(area, above, uncut, half)}
+
+    return judge
+
+
+def _both(measurement: str, rule: Callable[[Half], Callable[[Values, str], dict[str, Judged]]]):
     return tuple(Evidence(measurement, half, rule(half)) for half in HALVES)
 
 
-# Claim -> what decides it; the encoder half first.
+# Claim -> what bears on it; the encoder half first.
 EVIDENCE: dict[str, tuple[Evidence, ...]] = {
     "C1": (
         Evidence("one_head", "encoder", _c1),

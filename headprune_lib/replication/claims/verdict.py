@@ -1,111 +1,182 @@
-"""What a rule says of a claim, and what the rules of several claims share."""
+"""What the two columns say of a result, of a row, and of a claim; and how rows become a claim's word."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
-Word = Literal["replicates", "differs", "inconclusive", "not run"]
+Word = Literal["replicates", "differs", "mixed", "inconclusive", "not run"]
+WORDS: tuple[Word, ...] = get_args(Word)
+
+LEAST_POWER = 0.8
+"""A row votes if its rule would decide at least this often, were the paper's effect there."""
+
+COMBINING = (
+    f"A row votes if its rule decides with probability {LEAST_POWER:g} or more where the truth is the "
+    "paper's. All voting rows alike: that word. At least one replicates and at least one differs: "
+    "mixed. Otherwise the word that at least half of the voting rows have, if none has the opposite "
+    "one; else inconclusive."
+)
+"""The one rule that makes a claim's word from its rows."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the rules say of one result.
+
+    Attributes:
+        word: by our rule.
+        met: whether the paper's own criterion is met; None where it cannot be read off the result.
+        measured: the numbers behind both, in a sentence.
+        power: probability that our rule decides where the truth is the paper's; None if it has none.
+        smallest: the smallest effect that it could see, in words.
+        aside: why the row never votes, whatever its power.
+    """
+
+    word: Word
+    met: bool | None
+    measured: str
+    power: float | None = None
+    smallest: str = ""
+    aside: str = ""
+
+
+NOTHING_TO_KEEP = Judged(
+    "inconclusive",
+    None,
+    "The unpruned model, or a resample of its test set, is not above chance.",
+    0.0,
+    "none: there is nothing to lose",
+)
+NOT_RUN = Judged("not run", None, "Not measured.")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result, or a part of one, that bears on a claim.
+
+    Attributes:
+        name: of the table or figure, as the paper has it.
+        setting: model and task, as pages call them.
+        seen: whether it was measured before the second rules were fixed; None if it was not run.
+    """
+
+    claim: str
+    half: str
+    name: str
+    setting: str
+    judged: Judged
+    seen: bool | None = None
+
+    @property
+    def word(self) -> Word:
+        """By our rule."""
+        return self.judged.word
+
+    @property
+    def votes(self) -> bool:
+        """Whether it counts for the claim's word."""
+        return self.word != "not run" and not self.silent
+
+    @property
+    def silent(self) -> str:
+        """Why it does not vote; empty where it does."""
+        if self.word == "not run" or self.judged.aside:
+            return self.judged.aside
+        if self.judged.power is None:
+            return "its power is not known"
+        if self.judged.power < LEAST_POWER:
+            return f"power {self.judged.power:.2f}"
+        return ""
+
+    @property
+    def kind(self) -> str:
+        """Exploratory where its data were seen when the rule was written, else confirmatory."""
+        return "" if self.seen is None else "exploratory" if self.seen else "confirmatory"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim judged on one half of the paper: the word, the numbers, the rule, the artifacts.
+    """A claim with its word and the rows that it rests on; see :data:`COMBINING`.
 
-    ``rows`` are the verdicts that a combined one rests on.
+    ``others`` are rows of what others measured: they never count.
     """
 
     claim: str
     word: Word
-    measured: str
-    rule: str
-    evidence: tuple[str, ...]
-    half: str
-    rows: tuple[Verdict, ...] = ()
+    rows: tuple[Row, ...]
+    others: tuple[Row, ...] = ()
+
+    @property
+    def voting(self) -> tuple[Row, ...]:
+        """The rows that count."""
+        return tuple(row for row in self.rows if row.votes)
+
+    @property
+    def met(self) -> tuple[int, int]:
+        """Of how many rows the paper's criterion is met, and of how many it could be read."""
+        read = [row.judged.met for row in self.rows if row.judged.met is not None]
+        return sum(read), len(read)
+
+    @property
+    def why(self) -> str:
+        """The count of voting rows by word, and of those that do not vote."""
+        if self.word == "not run":
+            return "Not measured."
+        counts = Counter(row.word for row in self.voting)
+        silent = sum(row.word != "not run" for row in self.rows) - len(self.voting)
+        parts = [f"{counts[word]} {word}" for word in WORDS if counts[word]]
+        told = f"Rows that vote: {len(self.voting)}"
+        told += f" ({', '.join(parts)})" if parts else ""
+        return f"{told}; that do not: {silent}."
 
 
-def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict of a claim that rests on several rows; rows that were not run do not count.
+def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
+    """The verdict on a claim from its rows, by :data:`COMBINING`; those of others stand beside.
 
-    All replicate: ``replicates``; some differ and none replicates: ``differs``; none was run:
-    ``not run``; anything else: ``inconclusive``. ``measured`` counts the words, ``rows`` keeps
-    what each says.
+    Raises:
+        ValueError: no row, or rows of several claims.
     """
-    if not verdicts or len({verdict.claim for verdict in verdicts}) > 1:
+    if not rows or len({row.claim for row in rows}) > 1:
         raise ValueError(
-            f"verdicts on {[verdict.claim for verdict in verdicts]}; expected at "
-            "least one, all on one claim"
+            f"rows on {[row.claim for row in rows]}; expected at least one, all on one claim"
         )
-    words = {verdict.word for verdict in verdicts} - {"not run"}
-    if not words:
-        word = "not run"
-    elif words == {"replicates"}:
-        word = "replicates"
-    else:
-        word = "differs" if "differs" in words and "replicates" not in words else "inconclusive"
-    counts = Counter(verdict.word for verdict in verdicts)
-    measured = ", ".join(f"{n} of {len(verdicts)}: {each}" for each, n in counts.items())
-    rules = dict.fromkeys(verdict.rule for verdict in verdicts)
-    artifacts = dict.fromkeys(name for verdict in verdicts for name in verdict.evidence)
-    halves = dict.fromkeys(verdict.half for verdict in verdicts)
-    return Verdict(
-        verdicts[0].claim,
-        word,
-        f"{measured}.",
-        " ".join(rules),
-        tuple(artifacts),
-        " and ".join(halves),
-        tuple(verdicts),
-    )
+    return Verdict(rows[0].claim, _word(rows), tuple(rows), tuple(others))
 
 
-def not_run(claim: str, rule: str, evidence: Sequence[str], half: str) -> Verdict:
-    """The verdict where nothing was measured."""
-    return Verdict(claim, "not run", "Not measured.", rule, tuple(evidence), half)
+def _word(rows: Sequence[Row]) -> Word:
+    if all(row.word == "not run" for row in rows):
+        return "not run"
+    counts = Counter(row.word for row in rows if row.votes)
+    if len(counts) == 1:
+        return next(iter(counts))
+    if counts["mixed"] or (counts["replicates"] and counts["differs"]):
+        return "mixed"
+    for word in ("replicates", "differs"):
+        if counts[word] and 2 * counts[word] >= counts.total():
+            return word
+    return "inconclusive"
 
 
-def interval(ends: Sequence[float]) -> tuple[float, float]:
+def ends(interval: Sequence[float]) -> tuple[float, float]:
     """Low and high; raises ValueError unless both are finite and in this order."""
-    low, high = ends
+    low, high = interval
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"interval is [{low}, {high}]; expected two finite numbers, low first")
     return low, high
 
 
-def signs(
-    claim: str,
-    quantities: Mapping[str, Mapping[str, Any] | None],
-    sign: int,
-    rule: str,
-    evidence: Sequence[str],
-    half: str,
-) -> Verdict:
+def defined(*numbers: float | None) -> bool:
+    """Whether every number is there; a stored file has None where a value is not defined."""
+    return all(number is not None and math.isfinite(number) for number in numbers)
+
+
+def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
     """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
-    if any(quantity is None for quantity in quantities.values()):
-        return not_run(claim, rule, evidence, half)
-    ends = [interval(quantity["interval"]) for quantity in quantities.values()]
-    if all(sign * low > 0 and sign * high > 0 for low, high in ends):
-        word = "replicates"
-    else:
-        word = (
-            "differs"
-            if any(sign * low < 0 and sign * high < 0 for low, high in ends)
-            else "inconclusive"
-        )
-    measured = "; ".join(
-        f"{name}: {quantity['difference']:+.3f} ({low:+.3f} to {high:+.3f})" + _relative(quantity)
-        for (name, quantity), (low, high) in zip(quantities.items(), ends, strict=True)
-    )
-    return Verdict(
-        claim, word, f"{measured[0].upper()}{measured[1:]}.", rule, tuple(evidence), half
-    )
-
-
-def _relative(quantity: Mapping[str, Any]) -> str:
-    """A difference as a share of the unpruned model's score, where that is given as ``uncut``."""
-    if not quantity.get("uncut"):
-        return ""
-    return f", {quantity['difference'] / quantity['uncut']:+.0%} of the uncut score"
+    found = [sorted(sign * end for end in ends(interval)) for interval in intervals]
+    if all(low > 0 for low, _ in found):
+        return "replicates"
+    return "differs" if any(high < 0 for _, high in found) else "inconclusive"

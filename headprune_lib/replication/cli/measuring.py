@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headprune_lib.cli.app import Device, app, refusing, short
 from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.profiles import Profile
 
 
 @app.command(rich_help_panel=PANEL)
@@ -40,21 +43,12 @@ def reproduce(
 ) -> None:
     """Measure a table or figure again, with the weights at hand, and store it."""
     from headprune_lib.replication import measurements
-    from headprune_lib.replication.pretrained import BASES
-    from headprune_lib.replication.profiles import load_profile
 
     with refusing():
-        translated = task in load_profile(profile).translation
-        settings = load_profile(
+        settings, translated = _settings(
             profile,
-            task=None if translated else task,
-            **(
-                {}
-                if model is None
-                else {"model": model}
-                if model in BASES
-                else {"translation_model": model}
-            ),
+            task,
+            model,
             n_examples=n_examples,
             n_verses=n_verses,
             n_headline=n_verses,
@@ -63,11 +57,63 @@ def reproduce(
             data=data,
             device=device,
         )
-        result = measurements.get(
-            artifact, settings, task=task if translated else None, parts=by, fresh=not stored
-        )
+        result = measurements.get(artifact, settings, task=translated, parts=by, fresh=not stored)
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
+
+
+@app.command(rich_help_panel=PANEL)
+def verify(
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
+        ),
+    ],
+    profile: ProfileName = "default",
+    task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
+    model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
+    drawn_seed: Annotated[int, typer.Option(help="What masks and texts are drawn with.")] = 0,
+    data: Data = None,
+    device: Device = "cpu",
+) -> None:
+    """Train a stored result's model again and compare: exit code 1 where it is not found again.
+
+    The training lies in a folder of its own in the cache and resumes after a kill; what was
+    measured stays as it is.
+    """
+    import pandas as pd
+
+    from headprune_lib.replication.verification.verifying import verify
+
+    with refusing():
+        settings, translated = _settings(profile, task, model, data=data, device=device)
+        done = verify(artifact, settings, task=translated, drawn_seed=drawn_seed)
+    same = done.measured == done.trained
+    typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
+    typer.echo(f"trained again: {'the same weights' if same else done.trained}")
+    rows = [
+        (one.name, one.stored, one.found, one.bound, "yes" if one.agrees else "NO")
+        for one in done.quantities
+    ]
+    columns = ["quantity", "stored", "found again", "bound", "agrees"]
+    typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
+    if not done.agrees:
+        raise typer.Exit(1)
+
+
+def _settings(
+    profile: str, task: str | None, model: str | None, **given: Any
+) -> tuple[Profile, str | None]:
+    """The profile with what was given in place of its values, and the pair of languages if any."""
+    from headprune_lib.replication.pretrained import BASES
+    from headprune_lib.replication.profiles import load_profile
+
+    translated = task in load_profile(profile).translation
+    if model is not None:
+        given["model" if model in BASES else "translation_model"] = model
+    settings = load_profile(profile, task=None if translated else task, **given)
+    return settings, task if translated else None
 
 
 @app.command("bench", rich_help_panel=PANEL)

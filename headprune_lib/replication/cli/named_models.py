@@ -61,7 +61,7 @@ def _translator(task: str) -> nn.Module:
     if task not in profile.translation:
         raise ValueError(unknown("translation task", task, profile.translation))
     model = profile.translation_model
-    stored = models_root() / f"{file_name(task, model, profile.translation_seed)}.safetensors"
+    stored = models_root() / f"{file_name(task, model, profile.trainings(task)[0])}.safetensors"
     if not stored.is_file():
         raise FileNotFoundError(
             f"no weights of {task} are stored in {models_root()}; `headprune "

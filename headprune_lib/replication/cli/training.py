@@ -17,7 +17,8 @@ def train(
     task: Annotated[
         str | None,
         typer.Argument(
-            help="A task; enfr or deen: that translation model; the profile's task if left out."
+            help="A task; enfr, deen or multi30k: a model that translates; the profile's task if left "
+            "out."
         ),
     ] = None,
     profile: ProfileName = "default",
@@ -110,7 +111,7 @@ def _train_translator(
 ) -> None:
     from headprune_lib.replication.translation import training, weights
 
-    seed = settings.translation_seed if seed is None else seed
+    seed = settings.trainings(task, model)[0] if seed is None else seed
     model = settings.translation_model if model is None else model
     folder = training.train(settings, task, seed, model=model, retrain=retrain)
     for path in weights.publish(settings, task, seed, model) if publish else [folder]:

@@ -63,6 +63,16 @@ TASKS: dict[str, Task] = {
     )
 }
 
+
+def whole_task(name: str) -> str:
+    """The task whose text and fine-tunings stand behind a task's name; an unknown name itself.
+
+    >>> whole_task("snli-held"), whole_task("snli"), whole_task("no-task")
+    ('snli', 'snli', 'no-task')
+    """
+    return TASKS[name].whole if name in TASKS else name
+
+
 __all__ = [
     "INSTALL",
     "SOURCES",
@@ -78,4 +88,5 @@ __all__ = [
     "normalise",
     "read_rated",
     "split_by_hash",
+    "whole_task",
 ]

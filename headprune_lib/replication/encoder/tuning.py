@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.encoder.training import finetune, training_folder
@@ -57,6 +57,21 @@ def tune(
     Raises:
         ValueError: nothing is left to train on, or nothing to score.
     """
+    held_out, score = last_examples(profile, n_held_out), SCORES[TASKS[profile.task].metric]
+    journal = Journal(cache_root() / "tuning")
+    for each in recipes:
+        own, found = outcomes(profile, each, held_out, journal)
+        yield Trial(
+            own,
+            len(held_out),
+            float(score(found["correct"], np.array(held_out.labels))),
+            float(found["correct"].mean()),
+            float(found["loss"].mean()),
+        )
+
+
+def last_examples(profile: Profile, n_held_out: int | None = None) -> Examples:
+    """The training examples that a recipe is scored on instead of trained; see :func:`tune`."""
     train = TASKS[profile.task].split("train", profile.data)
     if n_held_out is None:
         n_held_out = min(MOST_HELD_OUT, len(train) // 5)
@@ -65,25 +80,26 @@ def tune(
             f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
             f"{profile.task} has {len(train)} training examples"
         )
-    held_out, score = train.last(n_held_out), SCORES[TASKS[profile.task].metric]
-    journal = Journal(cache_root() / "tuning")
-    for each in recipes:
-        own = dataclasses.replace(each, n_train=len(train) - n_held_out)
-        trying = dataclasses.replace(profile, finetuning=own)
-        wanted = recipe(trying, profile.seed)
+    return train.last(n_held_out)
 
-        def outcomes(trying: Profile = trying) -> Arrays:
-            subject = EncoderSubject(
-                trying, trying.seed, finetune(trying, trying.seed), "not stored"
-            )
-            return evaluate(subject, subject.batches(held_out), None)
 
-        found = journal.unit(cached_name(profile.model, wanted), outcomes)
-        shutil.rmtree(training_folder(trying, wanted), ignore_errors=True)
-        yield Trial(
-            own,
-            n_held_out,
-            float(score(found["correct"], np.array(held_out.labels))),
-            float(found["correct"].mean()),
-            float(found["loss"].mean()),
-        )
+def outcomes(
+    profile: Profile, finetuning: Finetuning, held_out: Examples, journal: Journal
+) -> tuple[Finetuning, Arrays]:
+    """Fine-tune on all training examples but the last ones, and answer these.
+
+    Returns:
+        The recipe with its number of training examples; ``correct`` and ``loss`` (nats), each (n,).
+    """
+    n_train = len(TASKS[profile.task].split("train", profile.data)) - len(held_out)
+    own = dataclasses.replace(finetuning, n_train=n_train)
+    trying = dataclasses.replace(profile, finetuning=own)
+    wanted = recipe(trying, profile.seed)
+
+    def answered() -> Arrays:
+        subject = EncoderSubject(trying, trying.seed, finetune(trying, trying.seed), "not stored")
+        return evaluate(subject, subject.batches(held_out), None)
+
+    found = journal.unit(cached_name(profile.model, wanted), answered)
+    shutil.rmtree(training_folder(trying, wanted), ignore_errors=True)
+    return own, found

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.recipe import cached_name, file_name, recipe
 from headprune_lib.replication.encoder.training import finetune, training_folder
-from headprune_lib.replication.paths import cache_root, models_root
+from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.pretrained import new_classifier
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.weights import read_weights, save_trained, stored_recipe
@@ -50,7 +50,7 @@ def weights_path(base: str, recipe: dict) -> Path:
     committed = models_root() / f"{file_name(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed
-    return cache_root() / "models" / f"{cached_name(base, recipe)}.safetensors"
+    return trained_root() / "models" / f"{cached_name(base, recipe)}.safetensors"
 
 
 def with_weights(

@@ -126,6 +126,15 @@ def counts(records: list[Effect], tests: Tests) -> Counts:
     }
 
 
+def resampled(raw: Arrays, resamples: int, seed: int) -> np.ndarray:
+    """Changes of accuracy (resamples, cuts) on resampled examples, the same for all cuts."""
+    changed = raw["correct"].astype(np.int8) - raw["correct_uncut"].astype(np.int8)
+    n = changed.shape[1]
+    return stats.bootstrap_scores(
+        lambda sums: sums[..., 0] / n, changed[..., None], resamples, seed
+    )
+
+
 def one_by_one_scores(raw: Arrays) -> HeadTensors:
     """What cutting a head alone costs: accuracy lost, ties broken by log-loss (section 4.2)."""
     layers, heads = raw["heads"].max(0) + 1

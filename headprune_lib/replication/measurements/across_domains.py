@@ -50,10 +50,14 @@ class Statistics:
 
 
 class Agreement(TypedDict):
-    """How the effects of the same cuts on two texts correlate, and what noise allows."""
+    """How the effects of the same cuts on two texts correlate, and what noise allows.
+
+    ``left_out`` has the least and the largest Spearman correlation with any one head left out.
+    """
 
     pearson: Correlation
     spearman: Correlation
+    left_out: list[float]
     reliability: list[float]
     ceiling: float
 
@@ -150,6 +154,7 @@ def _agreement(
             method: correlation_record(x, y, method, statistics.resamples, statistics.seed)
             for method in ("pearson", "spearman")
         },
+        "left_out": stats.spearman_without_one(x, y),
         "reliability": reliability,
         "ceiling": stats.correlation_ceiling(*reliability),
     }

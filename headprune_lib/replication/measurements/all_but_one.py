@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks
-from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.heads import full_mask
+from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
@@ -24,7 +25,7 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     all_counts,
@@ -80,13 +81,15 @@ def _measure_all(context: Context, _part: str) -> Measured:
 def _measure_best(context: Context, _part: str) -> Measured:
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
-        subject, test = EncoderSubject.of(profile), context.get("all_but_one").raw
+        subject = EncoderSubject.of(profile)
         train = subject.sweep("all but one", subject.selection, journal, f"{profile.task} (train)")
         best = best_of_layers(train)
-        rows = {name: test[name][best] for name in _ROWS["encoder"]}
-        return subject.measured(
-            {**test, **rows, **{f"train_{name}": train[name] for name in train}}
-        )
+        if _chosen_on_test_too(profile):
+            test = context.get("all_but_one").raw
+            test = {**test, **{name: test[name][best] for name in _ROWS["encoder"]}}
+        else:
+            test = _alone(subject, train["heads"][best], journal)
+        return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
     subject = TranslationSubject.of(profile, context.task)
     masks = all_but_one_masks(subject.model)
     valid = mean_losses(
@@ -97,6 +100,29 @@ def _measure_best(context: Context, _part: str) -> Measured:
     raw = subject.sweep_heads(subject.headline, best, journal, "the best of each layer")
     raw |= {f"valid_{name}": values for name, values in valid.items()}
     return subject.measured(raw, len(subject.headline))
+
+
+def _chosen_on_test_too(profile: Profile) -> bool:
+    """Whether all heads are kept alone on the test set, so that the best ones' outcomes are there."""
+    return profile.orders == "every"
+
+
+def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
+    """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
+    masks = all_but_one_masks(subject.model)
+    named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
+    found = subject.under(
+        {UNCUT: full_mask(subject.model), **named},
+        subject.test,
+        journal,
+        f"the best of each layer, {len(subject.test)} sentences",
+    )
+    correct, loss = found["correct"], found["loss"]
+    return {
+        "heads": heads,
+        **compact(correct[0], correct[1:], loss[0], loss[1:]),
+        "truncated": np.array(subject.batches(subject.test).n_truncated),
+    }
 
 
 def _summarise_all(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
@@ -144,8 +170,9 @@ def _parameters_best(profile: Profile, half: Half) -> dict[str, Any]:
     return {**_parameters(profile, half), **own}
 
 
-def _own_best(_profile: Profile, half: Half, _part: str) -> Own:
-    return Own(needs=(ALL_BUT_ONE,) if half == "encoder" else ())
+def _own_best(profile: Profile, half: Half, _part: str) -> Own:
+    built_on = half == "encoder" and _chosen_on_test_too(profile)
+    return Own(needs=(ALL_BUT_ONE,) if built_on else ())
 
 
 _STATISTICS = {"encoder": accuracy.Tests(), "translation": bleu.Tests()}

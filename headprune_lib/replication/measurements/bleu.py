@@ -146,6 +146,15 @@ def counts(records: list[Effect], tests: Tests) -> dict[str, Counts]:
     }
 
 
+def resampled(raw: Arrays, resamples: int, seed: int) -> np.ndarray:
+    """Changes of BLEU (resamples, cuts) on resampled verses, the same for all cuts."""
+    uncut, cuts = all_counts(raw)
+    drawn = stats.bootstrap_scores(
+        corpus_bleu, np.concatenate([uncut[None], cuts]), resamples, seed
+    )
+    return drawn[:, 1:] - drawn[:, :1]
+
+
 def one_by_one_scores(raw: Arrays) -> HeadTensors:
     """What cutting a head alone costs: BLEU lost, ties broken by loss (section 4.2)."""
     uncut, cuts = all_counts(raw)

@@ -15,6 +15,7 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import Context, Half
+from headprune_lib.replication.measurements.orders import IMPORTANCE, training_in
 from headprune_lib.replication.measurements.records import (
     Difference,
     Prunable,
@@ -23,14 +24,14 @@ from headprune_lib.replication.measurements.records import (
     prunable_record,
 )
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import TOLERANCES
+from headprune_lib.replication.stats.bounds import C8_UP_TO, TOLERANCES
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.stats.metrics import SCORES, Score
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     all_counts,
-    mean_losses,
+    coarse_losses,
 )
 
 Subject = EncoderSubject | TranslationSubject
@@ -39,11 +40,15 @@ Run = tuple[str, Subject, list[Head]]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Resamples of the bootstrap, and the losses at which the share that can go is given."""
+    """Resamples of the bootstrap, and the losses at which the share that can go is given.
+
+    ``early`` is the share of the heads up to which orders are compared besides the whole.
+    """
 
     resamples: int = 5_000
     seed: int = 0
     tolerances: tuple[float, ...] = TOLERANCES
+    early: float = C8_UP_TO
 
 
 class Curve(TypedDict, total=False):
@@ -57,14 +62,23 @@ class Curve(TypedDict, total=False):
     accuracy: np.ndarray
 
 
+class Kept(TypedDict):
+    """Share of the score above chance that is kept after each step, with its 95% interval."""
+
+    kept: np.ndarray
+    interval: np.ndarray
+
+
 class Values(TypedDict, total=False):
-    """By order: its curve, the share that can go at each tolerance, and areas beside importance's."""
+    """By order: its curve, what is kept, the share that can go, and areas beside importance's."""
 
     shares: np.ndarray
     chance: float
     curves: dict[str, Curve]
+    kept: dict[str, Kept]
     prunable: dict[str, dict[str, Prunable]]
     area_differences: dict[str, Difference]
+    early_area_differences: dict[str, Difference]
     scores: dict[str, np.ndarray]
 
 
@@ -124,9 +138,8 @@ def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pa
     masks = [
         mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]
     ]
-    raw = main.sweep(pairs, masks, context.journal, f"pruning curve, {title}")
+    raw = coarse_losses(main.sweep(pairs, masks, context.journal, f"pruning curve, {title}"))
     raw |= {
-        "draft_log_loss": mean_losses(raw)["draft_log_loss"],
         "names": np.array([name for name, *_ in runs]),
         "order": np.array(
             [
@@ -166,30 +179,73 @@ class Curves:
             statistic(self.drawn[one]) - statistic(self.drawn[other]),
         )
 
-    def area(self, scores: np.ndarray) -> np.ndarray:
-        """Mean score along the curve: the area under it over all shares removed."""
-        return stats.area_under_curve(self.shares, scores)
+    def area(self, scores: np.ndarray, up_to: float = 1.0) -> np.ndarray:
+        """Mean score along the curve up to a share removed: the area under it over that width."""
+        inside = self.shares <= up_to + 1e-9
+        return stats.area_under_curve(self.shares[inside], scores[..., inside])
+
+    def kept(self, scores: np.ndarray) -> np.ndarray:
+        """Share of the unpruned model's score above chance; NaN where it has none to keep."""
+        above = scores - self.chance
+        whole = np.broadcast_to(above[..., :1], above.shape)
+        return np.divide(above, whole, out=np.full_like(above, np.nan), where=whole > 0)
 
 
 MAIN = "importance main"
-"""Importance on the first training alone: the other orders are measured on no other."""
+"""Importance on the first training alone, which is all that most other orders are measured on."""
+_PER_RUN = ("names", "order", "correct", "loss", "log_loss")
+
+
+def join_trainings(outcomes: Outcomes) -> tuple[Outcomes, set[str]]:
+    """The runs of further trainings behind those of the first, order by order.
+
+    A further training joins once all orders that have any have it, importance among them: only
+    then are the means of their runs of the same trainings.
+
+    Returns:
+        the outcomes of every order, and the orders that further trainings joined.
+    """
+    first, further = {}, {}
+    for part, raw in outcomes.items():
+        order, training = training_in(part)
+        if training is None:
+            first[order] = raw
+        else:
+            further.setdefault(order, {})[training] = raw
+    if not first.keys() >= further.keys():  # a further one was asked for by itself
+        return outcomes, set()
+    if IMPORTANCE not in further:
+        return first, set()
+    shared = sorted(set.intersection(*(set(parts) for parts in further.values())))
+    for order, parts in further.items() if shared else ():
+        runs = [first[order], *(parts[training] for training in shared)]
+        first[order] = first[order] | {
+            name: np.concatenate([one[name] for one in runs])
+            for name in _PER_RUN
+            if all(name in one for one in runs)
+        }
+    return first, set(further) if shared else set()
 
 
 def read_curves(half: Half, outcomes: Outcomes, statistics: Statistics) -> Curves:
     """The curves in the outcomes of a result's parts."""
     first = next(iter(outcomes.values()))
     if half == "translation":
-        systems = {name: _systems(raw) for name, raw in outcomes.items()}
+        systems = _joined(outcomes)
+        # one kind's heads or another's: the trainings are the same
+        together = {name: IMPORTANCE for name in systems if name.endswith(f" {IMPORTANCE}")}
         return Curves(
             first["shares"],
             0.0,
             {name: corpus_bleu(counts.sum(2)) for name, counts in systems.items()},
-            stats.bootstrap_curves(systems, statistics.resamples, statistics.seed, corpus_bleu),
+            stats.bootstrap_curves(
+                systems, statistics.resamples, statistics.seed, corpus_bleu, together
+            ),
         )
     score, labels = score_of(first), first["labels"]
     correct = {name: raw["correct"] for name, raw in outcomes.items()}
-    if "importance" in correct:
-        correct[MAIN] = correct["importance"][:1]
+    if IMPORTANCE in correct:
+        correct[MAIN] = correct[IMPORTANCE][:1]
     return Curves(
         first["shares"],
         score.chance(labels),
@@ -201,6 +257,21 @@ def read_curves(half: Half, outcomes: Outcomes, statistics: Statistics) -> Curve
 def score_of(raw: Arrays) -> Score:
     """The score that a part of the encoder half was measured in."""
     return SCORES[str(raw.get("metric", "accuracy"))]
+
+
+def _joined(outcomes: Outcomes) -> dict[str, np.ndarray]:
+    """Order -> counts of its runs; further trainings, parts of their own, follow the first one."""
+    parts: dict[str, dict[int, np.ndarray]] = {}
+    for name, raw in outcomes.items():
+        order, seed = training_in(name)
+        parts.setdefault(order, {})[-1 if seed is None else seed] = _systems(raw)
+    found = {
+        order: np.concatenate([runs[seed] for seed in sorted(runs)])
+        for order, runs in parts.items()
+    }
+    if IMPORTANCE in outcomes and len(parts[IMPORTANCE]) > 1:
+        found[MAIN] = found[IMPORTANCE][:1]
+    return found
 
 
 def _systems(raw: Arrays) -> np.ndarray:
@@ -235,6 +306,13 @@ def curve_values(half: Half, outcomes: Outcomes, curves: Curves, statistics: Sta
         "shares": curves.shares,
         "chance": curves.chance,
         "curves": found,
+        "kept": {
+            name: {
+                "kept": curves.kept(runs.mean(0)),
+                "interval": interval_record(curves.kept(curves.drawn[name])).T,
+            }
+            for name, runs in curves.runs.items()
+        },
         "prunable": {
             name: prunable_record(
                 curves.shares,
@@ -249,7 +327,7 @@ def curve_values(half: Half, outcomes: Outcomes, curves: Curves, statistics: Sta
 
 
 def _encoder_curve(outcomes: Outcomes, name: str, n_runs: int) -> dict[str, Any]:
-    raw = outcomes["importance" if name == MAIN else name]
+    raw = outcomes[IMPORTANCE if name == MAIN else name]
     found = {
         "names": [str(run) for run in raw["names"][:n_runs]],
         "log_loss": raw["log_loss"][:n_runs].mean(0),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store import OUTCOMES, Journal, Measured, Outcomes, Result
 
 Half = Literal["encoder", "translation"]
@@ -82,8 +82,10 @@ class Own:
         values: besides what all parts depend on.
         seeds: of the trainings that are measured; the first alone if not given.
         needs: measurements whose outcomes go into it.
+        finetuning: how its models are fine-tuned, where not as the profile says.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] | None = None
     needs: tuple[Measurement, ...] = ()
+    finetuning: Finetuning | None = None

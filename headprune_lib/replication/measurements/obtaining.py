@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -13,10 +14,11 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
+from headprune_lib.replication.measurements.trained import check_weights
 from headprune_lib.replication.paths import cache_root, results_root
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, load_profile
-from headprune_lib.replication.store import Journal, Key, Measured, Result, Wanted
+from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, Wanted
 from headprune_lib.replication.translation.recipe import final_recipe
 
 Get = Callable[[str], Result]
@@ -56,6 +58,18 @@ def obtain(
         seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
         return found, store.provenance(command, seconds)
 
+    def check(name: str, part: Part) -> None:
+        usual = measurement.parts(profile, half, task)
+        again = None if name in usual else [*usual, name]
+        check_weights(
+            half,
+            profile,
+            task,
+            part,
+            what=f"part {name} of {'/'.join(key)}",
+            command=command_of(measurement, half, profile, task, again),
+        )
+
     statistics = measurement.statistics[half]
     result = store.obtain(
         Wanted(
@@ -66,6 +80,7 @@ def obtain(
             measure,
             lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics),
             command,
+            check,
         ),
         fresh=fresh,
         root=_root(measurement, half, profile, task, signatures),
@@ -92,8 +107,16 @@ def command_of(
     words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
     main = profile.main_task if half == "encoder" else None
     words += [f"--task {task}"] if task != main else []
+    words += [f"--model {name}" for name in _model_given(half, profile)]
     words += [f"--by {name!r}" for name in parts or ()]
     return " ".join(words)
+
+
+def _model_given(half: Half, profile: Profile) -> list[str]:
+    """The translation model, where it is not the one that the profile names itself."""
+    own = load_profile(profile.name).translation_model
+    given = half == "translation" and profile.translation_model != own
+    return [profile.translation_model] if given else []
 
 
 def signature(
@@ -116,6 +139,8 @@ def signature(
         "model": key_of(measurement, half, profile, task).model,
         **measurement.parameters(profile, half),
     }
+    if half == "encoder" and profile.n_used:  # most results pass nothing over, and do not say so
+        parameters["n_used"] = profile.n_used
     values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
     texts = measurement.texts(profile, half, task)
     if half == "encoder":
@@ -124,11 +149,16 @@ def signature(
             for name in texts
         ]
         weights, seeds = BASES[profile.model].checksums, own.seeds or (profile.seed,)
-        recipes = {f"seed {seed}": recipe(profile, seed, registered=registered) for seed in seeds}
+        tuned = dataclasses.replace(profile, finetuning=own.finetuning or profile.finetuning)
+        recipes = {f"seed {seed}": recipe(tuned, seed, registered=registered) for seed in seeds}
     else:
-        data, weights = [TRANSLATION_TASKS[name].checksums for name in texts], {}
-        seed, model = profile.translation_seed, profile.translation_model
-        recipes = {f"seed {seed}": final_recipe(task, profile.translator(task, model), seed)}
+        read, weights = [TRANSLATION_TASKS[name] for name in texts], {}
+        data = [one.registered if registered else one.checksums for one in read]
+        trained = profile.translator(task, profile.translation_model)
+        recipes = {
+            f"seed {seed}": final_recipe(task, trained, seed, registered=registered)
+            for seed in own.seeds or profile.trainings(task)[:1]
+        }
     return store.make_signature(
         measurement.version,
         parameters,
@@ -147,9 +177,18 @@ def results_folder(profile: Profile) -> Path:
 def _root(
     measurement: Measurement, half: Half, profile: Profile, task: str, signatures: dict[str, dict]
 ) -> Path:
-    """A result with parameters of one's own must not overwrite the committed one."""
-    committed = load_profile(profile.name, task=profile.task)
-    standard = all(
+    """A result with parameters of one's own must not overwrite the committed one.
+
+    Nor may a training of one's own join those of the profile.
+    """
+    committed = load_profile(
+        profile.name, task=profile.task, translation_model=profile.translation_model
+    )
+    if half == "encoder":
+        listed = {*profile.further_seeds} <= {*committed.further_seeds}
+    else:
+        listed = {*profile.trainings(task)} <= {*committed.trainings(task)}
+    standard = listed and all(
         one["digest"]
         == signature(measurement, half, committed, task, name, registered=True)["digest"]
         for name, one in signatures.items()

@@ -5,7 +5,10 @@ The paper shows the encoder's own heads of a translator; those of the other two 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -17,17 +20,30 @@ from headprune_lib.replication.measurements.measurement import (
     Measurement,
     Runs,
 )
+from headprune_lib.replication.measurements.removable import Draws, Removable, removable_record
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """Constants of the tests of every head, and of the share of heads that is removable."""
+
+    tests: accuracy.Tests | bleu.Tests
+    draws: Draws = field(default_factory=Draws)
+
+
 class Values(TypedDict, total=False):
-    """``counts`` are of all heads, for a translator by kind; ``truncated`` counts long sentences."""
+    """``counts`` and ``removable`` are of all heads, for a translator by kind.
+
+    ``truncated`` counts long sentences.
+    """
 
     baseline: dict[str, Any]
     heads: list[accuracy.Effect] | list[bleu.Effect]
     counts: accuracy.Counts | dict[str, bleu.Counts]
+    removable: Removable | dict[str, Removable]
     delta_tolerated: float
     truncated: int
 
@@ -46,16 +62,34 @@ def _measure(context: Context, _part: str) -> Measured:
     )
 
 
-def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
+def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
-    records = effects.effect_records(raw, statistics)
+    tests, draws = statistics.tests, statistics.draws
+    records = effects.effect_records(raw, tests)
+    drawn = effects.resampled(raw, draws.resamples, draws.seed)
     found = {
-        "baseline": effects.baseline(raw, statistics),
+        "baseline": effects.baseline(raw, tests),
         "heads": records,
-        "counts": effects.counts(records, statistics),
-        "delta_tolerated": statistics.delta,
+        "counts": effects.counts(records, tests),
+        "removable": _removable(half, records, drawn, statistics),
+        "delta_tolerated": tests.delta,
     }
     return found | ({"truncated": int(raw["truncated"])} if "truncated" in raw else {})
+
+
+def _removable(half: Half, records: list, drawn: np.ndarray, statistics: Statistics) -> Any:
+    """Of all heads of an encoder, of a translator's by kind."""
+
+    def of(kind: str) -> Removable:
+        rows = [i for i, record in enumerate(records) if record["kind"] == kind]
+        change = np.array([records[i]["delta"] for i in rows])
+        low, high = np.array([records[i]["interval"] for i in rows]).T
+        return removable_record(
+            change, low, high, drawn[:, rows], statistics.tests.delta, statistics.draws
+        )
+
+    kinds = list(dict.fromkeys(record["kind"] for record in records))
+    return of(kinds[0]) if half == "encoder" else {kind: of(kind) for kind in kinds}
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
@@ -69,7 +103,7 @@ def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
 ONE_HEAD = Measurement(
     "one_head",
     1,
-    {"encoder": accuracy.Tests(), "translation": bleu.Tests()},
+    {"encoder": Statistics(accuracy.Tests()), "translation": Statistics(bleu.Tests())},
     _parameters,
     _measure,
     _summarise,

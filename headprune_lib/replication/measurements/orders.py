@@ -2,7 +2,8 @@
 
 Orders are scored once and heads are removed cumulatively, as in the paper; ``importance rescored``
 measures I_h again after each step. Every criterion of the library is an order as well, under its
-own name, and so are ``"<criterion> unnormalised"`` and ``"<criterion> reversed"``.
+own name, and so are ``"<criterion> unnormalised"`` and ``"<criterion> reversed"``. What follows
+" training" is the seed of a further training that the order is measured on.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from headprune_lib.orders import Head, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
+from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
 from headprune_lib.scoring import normalize_l2
 
 Subject = EncoderSubject | TranslationSubject
 
 IMPORTANCE = "importance"
+ONE_BY_ONE = "oracle leak-free"
+"""The one-by-one order that is chosen on other data than it is measured on."""
 # Those that a profile measures without being asked for more ...
 FEW = (IMPORTANCE, "random")
 # ... and all that the paper and its critics compare.
@@ -34,12 +38,36 @@ EVERY = {
         "importance unnormalised",
         "importance reversed",
         "oracle",
-        "oracle leak-free",
+        ONE_BY_ONE,
         "random",
         "importance rescored",
     ),
-    "translation": (IMPORTANCE, "importance unnormalised", "oracle", "oracle leak-free", "random"),
+    "translation": (IMPORTANCE, "importance unnormalised", "oracle", ONE_BY_ONE, "random"),
 }
+ENCODER = {
+    "every": EVERY["encoder"],
+    "leak-free": (IMPORTANCE, ONE_BY_ONE, "random"),
+    "importance": FEW,
+}
+"""What a profile says of the orders on an encoder -> their names."""
+
+_TRAINING = " training "
+
+
+def further_training(seed: int) -> str:
+    """The order of importance on a training that is not the first."""
+    return f"{IMPORTANCE}{_TRAINING}{seed}"
+
+
+def training_in(name: str) -> tuple[str, int | None]:
+    """The order in a part's name, and the seed of the training; None for the first.
+
+    >>> training_in("enc-dec importance training 3"), training_in("random")
+    (('enc-dec importance', 3), ('random', None))
+    """
+    order, _, seed = name.rpartition(_TRAINING)
+    return (order, int(seed)) if order and seed.isdecimal() else (name, None)
+
 
 WAYS = ("", "unnormalised", "reversed")
 """What may follow a criterion's name in that of an order."""
@@ -72,7 +100,7 @@ def orders_of(
 
     Args:
         name: one of ``EVERY``, or of a criterion; see :func:`read_order`.
-        main: the first training.
+        main: the first training; in the translation half any, each is a part of its own.
         kind: only heads of this kind go.
 
     Raises:
@@ -100,7 +128,7 @@ def orders_of(
 
 
 def _further(context: Context) -> Iterator[Subject]:
-    """The other trainings; a translation model has none yet."""
+    """The other trainings of an encoder; those of a translation model are parts of their own."""
     if context.half == "encoder":
         for seed in context.profile.seeds[1:]:
             yield EncoderSubject.of(context.profile, seed)
@@ -114,7 +142,7 @@ def _single(context: Context, name: str, main: Subject) -> list[Head]:
         return prune_order(normalize_l2(plain))[::-1]
     if name == "importance rescored":
         return rescored(context, main)
-    return prune_order(_one_by_one(context, main, leak_free=name == "oracle leak-free"))
+    return prune_order(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
 def _by_criterion(context: Context, criterion: Criterion, way: str, main: Subject) -> list[Head]:
@@ -129,9 +157,7 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
     if context.half == "encoder":
         if not leak_free:
             return accuracy.one_by_one_scores(context.get("one_head").raw)
-        return accuracy.one_by_one_scores(
-            main.sweep("one head", main.selection, journal, f"{profile.task} (train)")
-        )
+        return accuracy.one_by_one_scores(training_sweep(context, main))
     if not leak_free:
         found = first_verses(context.get("one_head").raw, profile.n_verses)
         return bleu.one_by_one_scores(found)
@@ -139,6 +165,12 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
     return bleu.one_by_one_scores(
         main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
     )
+
+
+def training_sweep(context: Context, main: EncoderSubject) -> Arrays:
+    """Each head cut in turn, on the training sentences of choices that must not see the test set."""
+    task = context.profile.task
+    return main.sweep("one head", main.selection, context.journal, f"{task} (train)")
 
 
 def random_order(heads: list[Head], draw: int) -> list[Head]:

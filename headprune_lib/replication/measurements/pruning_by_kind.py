@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,34 +15,41 @@ from headprune_lib.replication.measurements.measurement import Context, Half, Me
 from headprune_lib.replication.measurements.orders import (
     FEW,
     IMPORTANCE,
+    further_training,
     orders_of,
     own_of_order,
+    training_in,
 )
 from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bounds import C4_REMOVED
+from headprune_lib.replication.stats.bounds import C4_SHOWN, C4_UP_TO
 from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 @dataclass(frozen=True)
 class Statistics(curves_module.Statistics):
-    """``removed`` is the share of a kind's heads at which the kinds are compared."""
+    """Kinds are compared by the area up to a share of a kind's heads, and shown at some of them."""
 
-    removed: float = C4_REMOVED
+    up_to: float = C4_UP_TO
+    shown: tuple[float, ...] = C4_SHOWN
 
 
 class Values(curves_module.Values, total=False):
-    """``differences`` at ``left_at`` and along the curves: BLEU left, enc-dec minus another kind."""
+    """Enc-dec minus another kind: mean share of BLEU kept, and BLEU left along the curves.
 
-    left_at: float
-    differences: dict[str, Difference]
+    ``shown`` are the shares removed that a page shows.
+    """
+
+    areas: dict[str, Difference]
+    shown: list[float]
     differences_along: dict[str, list[Difference]]
 
 
 def _measure(context: Context, part: str) -> Measured:
     kind, _, order = part.partition(" ")
-    main = TranslationSubject.of(context.profile, context.task)
+    order, seed = training_in(order)
+    main = TranslationSubject.of_listed(context.profile, context.task, seed)
     found = along(context, orders_of(context, order, main, kind), part, main.pairs("test"))
     if order == IMPORTANCE:
         plain = main.importance(context.journal, normalize=None)
@@ -51,24 +59,28 @@ def _measure(context: Context, part: str) -> Measured:
 
 def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
     curves = read_curves(half, outcomes, statistics)
-    at = int(np.flatnonzero(np.isclose(curves.shares, statistics.removed))[0])
-    differences = {
-        f"enc-dec minus {other}": [
-            curves.difference(
-                f"enc-dec {IMPORTANCE}",
-                f"{other} {IMPORTANCE}",
-                lambda curve, step=step: curve[..., step],
-            )
-            for step in range(len(curves.shares))
-        ]
-        for other in ("enc-enc", "dec-dec")
-    }
+    if not all(f"{kind} {IMPORTANCE}" in outcomes for kind in KINDS):
+        return {**curve_values(half, outcomes, curves, statistics)}  # one was asked for by itself
+
+    def minus(other: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Difference:
+        return curves.difference(f"enc-dec {IMPORTANCE}", f"{other} {IMPORTANCE}", statistic)
+
+    others = ("enc-enc", "dec-dec")
     return {
         **curve_values(half, outcomes, curves, statistics),
         "scores": {kind: outcomes[f"{kind} {IMPORTANCE}"][f"scores {kind}"] for kind in KINDS},
-        "left_at": statistics.removed,
-        "differences": {name: found[at] for name, found in differences.items()},
-        "differences_along": differences,
+        "areas": {
+            other: minus(other, lambda one: curves.area(curves.kept(one), statistics.up_to))
+            for other in others
+        },
+        "shown": list(statistics.shown),
+        "differences_along": {
+            f"enc-dec minus {other}": [
+                minus(other, lambda curve, step=step: curve[..., step])
+                for step in range(len(curves.shares))
+            ]
+            for other in others
+        },
     }
 
 
@@ -76,13 +88,16 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
     return {"n_verses": profile.n_verses, "steps": profile.steps}
 
 
-def _parts(_profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
-    return tuple(f"{kind} {order}" for kind in KINDS for order in FEW)
+def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
+    further = [further_training(seed) for seed in profile.trainings(task)[1:]]
+    return tuple(f"{kind} {order}" for kind in KINDS for order in (*FEW, *further))
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     draws = {"draws": profile.translation_orders} if part.endswith("random") else {}
-    return Own({"order": part, **draws, **own_of_order(half, part.partition(" ")[2])})
+    order, seed = training_in(part.partition(" ")[2])
+    values = {"order": part, **draws, **own_of_order(half, order)}
+    return Own(values, None if seed is None else (seed,))
 
 
 MEASUREMENTS = (

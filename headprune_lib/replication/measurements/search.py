@@ -46,7 +46,7 @@ _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
 def _measure(context: Context, _part: str) -> Measured:
     subject = TranslationSubject.of(context.profile, context.task)
     found = first_verses(context.get("one_head").raw, context.profile.n_verses)
-    cut, alone = _costly(found), _heads(context.get("best_heads").raw)
+    cut, alone = costly_heads(found), _heads(context.get("best_heads").raw)
     one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
     masks = {
         "none": full_mask(subject.model),
@@ -86,7 +86,7 @@ def _heads(raw: Arrays) -> list[Head]:
     return [(KINDS[kind], int(layer), int(head)) for kind, layer, head in raw["heads"]]
 
 
-def _costly(raw: Arrays) -> list[Head]:
+def costly_heads(raw: Arrays) -> list[Head]:
     """Of each kind the heads without which the uncut model's translation is least likely."""
     order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
     heads = [_heads(raw)[row] for row in order]

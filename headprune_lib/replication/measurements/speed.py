@@ -18,7 +18,7 @@ from torch import nn
 
 from headprune_lib.batching import without_labels
 from headprune_lib.heads import find_heads, full_mask
-from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.orders import Head, order_mask, prune_order
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.batches import make_batches
@@ -38,15 +38,9 @@ _VARIANTS = ("unpruned", "pruned")
 def _measure(context: Context, _part: str) -> Measured:
     profile, journal, raw = context.profile, context.journal, {}
     subject = EncoderSubject.of(profile)
-    order = prune_order(subject.importance(journal))
-    models = {"finetuned": (subject.model, order)}
-    shape = shaped(profile.speed.shape)
-    heads = prune_order({kind: mask.double() for kind, mask in full_mask(shape).items()})
-    models["shape"] = (shape, random_order(heads, 0))
-    for name, (model, its_order) in models.items():
-        cut = order_mask(model, its_order, round(profile.speed.share * len(its_order)))
-        pair = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
-        batches = _texts(subject) if name == "finetuned" else _random_ids(profile, shape)
+    for name, pair in timed_pairs(subject, prune_order(subject.importance(journal))).items():
+        own = name == "finetuned"
+        batches = _texts(subject) if own else _random_ids(profile, pair["unpruned"])
         raw |= _timed(pair, batches, profile, journal, name)
         (sizes,) = run_units(
             {f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
@@ -58,6 +52,25 @@ def _measure(context: Context, _part: str) -> Measured:
     return subject.measured(
         raw, n_examples=profile.speed.n_sentences, metric="throughput", unit="examples/s"
     )
+
+
+def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[str, nn.Module]]:
+    """The fine-tuned model and one of a published shape, each ``unpruned`` and ``pruned``.
+
+    Args:
+        order: in which heads go from the fine-tuned model; from the other in an arbitrary one.
+    """
+    speed = subject.profile.speed
+    shape = shaped(speed.shape)
+    heads = prune_order({kind: mask.double() for kind, mask in full_mask(shape).items()})
+    pairs = {}
+    for name, model, its_order in (
+        ("finetuned", subject.model, order),
+        ("shape", shape, random_order(heads, 0)),
+    ):
+        cut = order_mask(model, its_order, round(speed.share * len(its_order)))
+        pairs[name] = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
+    return pairs
 
 
 def shaped(shape: str) -> nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from IPython.display import HTML
 from myst_nb import glue
 
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, as_html, verdict_table
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, as_html
+from headprune_lib.replication.pages.tables.verdicts import rows_table
 from headprune_lib.replication.store.results import Result
 
 
@@ -25,6 +27,11 @@ def show(table: pd.DataFrame) -> HTML:
     return HTML(f"<p>{NOT_MEASURED.capitalize()}.</p>" if table.empty else as_html(table))
 
 
+def paragraph(text: str) -> HTML:
+    """Words for a page that are kept in the code, such as a rule."""
+    return HTML(f"<p>{html.escape(text)}</p>")
+
+
 def show_verdicts(result: Result) -> HTML:
-    """The verdict on every claim that a result decides, beside what the paper found."""
-    return show(verdict_table(evidence.verdicts_of(result)))
+    """What both columns say of every claim that a result bears on."""
+    return show(rows_table(evidence.rows_of(result)))

@@ -1,23 +1,34 @@
-"""The README's findings: the table of verdicts and one figure, from the stored results."""
+"""What plain Markdown shows of the stored results, between two marks each.
+
+The README has the table of verdicts and one figure, the page on deviations the recipes of
+fine-tuning that were compared for CoLA.
+"""
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import fields
 from pathlib import Path
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.rules import C3_TOLERANCE
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.page import collect, pick
-from headprune_lib.replication.pages.tables.pages import emphasise_claims
+from headprune_lib.replication.pages.tables.pages import emphasise_claims, kept_text
 from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.profiles import Candidate, load_profile
+from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.results import Result
 
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
 _MODEL, _TASK = "minilm", "reviews"
+RECIPES_START = "<!-- recipes: written by `headprune findings` once they are measured -->"
+RECIPES_END = "<!-- /recipes -->"
+DEVIATIONS, TUNED = "book/deviations.md", "cola"
+_INDENT = "  "  # the table belongs to an item of a list
 
 
 def shown_curve() -> Result:
@@ -36,38 +47,66 @@ def shown_curve() -> Result:
 
 def findings(figure3b: dict) -> str:
     """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
-    table = emphasise_claims(tables.verdict_table(evidence.all_verdicts()), "**", "**")
+    table = emphasise_claims(tables.claims_table(evidence.all_verdicts()), "**", "**")
     share, main, random = (
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
     )
     runs = len(figure3b["curves"]["importance"]["runs"])
+    removed = evidence.share_judged(_TASK, "encoder")
+    kept = kept_text(evidence.kept_at(figure3b, removed))
     caption = (
         f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
         f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
-        f"importance score {share:.0%} of them go at a loss of at most {C3_TOLERANCE:.0%} of what the "
-        f"model has above chance (mean of {runs} fine-tunings). On the first of them, the only one that "
-        f"the other orders are measured on, {main:.0%} go by importance and {random:.0%} in random order.*"
+        f"importance score the model keeps {kept} of its accuracy above chance with {removed:.0%} of them "
+        f"removed, the paper's share on SST-2 (95% interval, mean of {runs} fine-tunings); {share:.0%} go "
+        f"at a loss of at most {SHOWN_TOLERANCE:.0%}. On the first fine-tuning, the only one that the other "
+        f"orders are measured on, {main:.0%} go by importance and {random:.0%} in random order.*"
     )
     return f"{caption}\n\n{table.to_markdown(index=False)}"
 
 
+def recipes(compared: Result) -> str:
+    """The Markdown of recipes of fine-tuning, the one that everything else is measured with bold."""
+    chosen = load_profile(compared.profile, task=compared.task).finetuning
+    bold = [
+        all(row[field.name] == getattr(chosen, field.name) for field in fields(Candidate))
+        for row in compared.values["recipes"]
+    ]
+    table = tables.recipes_table(compared).astype(str)
+    table.loc[bold] = table.loc[bold].map(lambda cell: f"**{cell}**" if cell else cell)
+    return textwrap.indent(table.to_markdown(index=False, disable_numparse=True), _INDENT)
+
+
 def write_findings() -> list[Path]:
-    """Put the findings into the README and draw its figure; returns the two files.
+    """Put what is stored into the README and the page, and draw the figure; returns the files.
 
     Raises:
-        ValueError: the README lacks the marks.
+        ValueError: a file lacks the marks.
         FileNotFoundError: there is no stored result to draw.
     """
-    readme, figure = project_root() / "README.md", project_root() / FIGURE
-    before, start, rest = readme.read_text("utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        raise ValueError(
-            f"{readme} lacks the marks {START} and {END}; put them where the findings go"
-        )
+    readme, figure, page = (project_root() / name for name in ("README.md", FIGURE, DEVIATIONS))
+    before, after = around(readme, START, END)
     curve = shown_curve()
-    text = f"{before}{START}\n{findings(curve.values)}\n{END}{after}"
-    drawn = plots.as_png(plots.figure3b(curve.values, curve.task))
-    replace_files({readme: text.encode(), figure: drawn})
-    return [readme, figure]
+    files = {
+        readme: f"{before}\n{findings(curve.values)}\n{after}".encode(),
+        figure: plots.as_png(plots.figure3b(curve.values, curve.task)),
+    }
+    if compared := pick(collect(measurements.found("recipes")), _MODEL, TUNED):
+        before, after = around(page, RECIPES_START, RECIPES_END)
+        files[page] = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}".encode()
+    replace_files(files)
+    return list(files)
+
+
+def around(path: Path, start: str, end: str) -> tuple[str, str]:
+    """The text of a file up to its first mark and from its second one on, both with the marks.
+
+    Raises:
+        ValueError: it lacks a mark.
+    """
+    before, first, rest = path.read_text("utf-8").partition(start)
+    _, second, after = rest.partition(end)
+    if not (first and second):
+        raise ValueError(f"{path} lacks the marks {start} and {end}; put them where the text goes")
+    return before + first, second + after

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.measurements.records import tolerance_key
-from headprune_lib.replication.stats.bounds import C3_TOLERANCE
+from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store import Result
 
 
 def prunable_at(
-    values: Mapping[str, Any], order: str = "importance", tolerance: float = C3_TOLERANCE
+    values: Mapping[str, Any], order: str = "importance", tolerance: float = SHOWN_TOLERANCE
 ) -> dict[str, Any]:
     """The share of heads that goes in an order of removal, ``{"share", "interval"}``.
 

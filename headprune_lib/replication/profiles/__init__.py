@@ -7,19 +7,33 @@ from importlib import resources
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import StrictFloat, StrictInt
+from pydantic import StrictBool, StrictFloat, StrictInt
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data import TASKS, whole_task
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.paths import absolute
 from headprune_lib.replication.pretrained import BASES
-from headprune_lib.replication.profiles.parameters import Count, CountOrAll, one_of, parameters
-from headprune_lib.replication.profiles.recipes import POST_NORM, Finetuning, Recipe, Shape
+from headprune_lib.replication.profiles.parameters import (
+    Count,
+    CountFrom0,
+    CountOrAll,
+    one_of,
+    parameters,
+)
+from headprune_lib.replication.profiles.recipes import (
+    POST_NORM,
+    Candidate,
+    Finetuning,
+    Recipe,
+    Shape,
+)
 
 __all__ = [
     "POST_NORM",
     "PROFILES",
+    "Candidate",
+    "Checkpoints",
     "Finetuning",
     "Profile",
     "Recipe",
@@ -49,6 +63,23 @@ class Speed:
 
 
 @parameters
+class Checkpoints:
+    """At which points of a model's training Figure 5 is measured, and in which orders heads go.
+
+    ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured.
+    ``within`` are weights from within the first epochs, and those from before the first update,
+    which are then measured too; ``every`` further epochs, and the last. ``unnormalised`` and
+    ``random_orders`` are orders beside the paper's, at the one share removed that is compared.
+    """
+
+    shares: list[StrictFloat]
+    within: StrictBool
+    every: Count | None
+    unnormalised: StrictBool
+    random_orders: Count | None
+
+
+@parameters
 class Profile:
     """Everything a measurement depends on but the device. Fields: see ``default.yml``."""
 
@@ -59,25 +90,30 @@ class Profile:
     task: _Task
     model: Annotated[str, one_of("model", BASES)]
     seeds: list[StrictInt]
+    further_seeds: list[StrictInt]
     domains: list[Annotated[str, one_of("domain", TASKS)]]
+    n_used: CountFrom0
     n_examples: CountOrAll
-    n_domain: Count
+    n_domain: CountOrAll
     n_scoring: Count
     n_selection: Count
     batch_size: Count
     steps: Count
     random_orders: Count
-    orders: Literal["every", "importance"]
+    orders: Literal["every", "leak-free", "importance"]
     finetuning: Finetuning
+    recipes: list[Candidate]
     translation_task: _Translation
     translation_far: _Translation
     training_task: _Translation
     translation_model: str
-    translation_seed: StrictInt
+    translation_seed: StrictInt | None
+    translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
     n_verses: Count
     n_headline: CountOrAll
     translation_orders: Count
     translation: dict[_Translation, dict[str, Recipe]]
+    checkpoints: dict[str, Checkpoints]
     speed: Speed
     device: str = "cpu"
     data: str | None = None
@@ -100,6 +136,29 @@ class Profile:
         if model not in self.translation[task]:
             raise ValueError(unknown(f"model of {task}", model, self.translation[task]))
         return self.translation[task][model]
+
+    def trainings(self, task: str, model: str | None = None) -> list[int]:
+        """Seeds of a translation model's trainings; the first stands where one is enough.
+
+        ``translation_seed`` alone where it is given.
+
+        Raises:
+            ValueError: an unknown task, or a model that the task does not have.
+        """
+        model = self.translation_model if model is None else model
+        self.translator(task, model)
+        if self.translation_seed is not None:
+            return [self.translation_seed]
+        return self.translation_seeds[task][model]
+
+    def check_training(self, task: str, seed: int) -> None:
+        """Raises ValueError for a seed that is none of ``trainings``: hours, for a slip of the pen."""
+        if seed not in (known := self.trainings(task)):
+            raise ValueError(
+                f"training {seed} is none of the profile's for {task}, "
+                f"{self.translation_model}: {', '.join(map(str, known))}; to measure one of your "
+                f"own, give --seed {seed}, in a notebook translation_seed"
+            )
 
     def on(self, task: str) -> Profile:
         """The same profile, with the same values of one's own, on another task."""
@@ -124,7 +183,8 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     values["main_task"] = values["task"]
     elsewhere, task = values.pop("tasks"), overrides.get("task")
     if task not in (None, values["task"]):
-        values = merged(values, elsewhere.get(task, {}))
+        for section in dict.fromkeys((whole_task(task), task)):
+            values = merged(values, elsewhere.get(section, {}))
     # None leaves the profile's value; of a name that it does not have, it is refused with the rest
     given = {
         each: value

@@ -28,6 +28,12 @@ def _at_least_1(value: int) -> int:
     return value
 
 
+def _at_least_0(value: int) -> int:
+    if value < 0:
+        raise PydanticCustomError("number", "give at least 0")
+    return value
+
+
 def _at_least_1_or_all(value: int | None) -> int | None:
     if value is not None and value < 1:
         raise PydanticCustomError("number", "give at least 1, or null for all")
@@ -35,6 +41,7 @@ def _at_least_1_or_all(value: int | None) -> int | None:
 
 
 Count = Annotated[StrictInt, AfterValidator(_at_least_1)]
+CountFrom0 = Annotated[StrictInt, AfterValidator(_at_least_0)]
 CountOrAll = Annotated[StrictInt | None, AfterValidator(_at_least_1_or_all)]
 PositiveInt = Annotated[StrictInt, AfterValidator(_above_0)]
 PositiveFloat = Annotated[StrictFloat, AfterValidator(_above_0)]

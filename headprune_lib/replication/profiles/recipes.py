@@ -32,6 +32,15 @@ class Finetuning:
 
 
 @parameters
+class Candidate:
+    """What a compared recipe of fine-tuning has of its own; the rest is the profile's."""
+
+    epochs: PositiveInt
+    learning_rate: PositiveFloat
+    batch_size: PositiveInt
+
+
+@parameters
 class Shape:
     """Size of a Transformer with one vocabulary for both languages.
 

@@ -14,6 +14,7 @@ from headprune_lib.replication.stats.checks import Estimate
 from headprune_lib.replication.stats.correlations import (
     correlation,
     correlation_ceiling,
+    spearman_without_one,
     split_half_reliability,
     split_half_reliability_of,
 )
@@ -26,6 +27,15 @@ from headprune_lib.replication.stats.paired import (
     ratio_interval,
     smallest_detectable,
 )
+from headprune_lib.replication.stats.power import (
+    all_of,
+    detectable,
+    power_above,
+    power_above_t,
+    power_of_share,
+    share_above,
+    standard_error,
+)
 from headprune_lib.replication.stats.scores import (
     area_under_curve,
     confusion,
@@ -37,6 +47,7 @@ from headprune_lib.replication.stats.scores import (
 
 __all__ = [
     "Estimate",
+    "all_of",
     "area_under_curve",
     "bootstrap_curves",
     "bootstrap_indices",
@@ -44,6 +55,7 @@ __all__ = [
     "confusion",
     "correlation",
     "correlation_ceiling",
+    "detectable",
     "equivalence",
     "f1",
     "gini",
@@ -53,9 +65,15 @@ __all__ = [
     "paired_bootstrap",
     "paired_proportion_interval",
     "paired_t",
+    "power_above",
+    "power_above_t",
+    "power_of_share",
     "prunable_share",
     "ratio_interval",
+    "share_above",
     "smallest_detectable",
+    "spearman_without_one",
     "split_half_reliability",
     "split_half_reliability_of",
+    "standard_error",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,6 +80,7 @@ def bootstrap_curves(
     resamples: int,
     seed: int,
     statistic: Callable[[Array], Array] | None = None,
+    together: Mapping[str, str] | None = None,
 ) -> dict[str, Array]:
     """Resampled mean curves, name -> (resamples, shares), from name -> (runs, shares, examples).
 
@@ -89,6 +90,8 @@ def bootstrap_curves(
     Row i of every curve uses the same draw of examples, for all its shares and runs, so that the
     difference of two curves is paired. Where a curve has several runs (seeds), its runs are drawn
     again too, within the curve, and its draws do not depend on which other curves are given.
+    Curves of the same runs can have the same draws of them: those to which ``together`` gives the
+    same name.
     """
     curves = {
         name: numbers(name, curve, axes=3 + (statistic is not None))
@@ -103,7 +106,8 @@ def bootstrap_curves(
         name: np.ascontiguousarray(np.moveaxis(curve, 2, 0).reshape(n, -1), dtype=np.float32)
         for name, curve in curves.items()
     }
-    run_rngs = {name: np.random.default_rng([seed, 1, *name.encode()]) for name in curves}
+    keys = {name: (together or {}).get(name, name) for name in curves}
+    run_rngs = {name: np.random.default_rng([seed, 1, *key.encode()]) for name, key in keys.items()}
     means = {name: np.empty((resamples, curve.shape[1])) for name, curve in curves.items()}
     for rows, counts in count_chunks(n, resamples, seed):
         for name, curve in curves.items():

@@ -44,6 +44,26 @@ def correlation(
     return Estimate(float(test.statistic), float(low), float(high), float(test.pvalue))
 
 
+def spearman_without_one(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """Least and largest Spearman correlation of x and y, both (heads,), with one head left out.
+
+    A side without variation correlates 0.
+    """
+    x, y = numbers("x", x, axes=1), numbers("y", y, axes=1)
+    same("shapes of x and y", x.shape, y.shape)
+    if len(x) < 3:
+        raise ValueError(f"{len(x)} heads; expected at least 3, so that two are left")
+    others = ~np.eye(len(x), dtype=bool)
+    sides = (
+        scipy.stats.rankdata(
+            np.broadcast_to(side, (len(x), len(x)))[others].reshape(len(x), -1), axis=-1
+        )
+        for side in (x, y)
+    )
+    found = np.nan_to_num(_row_correlations(*sides))
+    return float(found.min()), float(found.max())
+
+
 def _row_correlations(x: Array, y: Array) -> Array:
     """Pearson's r of each row of x with the row of y; NaN where a row is constant."""
     varies = (np.ptp(x, axis=-1) > 0) & (np.ptp(y, axis=-1) > 0)

@@ -30,6 +30,7 @@ class Journal:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.resumed_seconds = 0.0  # spent on resumed units by earlier processes
+        self._counted: set[str] = set()  # a unit may be asked for twice
 
     def unit(self, key: str, function: Callable[[], Arrays]) -> Arrays:
         """The arrays of unit ``key``: from the journal, or else from ``function()``.
@@ -41,7 +42,10 @@ class Journal:
         if path.exists():
             try:
                 arrays = npz_arrays(path.read_bytes())
-                self.resumed_seconds += float(arrays.pop("seconds of this unit"))
+                seconds = float(arrays.pop("seconds of this unit"))
+                if key not in self._counted:
+                    self.resumed_seconds += seconds
+                    self._counted.add(key)
                 return arrays
             except (KeyError, ValueError) as error:
                 warnings.warn(
@@ -49,6 +53,7 @@ class Journal:
                     "this unit is measured again.",
                     stacklevel=2,
                 )
+        self._counted.add(key)
         start = time.perf_counter()
         arrays = {name: np.asarray(array) for name, array in function().items()}
         seconds = np.asarray(time.perf_counter() - start)

@@ -39,6 +39,7 @@ class Wanted:
         measure: gives a part; ``(name) -> (Measured, provenance)``.
         summarise: ``(outcomes, runs of the parts) -> values``, without model or data.
         command: what measures it, for messages.
+        check: raises where a stored part, though its signature fits, must not be used.
     """
 
     key: Key
@@ -48,6 +49,7 @@ class Wanted:
     measure: Callable[[str], tuple[Measured, dict[str, Any]]]
     summarise: Callable[[Outcomes, dict[str, list[dict[str, Any]]]], dict[str, Any]]
     command: str = ""
+    check: Callable[[str, Part], None] = lambda _name, _part: None
 
 
 def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> Result:
@@ -70,12 +72,16 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     ):
         return kept
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
+    measured = {}
     for name in missing:
         found, provenance = wanted.measure(name)
-        parts[name] = Part(
+        measured[name] = Part(
             wanted.signatures[name], plain(found.runs, "runs"), provenance, found.raw
         )
         about = {name: getattr(found, name) for name in _ABOUT}
+    if measured and (kept := _kept(wanted, root)):  # another process may have stored parts since
+        parts |= _usable(kept, wanted, fresh)
+    parts |= measured
     parts = {
         name: parts[name]
         for name in sorted(parts, key=list(dict.fromkeys([*wanted.signatures, *parts])).index)
@@ -117,11 +123,14 @@ def _usable(kept: Result, wanted: Wanted, fresh: bool) -> dict[str, Part]:
     usable = {}
     for name, part in kept.parts.items():
         if name in wanted.signatures:
-            if not fresh and part.signature.get("digest") == wanted.signatures[name]["digest"]:
-                usable[name] = part
-        elif all(_shared(part.signature) == one for one in shared):
-            usable[name] = part
-    return usable
+            digest = wanted.signatures[name]["digest"]
+            usable[name] = not fresh and part.signature.get("digest") == digest
+        else:
+            usable[name] = all(_shared(part.signature) == one for one in shared)
+    found = {name: part for name, part in kept.parts.items() if usable[name]}
+    for name, part in found.items():
+        wanted.check(name, part)
+    return found
 
 
 def _shared(signature: Mapping[str, Any]) -> list[Any]:

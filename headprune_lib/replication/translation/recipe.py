@@ -9,24 +9,28 @@ from headprune_lib.replication.profiles import POST_NORM, Recipe
 from headprune_lib.replication.weights import TRAINING_VERSION
 
 
-def full_recipe(task: str, recipe: Recipe, seed: int) -> dict:
-    """Everything that the weights after an epoch of a training depend on."""
-    described = dataclasses.asdict(recipe)
+def full_recipe(task: str, recipe: Recipe, seed: int, *, registered: bool = False) -> dict:
+    """Everything that the weights after an epoch of a training depend on.
+
+    With ``registered``, on the text that committed results were measured on.
+    """
+    described, text = dataclasses.asdict(recipe), TRANSLATION_TASKS[task]
     if recipe.shape.norm == "after":  # as the recipes of before there was a choice
         del described["shape"]["norm"]
     return {
         "version": TRAINING_VERSION,
         "task": task,
-        "data": TRANSLATION_TASKS[task].checksums,
+        "data": text.registered if registered else text.checksums,
         "seed": seed,
         "precision": recipe.precision,
         **{name: value for name, value in described.items() if name != "averaged_epochs"},
     }
 
 
-def final_recipe(task: str, recipe: Recipe, seed: int) -> dict:
-    """Everything that the final weights depend on."""
-    return {**full_recipe(task, recipe, seed), "averaged_epochs": recipe.averaged_epochs}
+def final_recipe(task: str, recipe: Recipe, seed: int, *, registered: bool = False) -> dict:
+    """Everything that the final weights depend on; ``registered`` as of :func:`full_recipe`."""
+    full = full_recipe(task, recipe, seed, registered=registered)
+    return {**full, "averaged_epochs": recipe.averaged_epochs}
 
 
 def file_name(task: str, model: str, seed: int) -> str:

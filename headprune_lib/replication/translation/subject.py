@@ -7,7 +7,7 @@ masked models as the *change* from the unmasked one: few change, so that the fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import Translator, load_translator
@@ -44,7 +44,7 @@ class TranslationSubject:
     task: str
     seed: int
     translator: Translator
-    epoch: int | None = None
+    kept: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -54,24 +54,32 @@ class TranslationSubject:
         seed: int | None = None,
         *,
         kernel: str = "sdpa",
-        epoch: int | None = None,
+        **kept: int,
     ) -> TranslationSubject:
-        """The trained model of a task, or what it was after an epoch; trained now if need be."""
-        seed = profile.translation_seed if seed is None else seed
-        return cls(
-            profile,
-            task,
-            seed,
-            load_translator(
-                profile, task, seed, model=profile.translation_model, kernel=kernel, epoch=epoch
-            ),
-            epoch,
+        """The trained model of a task; trained now if need be.
+
+        Args:
+            seed: of the training; the first one of the profile's if not given.
+            kept: ``epoch`` or ``update``: the weights that the training kept after it, in place
+                of the final ones.
+        """
+        seed = profile.trainings(task)[0] if seed is None else seed
+        translator = load_translator(
+            profile, task, seed, model=profile.translation_model, kernel=kernel, **kept
         )
+        return cls(profile, task, seed, translator, kept)
+
+    @classmethod
+    def of_listed(cls, profile: Profile, task: str, seed: int | None) -> TranslationSubject:
+        """As :meth:`of`; ValueError for a training that is none of the profile's."""
+        if seed is not None:
+            profile.check_training(task, seed)
+        return cls.of(profile, task, seed)
 
     def eager(self) -> TranslationSubject:
         """The same weights under the attention kernel with the fastest backward pass."""
         return TranslationSubject.of(
-            self.profile, self.task, self.seed, kernel="eager", epoch=self.epoch
+            self.profile, self.task, self.seed, kernel="eager", **self.kept
         )
 
     @property
@@ -86,8 +94,8 @@ class TranslationSubject:
 
     @property
     def run(self) -> dict:
-        """The entry of a result for this training."""
-        return {"seed": self.seed, "weights_sha256": self.translator.weights_sha256}
+        """The entry of a result for this training, with the epoch or update if not the final one."""
+        return {"seed": self.seed, **self.kept, "weights_sha256": self.translator.weights_sha256}
 
     def measured(self, raw: Arrays, n_examples: int, *, dataset: str | None = None) -> Measured:
         """Outcomes as the store takes them; of the test verses if nothing else is said."""
@@ -222,7 +230,7 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
 
 
 def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
-    """Teacher-forced batches of verses, shortest references first."""
+    """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
     translator = subject.translator
     sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
     return [
@@ -232,8 +240,13 @@ def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, 
             PAD,
             subject.model.config.decoder_start_token_id,
         )
-        for part in by_length(targets, _SCORED_TOGETHER)
+        for part in forced_groups(subject, pairs)
     ]
+
+
+def forced_groups(subject: TranslationSubject, pairs: Pairs) -> list[list[int]]:
+    """Which verses share a teacher-forced batch, shortest references first."""
+    return by_length(subject.translator.encode(pairs.targets), _SCORED_TOGETHER)
 
 
 def first_verses(raw: Arrays, n: int | None) -> Arrays:
@@ -252,12 +265,21 @@ def mean_losses(raw: Arrays) -> Arrays:
     """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
 
     The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
-    between heads (Table 5) and for the record, where no statistic asks for single losses.
+    between heads (Table 5) and for the record, where no statistic asks for single losses. Outcomes
+    that hold the mean alone are given back as they are.
     """
+    if "draft_log_loss" in raw:
+        return raw
     uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
     kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
     means = np.concatenate([[uncut.mean()], uncut.mean() + change.mean(-1)]) / MILLINAT
     return {**kept, "draft_log_loss": means}
+
+
+def coarse_losses(raw: Arrays) -> Arrays:
+    """``raw`` with the *changes* of the draft losses to five binary digits, in half the space."""
+    change = np.rint(coarse(raw["draft_loss_change"])).astype(np.int32)
+    return {**raw, "draft_loss_change": change}
 
 
 def heads_array(heads: Iterable[Head]) -> np.ndarray:

@@ -12,7 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
-from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.training import arguments, run, whole_batch
@@ -30,7 +30,7 @@ from headprune_lib.replication.weights import save_trained, stored_recipe
 
 def training_folder(task: str, seed: int, model: str = POST_NORM) -> Path:
     """Checkpoints, weights of every epoch, vocabulary and learning curve of a training."""
-    return cache_root() / "training" / file_name(task, model, seed)
+    return trained_root() / "training" / file_name(task, model, seed)
 
 
 def epoch_path(folder: Path, epoch: int) -> Path:
@@ -41,6 +41,13 @@ def epoch_path(folder: Path, epoch: int) -> Path:
 def update_path(folder: Path, update: int) -> Path:
     """Weights (float16) after a number of updates, of the first epochs."""
     return folder / f"update-{update:06d}.safetensors"
+
+
+def kept_updates(folder: Path) -> list[int]:
+    """After how many updates of the first epochs weights are there, 0 first; in their order."""
+    return sorted(
+        int(path.stem.removeprefix("update-")) for path in folder.glob("update-*.safetensors")
+    )
 
 
 def read_curve(folder: Path) -> list[dict]:

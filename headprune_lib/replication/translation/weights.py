@@ -35,7 +35,10 @@ from headprune_lib.replication.translation.training import (
     training_folder,
     update_path,
 )
-from headprune_lib.replication.weights import read_weights, write_weights
+from headprune_lib.replication.weights import read_weights, stored_recipe, write_weights
+
+FINAL = "final.safetensors"
+"""In a training's folder, the mean of its last epochs."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def load_translator(
             vocabulary.
     """
     recipe = profile.translator(task, model)
-    seed = profile.translation_seed if seed is None else seed
+    seed = profile.trainings(task, model)[0] if seed is None else seed
     described = full_recipe
     if epoch is None and update is None:
         described = final_recipe
@@ -119,6 +122,34 @@ def load_translator(
             f"{weights} are for {network.config.vocab_size}: not of one training"
         )
     return Translator(task, network.to(profile.device), pieces, file_sha256(weights), curve)
+
+
+def stored_weights(
+    profile: Profile,
+    task: str,
+    seed: int,
+    *,
+    model: str = POST_NORM,
+    epoch: int | None = None,
+    update: int | None = None,
+) -> Path | None:
+    """The file of a training's weights: the committed one, else the cached one; nothing is trained.
+
+    None where there is none, or only one of another recipe.
+
+    Args:
+        epoch: the weights after this epoch; the final ones if not given.
+        update: the weights after this many updates, in place of ``epoch``.
+    """
+    folder, recipe = training_folder(task, seed, model), profile.translator(task, model)
+    if epoch is None and update is None:
+        committed = _committed(task, model, seed)
+        path = committed if committed.is_file() else folder / FINAL
+        wanted = final_recipe(task, recipe, seed)
+    else:
+        path = _kept_path(folder, epoch, update)
+        wanted = full_recipe(task, recipe, seed)
+    return path if path.is_file() and stored_recipe(path) == wanted else None
 
 
 def with_weights(
@@ -144,7 +175,7 @@ def with_weights(
 def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
     """Copy the final weights of a finished training to where committed weights are kept."""
     folder = train(profile, task, seed, model=model)
-    target = models_root() / f"{file_name(task, model, seed)}.safetensors"
+    target = _committed(task, model, seed)
     files = {
         target: final_weights(folder, task, profile.translator(task, model), seed),
         target.with_suffix(".spm"): folder / "vocabulary.spm",
@@ -161,7 +192,7 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     of the updates leaves the weights moving about; their mean translates better than any of them
     (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
     """
-    path = folder / "final.safetensors"
+    path = folder / FINAL
     if not path.is_file():
         last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
         weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
@@ -172,11 +203,16 @@ def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
     return path
 
 
+def _committed(task: str, model: str, seed: int) -> Path:
+    """Where the committed file of a training's final weights is, if it has one."""
+    return models_root() / f"{file_name(task, model, seed)}.safetensors"
+
+
 def _final_files(
     profile: Profile, task: str, model: str, seed: int
 ) -> tuple[Path, Path, list[dict]]:
     """Weights, vocabulary and learning curve: the committed ones, else those of a training."""
-    committed = models_root() / f"{file_name(task, model, seed)}.safetensors"
+    committed = _committed(task, model, seed)
     if committed.is_file():
         curve = json.loads(committed.with_suffix(".curve.json").read_text())
         return committed, committed.with_suffix(".spm"), curve
@@ -185,13 +221,13 @@ def _final_files(
     return weights, folder / "vocabulary.spm", read_curve(folder)
 
 
+def _kept_path(folder: Path, epoch: int | None, update: int | None) -> Path:
+    return epoch_path(folder, epoch) if update is None else update_path(folder, update)
+
+
 def _kept(folder: Path, epoch: int | None, update: int | None) -> Path:
     """The weights that a training kept after an epoch or an update."""
-    what, path = (
-        ("epoch", epoch_path(folder, epoch))
-        if update is None
-        else ("update", update_path(folder, update))
-    )
+    what, path = "epoch" if update is None else "update", _kept_path(folder, epoch, update)
     if not path.is_file():
         there = sorted(each.stem for each in folder.glob(f"{what}-*.safetensors"))
         raise ValueError(

@@ -1,12 +1,11 @@
-"""Each claim is judged from the results that decide it, found by looking."""
+"""Each claim is judged from the results that bear on it, found by looking."""
 
 import dataclasses
 
 import pytest
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.verdict import Verdict, combine
+from headprune_lib.replication.claims import evidence, rules
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import tables
 
@@ -19,7 +18,7 @@ def test_without_results_nothing_was_run(smoke):
     judged = all_verdicts(smoke)
     assert [v.claim for v in judged] == [f"C{i}" for i in range(1, 9)]
     assert {v.word for v in judged} == {"not run"}
-    assert judged[0].evidence == ("figure1b",)
+    assert judged[0].rows[0].name == "figure1b"
 
 
 @pytest.mark.parametrize(
@@ -39,21 +38,26 @@ def test_without_results_nothing_was_run(smoke):
     ],
 )
 def test_results_decide_their_claims(smoke, artifact, claims, half):
-    judged = evidence.verdicts_of(measurements.get(artifact, smoke))
-    assert [v.claim for v in judged] == claims
-    assert all(v.half == half and v.word != "not run" for v in judged)
+    rows = evidence.rows_of(measurements.get(artifact, smoke))
+    assert list(dict.fromkeys(row.claim for row in rows)) == claims
+    assert all(row.half == half and row.word != "not run" for row in rows)
 
 
 def test_both_halves_count(smoke):
     results = [measurements.get(artifact, smoke) for artifact in ("figure1b", "table1")]
     first = all_verdicts(smoke)[0]
-    assert first.half == "encoder and translation"
-    alone = [evidence.verdicts_of(result)[0] for result in results]
-    assert [row.word for row in first.rows] == [row.word for row in alone]
-    assert [row.evidence for row in first.rows] == [("figure1b (tiny, synthetic)",), ("table1",)]
-    table = tables.verdict_table([first])
-    assert table["verdict"].tolist() == [first.word, "", *(v.word for v in alone)]
-    assert "<strong>C1</strong>" in tables.as_html(table)
+    assert list(first.rows) == [row for result in results for row in evidence.rows_of(result)]
+    assert [(row.name, row.setting) for row in first.rows] == [
+        ("figure1b", "tiny, synthetic"),
+        ("table1", "post-norm, toy"),
+    ]
+    assert "<strong>C1</strong>" in tables.as_html(tables.claims_table([first]))
+    shown = tables.rows_table(first.rows)
+    assert shown["where"].tolist() == [
+        "Figure 1b: tiny, synthetic",
+        "Table 1: post-norm, toy",
+    ]
+    assert shown["data"].tolist() == ["confirmatory"] * 2  # measured just now
 
 
 def test_a_result_of_another_task_counts_without_a_list(smoke, tmp_path):
@@ -61,30 +65,25 @@ def test_a_result_of_another_task_counts_without_a_list(smoke, tmp_path):
     store.save(own, tmp_path)
     store.save(dataclasses.replace(own, task="synthetic-far"), tmp_path)
     first = evidence.all_verdicts(tmp_path)[0]
-    assert [row.evidence for row in first.rows] == [
-        ("figure1b (tiny, synthetic)",),
-        ("figure1b (tiny, synthetic-far)",),
-    ]
+    assert [row.setting for row in first.rows] == ["tiny, synthetic", "tiny, synthetic-far"]
 
 
-def test_the_rows_of_a_row_count_one_by_one(smoke, monkeypatch):
-    measurements.get("figure1b", smoke)
+def test_what_was_measured_before_the_rules_is_exploratory(smoke):
+    own = measurements.get("figure1b", smoke)
+    for date, kind in (("2026-11-21T00:00:00+00:00", "exploratory"), (rules.FIXED, "confirmatory")):
+        parts = {
+            name: dataclasses.replace(part, provenance={**part.provenance, "date": date})
+            for name, part in own.parts.items()
+        }
+        (row,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
+        assert row.kind == kind
 
-    def row(word):
-        return Verdict("C1", word, "", "", ("figure1b",), "encoder")
 
-    two_domains = combine([row("replicates"), row("differs")])  # inconclusive
-    monkeypatch.setitem(
-        evidence.EVIDENCE,
-        "C1",
-        (
-            evidence.Evidence("one_head", "encoder", lambda _values, _name: two_domains),
-            evidence.Evidence("one_head", "encoder", lambda _values, _name: row("differs")),
-        ),
-    )
-    first = all_verdicts(smoke)[0]
-    assert [part.word for part in first.rows] == ["replicates", "differs", "differs"]
-    assert first.word == "inconclusive"  # as two rows of two it would be "differs"
+def test_each_domain_and_both_pairs_of_batch_sizes_are_rows(smoke):
+    domains = evidence.rows_of(measurements.get("figure2b", smoke))
+    assert [row.setting.split(", ")[-1] for row in domains] == ["synthetic-far"]
+    speed = evidence.rows_of(measurements.get("table4", smoke))
+    assert {row.claim for row in speed} <= {"C6"}
 
 
 def test_the_curve_on_sst2_is_named_as_the_papers(smoke, tmp_path):
@@ -92,8 +91,16 @@ def test_the_curve_on_sst2_is_named_as_the_papers(smoke, tmp_path):
     for task in ("synthetic", "sst2", "snli"):
         store.save(dataclasses.replace(found, task=task), tmp_path)
     third = evidence.all_verdicts(tmp_path)[2]
-    assert sorted(name for row in third.rows for name in row.evidence) == [
-        "figure3b (tiny, SNLI)",
-        "figure3b (tiny, synthetic)",
-        "figure6a (tiny, SST-2)",
+    assert sorted((row.name, row.setting) for row in third.rows) == [
+        ("figure3b", "tiny, SNLI"),
+        ("figure3b", "tiny, synthetic"),
+        ("figure6a", "tiny, SST-2"),
     ]
+
+
+def test_what_is_kept_is_read_at_the_share_of_the_task(smoke):
+    values = measurements.get("figure3b", smoke).values
+    at = evidence.kept_at(values, values["shares"][1])
+    assert at["kept"] == values["kept"]["importance"]["kept"][1]
+    assert evidence.kept_at(values, 0.123) is None
+    assert evidence.kept_at(values, values["shares"][1], "oracle of Delphi") is None

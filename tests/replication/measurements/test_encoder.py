@@ -291,18 +291,65 @@ def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(smoke, monkeypatc
         assert {key for key in after if after[key] != before[key]} == own | made
 
 
-def test_an_order_that_nobody_asked_for_before_leaves_the_others_alone(smoke, monkeypatch):
-    task = smoke.on("synthetic-words")  # importance and random orders alone
-    before = measurements.get("pruning_curve", task)
-    measured, unit = [], Journal.unit
+@pytest.fixture
+def computed(monkeypatch):
+    """The keys of the units that are computed, not read from a journal."""
+    keys, unit = [], Journal.unit
     monkeypatch.setattr(
         Journal,
         "unit",
-        lambda self, key, function: unit(self, key, lambda: measured.append(key) or function()),
+        lambda self, key, function: unit(self, key, lambda: keys.append(key) or function()),
     )
+    return keys
+
+
+def test_measurements_share_their_passes(computed, smoke):
+    profile = load_profile("smoke", n_examples=24)
+    measurements.get("across_domains", profile)  # asks for one_head itself
+    measurements.get("pruning_curve", profile, parts=["importance", "oracle", "oracle leak-free"])
+    measurements.get("one_head", profile)
+    sweeps = [key.split(" ", 1)[1] for key in computed if "one head" in key]
+    texts = ("synthetic", "synthetic-far", "synthetic (train)")
+    assert sorted(sweeps) == sorted(f"one head {text} 0" for text in texts)
+    for seed in profile.seeds:
+        key = EncoderSubject.of(profile, seed).key
+        for mask in ("no head cut", "all heads cut"):
+            assert computed.count(f"{key} {mask}") == 1
+
+
+def test_the_best_heads_alone_are_measured_where_nothing_is_chosen_on_the_test_set(computed, smoke):
+    found = measurements.get("best_heads", load_profile("smoke", orders="leak-free"))
+    assert [key.split(" ", 1)[1] for key in computed] == [
+        "all but one synthetic (train) 0",
+        "no head cut",
+        *(f"only {layer} {head}" for layer, head in found.raw["heads"].tolist()),
+    ]
+    every = measurements.get("best_heads", smoke).raw
+    assert found.raw.keys() == every.keys()
+    for name, values in found.raw.items():
+        off = 1 if "loss" in name else 0  # thousandths of a nat, rounded
+        np.testing.assert_allclose(values, every[name], rtol=0, atol=off)
+
+
+def test_the_one_by_one_order_of_other_text_is_measured_where_it_is_asked_for(smoke):
+    task = smoke.on("synthetic-pairs")
+    found = measurements.get("pruning_curve", task, parts=["importance", "oracle leak-free"])
+    assert "oracle leak-free" in found.values["area_differences"]
+    with pytest.raises(ValueError, match="n_selection and n_scoring ask for"):
+        measurements.get(
+            "pruning_curve",
+            load_profile("smoke", task="synthetic-pairs", n_selection=1000),
+            parts=["oracle leak-free"],
+        )
+
+
+def test_an_order_that_nobody_asked_for_before_leaves_the_others_alone(smoke, computed):
+    task = smoke.on("synthetic-words")  # importance and random orders alone
+    before = measurements.get("pruning_curve", task)
+    computed.clear()
     after = measurements.get("pruning_curve", task, parts=["importance reversed"])
     assert set(after.parts) == {*before.parts, "importance reversed"}
-    assert not any("importance step" in key or "random" in key for key in measured)
+    assert not any("importance step" in key or "random" in key for key in computed)
     for name, part in before.parts.items():
         assert after.parts[name].raw_sha256 == part.raw_sha256
         assert after.values["curves"][name] == before.values["curves"][name]

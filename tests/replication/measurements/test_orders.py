@@ -1,5 +1,8 @@
 """Orders of removal: the paper's, and one for every criterion of the register."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 
@@ -8,6 +11,7 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
+from headprune_lib.replication.measurements.accuracy import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY, read_order
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
@@ -104,6 +108,114 @@ def test_a_new_version_of_a_criterion_is_another_signature(smoke, monkeypatch):
 def test_neither_an_order_nor_a_criterion(half, name, message):
     with pytest.raises(ValueError, match=message):
         read_order(half, name)
+
+
+@pytest.fixture(scope="module")
+def one_by_one(smoke):
+    """A profile whose fine-tunings are measured one by one; those of ``smoke`` serve for it."""
+    return load_profile("smoke", seeds=[1], further_seeds=[2, 3])
+
+
+PARTS = ("importance", "oracle leak-free", "random")
+
+
+def on_training_2(*orders):
+    return [f"{order} training 2" for order in orders]
+
+
+def test_a_further_training_joins_the_first(one_by_one):
+    first = measurements.get("pruning_curve", one_by_one, parts=PARTS)
+    both = measurements.get("pruning_curve", one_by_one, parts=[*PARTS, *on_training_2(*PARTS)])
+    alone = measurements.get("pruning_curve", load_profile("smoke", seeds=[2]), parts=PARTS)
+    assert set(both.parts) == {*PARTS, *on_training_2(*PARTS)}
+    for order in PARTS:
+        part, other = both.parts[f"{order} training 2"], alone.parts[order]
+        assert [run["seed"] for run in part.runs] == [2] and part.runs == other.runs
+        for name in ("order", "correct", "loss"):  # as if it had been the only one
+            assert (part.raw[name] == other.raw[name]).all()
+        assert both.parts[order].raw_sha256 == first.parts[order].raw_sha256
+        curves = [one.values["curves"][order]["runs"] for one in (first, alone, both)]
+        assert curves[2] == curves[0] + curves[1]
+    mean = np.mean([one.values["curves"]["importance"]["mean"] for one in (first, alone)], axis=0)
+    assert both.values["curves"]["importance"]["mean"] == pytest.approx(mean, abs=1e-5)
+    assert both.values["curves"]["importance main"]["runs"] == curves_of(first, "importance")
+    # both sides of a difference are means over the same trainings
+    for other in ("oracle leak-free", "random"):
+        area = area_of(both, "importance") - area_of(both, other)
+        assert both.values["area_differences"][other]["difference"] == pytest.approx(area, abs=1e-4)
+
+
+def curves_of(result, order):
+    return result.values["curves"][order]["runs"]
+
+
+def area_of(result, order):
+    return np.trapezoid(np.mean(curves_of(result, order), axis=0), dx=0.1)
+
+
+def test_a_training_waits_until_all_orders_have_it(one_by_one):
+    parts = [*PARTS, *on_training_2("importance", "random"), "importance training 3"]
+    measured = measurements.get("pruning_curve", one_by_one, parts=parts)
+    # random order lacks training 3, the one-by-one order has none but the first
+    assert measured.values["curves"]["importance"]["names"] == ["1", "2"]
+    assert {order: len(curves_of(measured, order)) for order in PARTS} == {
+        "importance": 2,
+        "oracle leak-free": 1,
+        "random": 2 * one_by_one.random_orders,
+    }
+    area = area_of(measured, "importance main") - area_of(measured, "oracle leak-free")
+    found = measured.values["area_differences"]["oracle leak-free"]["difference"]
+    assert found == pytest.approx(area, abs=1e-4)
+
+
+def test_a_further_training_alone_is_told_without_the_first(one_by_one):
+    found = measurements.get(
+        "pruning_curve",
+        dataclasses.replace(one_by_one, n_examples=20),
+        parts=on_training_2("random"),
+    )
+    assert set(found.values["curves"]) == {"random training 2"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "part", "message"),
+    [
+        ({}, "random training 7", r"training 7 is not one of the further ones .* none; .*seed=7"),
+        ({"seeds": [1], "further_seeds": [2]}, "oracle training 2", "ask for 'oracle leak-free'"),
+        ({"further_seeds": [3]}, "importance training 3", r"\[1, 2\] are measured in one part"),
+        ({"seeds": [1], "further_seeds": [2]}, "fishr training 2", "unknown order 'fishr'"),
+    ],
+)
+def test_a_further_training_that_cannot_be_measured(profile, part, message):
+    with pytest.raises(ValueError, match=message):
+        measurements.get("pruning_curve", load_profile("smoke", **profile), parts=[part])
+
+
+def test_further_trainings_leave_committed_parts_as_they_are():
+    """MPNet's are measured later than its first one, and may be committed one by one."""
+    base = load_profile("base")
+    for task in ("sst2", "snli", "snli-held", "cola", "mrpc"):
+        on = base.on(task)
+        assert (on.seeds, on.further_seeds) == ([1], [2, 3])
+
+        def recipe_of(part, on=on, task=task):
+            made = obtaining.signature(MEASUREMENTS["pruning_curve"], "encoder", on, task, part)
+            return list(made["recipe"])
+
+        assert recipe_of("importance") == ["seed 1"]
+        assert recipe_of("importance training 3") == ["seed 3"]
+
+
+def test_every_mask_has_the_losses_of_every_example(smoke):
+    for name, part in measurements.get("pruning_curve", smoke).parts.items():
+        assert part.raw["loss"].shape == part.raw["correct"].shape, name
+    chosen_by = measurements.get("pruning_curve", smoke).parts["oracle leak-free"].raw
+    heads = len(chosen_by["train_heads"])
+    assert chosen_by["train_loss_change"].shape == (heads, smoke.n_selection)
+    scores = one_by_one_scores(
+        {name[6:]: chosen_by[name] for name in chosen_by if "train_" in name}
+    )
+    assert chosen_by["order"][0].tolist() == [list(head[1:]) for head in prune_order(scores)]
 
 
 def test_a_register_of_criteria_leaves_stored_orders_as_they_were(monkeypatch):

@@ -12,11 +12,11 @@ from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.replication import measurements, stats
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
-from headprune_lib.replication.measurements.along_training import coarse, matched_epochs
 from headprune_lib.replication.measurements.bleu import one_by_one_scores
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.stats.bleu import corpus_bleu
+from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.translation.models import PAD, encode
 from headprune_lib.replication.translation.subject import (
@@ -139,10 +139,16 @@ def test_figure4_removes_one_kind_at_a_time(smoke):
     assert set(values["curves"]) == {
         f"{kind} {how}" for kind in KINDS for how in ("importance", "random")
     }
-    at = list(values["shares"]).index(0.6)
-    left = {kind: values["curves"][f"{kind} importance"]["mean"][at] for kind in KINDS}
-    found = values["differences"]["enc-dec minus dec-dec"]
-    assert found["difference"] == pytest.approx(left["enc-dec"] - left["dec-dec"], abs=1e-3)
+    curves = {kind: np.array(values["curves"][f"{kind} importance"]["mean"]) for kind in KINDS}
+    minus = curves["enc-dec"] - curves["dec-dec"]
+    along = [one["difference"] for one in values["differences_along"]["enc-dec minus dec-dec"]]
+    assert along == pytest.approx(minus, abs=1e-3)
+    assert set(values["shown"]) < set(values["shares"])
+    # the mean share of BLEU kept up to 90% removed, by trapezoids of a tenth
+    kept = minus / curves["enc-enc"][0]
+    area = (kept[:9] + kept[1:10]).mean() / 2
+    found = values["areas"]["dec-dec"]
+    assert found["difference"] == pytest.approx(area, abs=1e-4)
     low, high = found["interval"]
     assert low <= found["difference"] <= high
 
@@ -165,29 +171,6 @@ def test_coarse_importance_keeps_its_mean():
     values = np.random.default_rng(0).lognormal(-5, 2, (1000, 6))
     assert np.abs(coarse(values) / values - 1).max() <= 1 / 32
     np.testing.assert_allclose(coarse(values).astype(float).mean(0), values.mean(0), rtol=3e-3)
-
-
-def test_figure5_follows_the_training(smoke):
-    result = measurements.get("figure5", smoke)
-    points = result.values["checkpoints"]
-    assert [point["epoch"] for point in points] == sorted({point["epoch"] for point in points})
-    assert (
-        points[-1]["bleu"][0] > points[0]["bleu"][0]
-        and points[-1]["loss"][0] < points[0]["loss"][0]
-    )
-    last = TranslationSubject.of(smoke, smoke.training_task, epoch=points[-1]["epoch"])
-    assert points[-1]["bleu"][0] == pytest.approx(
-        plain_bleu(last, last.pairs("test"), cut_heads(last.model, [])), abs=1e-3
-    )
-    for name in ("kept", "gini"):
-        found = result.values["differences"][name]
-        low, high = found["interval"]
-        assert low <= found["difference"] <= high
-
-
-def test_checkpoints_are_matched_by_share_of_the_best_bleu():
-    curve = [{"epoch": i, "bleu": bleu} for i, bleu in enumerate((1, 3, 11, 16, 17, 20, 19), 1)]
-    assert matched_epochs(curve) == [1, 2, 3, 4, 5, 6]
 
 
 def test_quality_with_and_without_shared_ngrams(smoke, subject):
@@ -238,7 +221,6 @@ def test_every_figure_is_drawn_with_labels(smoke):
             "figure2a",
             "figure3a",
             "figure4",
-            "figure5",
             "quality",
             "search",
         )
@@ -250,7 +232,6 @@ def test_every_figure_is_drawn_with_labels(smoke):
         plots.figure2a(values["figure2a"]),
         plots.figure3a(values["figure3a"]),
         plots.figure4(values["figure4"], values["figure3a"]),
-        plots.figure5(values["figure5"]),
         plots.search(values["search"]),
     ):
         assert all(axes.get_xlabel() for axes in figure.axes if axes.has_data() and axes.lines)
@@ -271,9 +252,6 @@ def test_tables_have_a_row_for_each_thing(smoke):
         "random",
     }
     assert len(tables.kinds_table(result("figure4"))) == 11
-    assert len(tables.checkpoints_table(result("figure5"))) == len(
-        result("figure5").values["checkpoints"]
-    )
 
 
 def test_oracle_breaks_ties_by_loss():

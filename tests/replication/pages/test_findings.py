@@ -2,8 +2,10 @@
 
 import pytest
 
+from headprune_lib.replication import store
 from headprune_lib.replication.pages import findings
 from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.store import Key
 
 
 def test_the_readme_holds_the_findings_of_the_stored_results():
@@ -12,6 +14,16 @@ def test_the_readme_holds_the_findings_of_the_stored_results():
     between = text.partition(findings.START)[2].partition(findings.END)[0]
     assert between.strip() == findings.findings(values), "run `headprune findings`"
     assert (project_root() / findings.FIGURE).is_file()
+
+
+def test_the_page_on_deviations_holds_the_recipes_once_they_are_stored():
+    before, after = findings.around(
+        project_root() / findings.DEVIATIONS, findings.RECIPES_START, findings.RECIPES_END
+    )
+    between = (project_root() / findings.DEVIATIONS).read_text("utf-8")[len(before) : -len(after)]
+    assert between.count("\n  |") == 9  # a header, its line, and seven recipes
+    if stored := store.stored(Key("recipes", findings.TUNED, "minilm")):
+        assert between.strip() == findings.recipes(stored).strip(), "run `headprune findings`"
 
 
 def test_without_the_curve_the_message_names_the_command(tmp_path, monkeypatch):

@@ -235,6 +235,14 @@ def test_curve_spread_is_that_of_examples_and_of_runs():
     assert abs(np.corrcoef(spread["runs"][:, 0], spread["more"][:, 0])[0, 1]) < 0.05
 
 
+def test_curves_of_the_same_runs_can_share_their_draws_of_them():
+    curve = RNG.uniform(size=(3, 2, 50))
+    names = {"a": "runs", "b": "runs"}
+    drawn = stats.bootstrap_curves({"a": curve, "b": curve + 1, "c": curve}, 99, 0, together=names)
+    np.testing.assert_allclose(drawn["b"] - drawn["a"], 1, atol=1e-6)
+    assert not np.allclose(drawn["c"], drawn["a"])
+
+
 # --- pruning curves -------------------------------------------------------------------------------
 
 

@@ -459,6 +459,20 @@ def test_a_new_part_leaves_the_others_alone():
     assert m.measured[4:] == ["importance", "random"], "the ones that are asked for"
 
 
+def test_what_another_process_stored_meanwhile_stays():
+    m, other = Measure(), Measure()
+    measure = m.measure
+
+    def slow(name):
+        other.obtain({"importance": signed(order=1)})
+        return measure(name)
+
+    m.measure = slow
+    assert set(m.obtain({"random": signed(order=2)}).parts) == {"importance", "random"}
+    assert set(m.obtain({"random": signed(order=2)}, fresh=True).parts) == {"importance", "random"}
+    assert (m.measured, other.measured) == (["random"] * 2, ["importance"])
+
+
 def test_parts_of_other_examples_go():
     m = Measure()
     m.obtain({"importance": signed(parameters={"n": 10}), "random": signed(parameters={"n": 10})})
@@ -538,6 +552,17 @@ def test_a_journal_unit_is_computed_once(tmp_path):
     resumed.finish()
     resumed.finish()
     assert not (tmp_path / "j").exists()
+
+
+def test_seconds_count_once_and_only_those_of_earlier_processes(tmp_path):
+    slow, other = Journal(tmp_path), Journal(tmp_path)
+    for _ in range(2):
+        slow.unit("a", lambda: {"x": np.full(1, time.sleep(0.05) is None)})
+    assert slow.resumed_seconds == 0
+    other.unit("a", dict)
+    once = other.resumed_seconds
+    other.unit("a", dict)
+    assert other.resumed_seconds == once >= 0.05
 
 
 def test_a_damaged_unit_is_measured_again(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, number
+from headprune_lib.replication.stats.bounds import C7_RELIABILITY
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
@@ -38,6 +40,10 @@ def _classifier(figure2b: Result) -> Numbers:
                 "worst",
                 "r_best",
                 "r_worst",
+                "domains",
+                "measurable_accuracy",
+                "measurable_loss",
+                "sure_loss",
             ),
             NOT_MEASURED,
         )
@@ -47,7 +53,7 @@ def _classifier(figure2b: Result) -> Numbers:
         for head in figure2b.values["heads"]
         for domain in correlations
     )
-    in_loss = {domain: found["loss"]["pearson"] for domain, found in correlations.items()}
+    in_loss = {domain: found["loss"]["spearman"] for domain, found in correlations.items()}
     # Without a correlation where no cut had any effect.
     known = [domain for domain in in_loss if in_loss[domain]["r"] is not None] or list(in_loss)
     best = max(known, key=lambda domain: in_loss[domain]["r"] or 0)
@@ -61,7 +67,18 @@ def _classifier(figure2b: Result) -> Numbers:
         "worst": spelled(worst),
         "r_best": estimate(in_loss[best]["r"], in_loss[best]["interval"]),
         "r_worst": estimate(in_loss[worst]["r"], in_loss[worst]["interval"]),
+        "domains": len(correlations),
+        "measurable_accuracy": _measurable(correlations, "accuracy"),
+        "measurable_loss": _measurable(correlations, "loss"),
+        "sure_loss": sum((found["interval"][0] or 0) > 0 for found in in_loss.values()),
     }
+
+
+def _measurable(correlations: Mapping[str, Any], measure: str) -> int:
+    """In how many domains both sides are as reliable as claim C7's rule asks."""
+    return sum(
+        min(found[measure]["reliability"]) >= C7_RELIABILITY for found in correlations.values()
+    )
 
 
 def _twelve_layers(figure2b: Result | None) -> Numbers:
@@ -81,8 +98,8 @@ def _twelve_layers(figure2b: Result | None) -> Numbers:
         )
     values = figure2b.values
     in_loss = [found["loss"] for found in values["correlations"].values()]
-    known = [found for found in in_loss if found["pearson"]["r"] is not None]
-    r = [found["pearson"]["r"] for found in known]
+    known = [found for found in in_loss if found["spearman"]["r"] is not None]
+    r = [found["spearman"]["r"] for found in known]
     ceilings = [found["ceiling"] for found in known]
     return {
         "mpnet_right": f"{100 * values['baselines'][values['in_domain']]['accuracy']:.0f}",
@@ -91,7 +108,7 @@ def _twelve_layers(figure2b: Result | None) -> Numbers:
         "mpnet_r_most": number(max(r, default=None), ".2f"),
         "mpnet_ceiling_least": number(min(ceilings, default=None), ".2f"),
         "mpnet_ceiling_most": number(max(ceilings, default=None), ".2f"),
-        "mpnet_sure": sum(found["pearson"]["interval"][0] > 0 for found in known),
+        "mpnet_sure": sum(found["spearman"]["interval"][0] > 0 for found in known),
         "mpnet_domains": len(in_loss),
     }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headprune_lib.replication.claims.rules import ALPHA
+from headprune_lib.replication.pages.numbers.judged import power_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
+from headprune_lib.replication.stats.bounds import ALPHA, DELTA, DELTA_BLEU
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
@@ -41,6 +42,8 @@ def _classifier(table6: Result) -> Numbers:
         "n_selection": table6.values["n_selection"],
         "layers": len(layers),
         "within": _sure(layers),
+        "lacking": _lacking(layers, DELTA),
+        "power": power_of(table6, "C2"),
         "worst": 100 * worst["delta"],
         "worst_layer": worst["layer"] + 1,
         "lost": len(_losing(layers)),
@@ -50,13 +53,24 @@ def _classifier(table6: Result) -> Numbers:
 def _twelve_layers(table6: Result | None) -> Numbers:
     if table6 is None:
         return dict.fromkeys(
-            ("n_selection12", "layers12", "within12", "worst12", "worst12_layer", "lost12"),
+            (
+                "n_selection12",
+                "layers12",
+                "within12",
+                "lacking12",
+                "power12",
+                "worst12",
+                "worst12_layer",
+                "lost12",
+            ),
             NOT_MEASURED,
         )
     return {
         "n_selection12": table6.values["n_selection"],
         "layers12": len(table6.values["layers"]),
         "within12": _sure(table6.values["layers"]),
+        "lacking12": _lacking(table6.values["layers"], DELTA),
+        "power12": power_of(table6, "C2"),
         "worst12": f"{100 * _worst(table6.values['layers'])['delta']:.2f}",
         "worst12_layer": _worst(table6.values["layers"])["layer"] + 1,
         "lost12": len(_losing(table6.values["layers"])),
@@ -91,6 +105,8 @@ def _translator(table2: Result, table5: Result) -> Numbers:
         "n_losing_enc": sum(row["kind"] == "enc-enc" for row in losing),
         "n_losing_dec": sum(row["kind"] == "dec-dec" for row in losing),
         "n_sure": _sure(layers),
+        "n_lacking": _lacking(layers, DELTA_BLEU),
+        "power18": power_of(table5, "C2"),
         "deepest": deepest["delta"],
         "deepest_kind": deepest["kind"],
         "deepest_layer": deepest["layer"] + 1,
@@ -105,6 +121,11 @@ def _worst(layers: list[dict[str, Any]]) -> dict[str, Any]:
 def _sure(layers: list[dict[str, Any]]) -> int:
     """Layers where the interval rules out a loss of a point, or of half a BLEU point."""
     return sum(row["removable"] for row in layers)
+
+
+def _lacking(layers: list[dict[str, Any]], tolerated: float) -> int:
+    """Layers where the interval shows a loss of more than that."""
+    return sum(row["interval"][1] < -tolerated for row in layers)
 
 
 def _losing(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:

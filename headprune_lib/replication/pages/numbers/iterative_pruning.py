@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.rules import C3_TOLERANCE
+from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.pages.numbers.judged import power_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import (
     NOT_MEASURED,
     estimate,
+    kept_text,
     number,
     points,
+    signed,
 )
 from headprune_lib.replication.pages.values import prunable_at, raw_importance, step_at
+from headprune_lib.replication.stats.bounds import C3_KEPT, SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 
 Values = Mapping[str, Any] | None
 """The values of a pruning curve; None where it was not measured."""
+
+# Order -> what its keys begin with.
+_KEYS = {
+    "oracle": "oracle",
+    "oracle leak-free": "leak",
+    "importance unnormalised": "plain",
+    "importance rescored": "again",
+    "random": "chance",
+}
 
 
 def iterative_pruning(
@@ -31,11 +45,14 @@ def iterative_pruning(
 ) -> Numbers:
     """Figures 3b, 3a and 6d, and the pruning curves of all models and tasks.
 
+    Keys that end in ``_early`` are of the part of the curve that C8 is judged on, and those that
+    end in ``kept`` of the share removed that C3 is judged at.
+
     Args:
         curves: name -> pruning curve of an encoder.
     """
     return {
-        **_classifier(figure3b.values),
+        **_classifier(figure3b),
         **_twelve_layers(pick(curves, "mpnet", "sst2")),
         **_tasks(curves),
         **_translator(figure3a),
@@ -43,32 +60,34 @@ def iterative_pruning(
     }
 
 
-def _classifier(values: Mapping[str, Any]) -> Numbers:
+def _classifier(figure3b: Result) -> Numbers:
     """Of most benchmarks only importance and random orders are measured."""
+    values = figure3b.values
     return {
+        "judged": f"{share_judged(figure3b.task, 'encoder'):.0%}",
+        "kept": _kept(figure3b),
+        "power": power_of(figure3b, "C3"),
         "share": _share(values),
         "seeds": len(values["curves"]["importance"]["runs"]),
         "orders": len(values["curves"]["random"]["runs"]),
         "random_share": _share_alone(values, "random"),
         "main_share": _share_alone(values, "importance main"),
-        "oracle": number(_area(values, "oracle"), ".2f"),
-        "random_area": number(_area(values, "random"), ".2f"),
-        "leak_free": _area_estimate(values, "oracle leak-free"),
+        **_areas("", values, points, ("oracle", "oracle leak-free", "importance unnormalised")),
     }
 
 
 def _twelve_layers(curve: Result | None) -> Numbers:
     values = curve and curve.values
-    again = _area(values, "importance rescored")
+    again = values and values["area_differences"].get("importance rescored")
     return {
         **_plain(curve, 0.6),
+        "mpnet_kept": _kept(curve),
+        "mpnet_c8_power": power_of(curve, "C8"),
         "mpnet_share": _share(values),
         "mpnet_random": _share_alone(values, "random"),
-        "mpnet_oracle": _area_estimate(values, "oracle"),
-        "mpnet_leak": _area_estimate(values, "oracle leak-free"),
-        "mpnet_chance": _area_estimate(values, "random"),
-        "mpnet_plain": _share_alone(values, "importance unnormalised"),
-        "mpnet_again": number(None if again is None else -again, ".2f"),
+        **_areas("mpnet_", values, points, _KEYS, whole=False),
+        "mpnet_level": _share_alone(values, "importance unnormalised"),
+        "mpnet_again": number(again and -100 * again["difference"], ".2f"),
     }
 
 
@@ -92,56 +111,45 @@ def _plain(curve: Result | None, removed: float) -> Numbers:
 
 
 def _tasks(curves: Mapping[str, Result]) -> Numbers:
-    """Keys are model, task, and what: ``_2`` and ``_5`` the share that goes at that loss in %."""
-
-    def share(model: str, task: str, tolerance: float = C3_TOLERANCE) -> str:
-        return _share(_of(curves, model, task), tolerance)
-
-    return {
-        "minilm_reviews_2": share("minilm", "reviews"),
-        "minilm_sst2_2": share("minilm", "sst2"),
+    """Keys are model, task, and what."""
+    numbers: Numbers = {}
+    for model in ("mpnet", "minilm"):
+        for task in ("sst2", "snli", "cola", "mrpc"):
+            numbers[f"{model}_{task}_kept"] = _kept(pick(curves, model, task))
+        for task in ("cola", "mrpc"):
+            numbers[f"{model}_{task}_power"] = power_of(pick(curves, model, task), "C3")
+        numbers[f"{model}_mrpc_tolerated"] = _tolerated(_of(curves, model, "mrpc"))
+        numbers[f"{model}_cola_uncut"] = _uncut(_of(curves, model, "cola"))
+    return numbers | {
         "sst2_singly": _singly(_of(curves, "minilm", "sst2")),
-        "minilm_snli_2": share("minilm", "snli"),
-        "minilm_cola_2": share("minilm", "cola"),
         "cola_singly": _singly(_of(curves, "minilm", "cola")),
-        "minilm_mrpc_2": share("minilm", "mrpc"),
-        "mpnet_cola_2": share("mpnet", "cola"),
-        "mpnet_snli_2": share("mpnet", "snli"),
-        "mpnet_sst2_2": share("mpnet", "sst2"),
         "mrpc_lost": _lost(_of(curves, "mpnet", "mrpc"), 0.3),
-        "minilm_cola_uncut": _uncut(_of(curves, "minilm", "cola")),
-        "mpnet_cola_uncut": _uncut(_of(curves, "mpnet", "cola")),
-        "mpnet_mrpc_rule": _rule(_of(curves, "mpnet", "mrpc")),
-        "minilm_mrpc_rule": _rule(_of(curves, "minilm", "mrpc")),
-        "mpnet_mrpc_5": share("mpnet", "mrpc", 0.05),
-        "minilm_mrpc_5": share("minilm", "mrpc", 0.05),
-        "minilm_cola_5": share("minilm", "cola", 0.05),
     }
 
 
 def _translator(figure3a: Result) -> Numbers:
     values = figure3a.values
+    orders = ("oracle", "oracle leak-free", "importance unnormalised")
     return {
+        "bleu_kept": _kept(figure3a),
         "bleu_share": _share(values),
         "n_curve": figure3a.n_examples,
         "bleu_random": _share_alone(values, "random"),
-        "bleu_oracle": values["area_differences"]["oracle"]["difference"],
-        "bleu_random_area": values["area_differences"]["random"]["difference"],
+        "bleu_c8_power": power_of(figure3a, "C8"),
+        **_areas("bleu_", values, signed, orders),
     }
 
 
 def _smaller_translator(figure6d: Result) -> Numbers:
     values = figure6d.values
     bleu = values["curves"]["importance"]["mean"]
-    kept = {
-        f"deen_{100 * removed:.0f}": 100 * bleu[step_at(values["shares"], removed)] / bleu[0]
-        for removed in (0.1, 0.2, 0.3, 0.4)
-    }
     return {
         "deen_bleu": bleu[0],
         "n_deen": figure6d.n_examples,
         "deen_heads": sum(len(layer) for kind in values["scores"].values() for layer in kind),
-        **kept,
+        "deen_10": 100 * bleu[step_at(values["shares"], 0.1)] / bleu[0],
+        "deen_kept": _kept(figure6d),
+        "deen_40": 100 * bleu[step_at(values["shares"], 0.4)] / bleu[0],
         "deen_share": _share(values),
     }
 
@@ -151,7 +159,7 @@ def _of(curves: Mapping[str, Result], model: str, task: str) -> Values:
     return found and found.values
 
 
-def _share(values: Values, tolerance: float = C3_TOLERANCE) -> str:
+def _share(values: Values, tolerance: float = SHOWN_TOLERANCE) -> str:
     """The share that goes in the order of importance, with its interval."""
     if values is None:
         return NOT_MEASURED
@@ -166,16 +174,33 @@ def _share_alone(values: Values, order: str) -> str:
     return f"{prunable_at(values, order)['share']:.0%}"
 
 
-def _area(values: Values, order: str) -> float | None:
-    """Mean accuracy along the curve, importance minus this order, in points."""
-    found = values and values["area_differences"].get(order)
-    return 100 * found["difference"] if found else None
+def _kept(curve: Result | None) -> str:
+    """What importance keeps of the score above chance at the share that C3 is judged at."""
+    if curve is None:
+        return NOT_MEASURED
+    return kept_text(kept_at(curve.values, share_judged(curve.task, half_of(curve.key))))
 
 
-def _area_estimate(values: Values, order: str) -> str:
-    """As :func:`_area`, with its interval."""
-    found = values and values["area_differences"].get(order)
-    return points(found["difference"], found["interval"]) if found else NOT_MEASURED
+def _areas(
+    prefix: str,
+    values: Values,
+    shown: Callable[..., str],
+    orders: Iterable[str],
+    whole: bool = True,
+) -> Numbers:
+    """Mean score along the curve, importance minus each order: its first part, and the whole."""
+    numbers: Numbers = {}
+    for order in orders:
+        key = prefix + _KEYS[order]
+        numbers[f"{key}_early"] = _area(values, "early_area_differences", order, shown)
+        if whole:
+            numbers[key] = _area(values, "area_differences", order, shown)
+    return numbers
+
+
+def _area(values: Values, areas: str, order: str, shown: Callable[..., str]) -> str:
+    found = values and values[areas].get(order)
+    return shown(found["difference"], found["interval"]) if found else NOT_MEASURED
 
 
 def _singly(values: Values) -> str:
@@ -183,7 +208,7 @@ def _singly(values: Values) -> str:
     if values is None:
         return NOT_MEASURED
     found = stats.prunable_share(
-        values["shares"], values["curves"]["importance"]["runs"], values["chance"], C3_TOLERANCE
+        values["shares"], values["curves"]["importance"]["runs"], values["chance"], SHOWN_TOLERANCE
     )
     return ", ".join(f"{share:.0%}" for share in sorted(found))
 
@@ -193,12 +218,12 @@ def _uncut(values: Values) -> str:
     return number(values and values["curves"]["importance"]["mean"][0], ".2f")
 
 
-def _rule(values: Values) -> str:
-    """The loss that counts as none, in points of the score."""
+def _tolerated(values: Values) -> str:
+    """The loss that C3's rule allows, in points of the score."""
     if values is None:
         return NOT_MEASURED
     uncut = values["curves"]["importance"]["mean"][0]
-    return f"{100 * C3_TOLERANCE * (uncut - values['chance']):.1f}"
+    return f"{100 * (1 - C3_KEPT) * (uncut - values['chance']):.1f}"
 
 
 def _lost(values: Values, removed: float) -> str:

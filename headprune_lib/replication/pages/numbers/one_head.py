@@ -7,7 +7,7 @@ from statistics import median_high
 from typing import Any
 
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 from headprune_lib.replication.store.results import Result
 
 
@@ -29,6 +29,7 @@ def _classifier(figure1b: Result) -> Numbers:
         "truncated": values["truncated"],
         "heads": counts["heads"],
         "removable": counts["removable"],
+        **_removable("", counts, values["removable"]),
         "losses": counts["significant_losses"],
         "gains": counts["significant_gains"],
         "raw_losses": counts["raw_losses"],
@@ -44,15 +45,16 @@ def _classifier(figure1b: Result) -> Numbers:
 
 def _least(shown: Mapping[str, Result]) -> Numbers:
     if not shown:
-        return dict.fromkeys(
-            ("least", "least_removable", "least_heads", "least_detectable"), NOT_MEASURED
-        )
+        keys = ("", "_removable", "_heads", "_share", "_needed", "_power", "_n", "_detectable")
+        return dict.fromkeys((f"least{key}" for key in keys), NOT_MEASURED)
     counts = {name: result.values["counts"] for name, result in shown.items()}
     least = min(counts, key=lambda name: counts[name]["removable"] / counts[name]["heads"])
     return {
         "least": least,
         "least_removable": counts[least]["removable"],
         "least_heads": counts[least]["heads"],
+        **_removable("least_", counts[least], shown[least].values["removable"]),
+        "least_n": f"{shown[least].n_examples:,}",
         "least_detectable": f"{100 * _detectable(shown[least].values['heads']):.1f}",
     }
 
@@ -65,6 +67,7 @@ def _translator(table1: Result) -> Numbers:
         "n_verses": table1.n_examples,
         "enc_heads": counts["heads"],
         "enc_removable": counts["removable"],
+        **_removable("enc_", counts, values["removable"]["enc-enc"]),
         "enc_losses": counts["significant_losses"],
         "enc_raw": counts["raw_losses"] + counts["raw_gains"],
         "lost_kind": lost["kind"],
@@ -74,6 +77,16 @@ def _translator(table1: Result) -> Numbers:
         "bleu_detectable": _detectable(
             head for head in values["heads"] if head["kind"] == "enc-enc"
         ),
+    }
+
+
+def _removable(prefix: str, counts: Mapping[str, Any], found: Mapping[str, Any]) -> Numbers:
+    """Share of removable heads with its interval, heads that are needed, power of C1's rule."""
+    share = counts["removable"] / counts["heads"]
+    return {
+        f"{prefix}share": estimate(share, found["removable_interval"], ".0%"),
+        f"{prefix}needed": found["needed"],
+        f"{prefix}power": f"{found['power']:.2f}",
     }
 
 

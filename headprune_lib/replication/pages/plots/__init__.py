@@ -8,4 +8,5 @@ from headprune_lib.replication.pages.plots.encoder import *
 from headprune_lib.replication.pages.plots.independent import *
 from headprune_lib.replication.pages.plots.style import *
 from headprune_lib.replication.pages.plots.tasks import *
+from headprune_lib.replication.pages.plots.training_dynamics import *
 from headprune_lib.replication.pages.plots.translation import *

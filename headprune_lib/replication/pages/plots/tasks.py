@@ -11,7 +11,6 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims.rules import C3_TOLERANCE
 from headprune_lib.replication.pages.plots.encoder import two_domains
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
@@ -23,6 +22,7 @@ from headprune_lib.replication.pages.plots.style import (
 )
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
 from headprune_lib.replication.pages.values import kept_above_chance
+from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
@@ -174,9 +174,9 @@ def pruned_tasks(curves: Mapping[str, Result]) -> Figure:
                     linestyle="none",
                     label=f"the paper, {spelled(published)}",
                 )
-        bound = 100 * (1 - C3_TOLERANCE)
+        bound = 100 * (1 - SHOWN_TOLERANCE)
         axes.axhline(bound, color="black", linewidth=1, linestyle=":")
-        axes.annotate(f"{C3_TOLERANCE:.0%} lost", (99, bound + 0.6), fontsize=9, ha="right")
+        axes.annotate(f"{SHOWN_TOLERANCE:.0%} lost", (99, bound + 0.6), fontsize=9, ha="right")
         axes.axhline(0, color="black", linewidth=1)
         pruning_axes(axes, np.linspace(0, 100, 11), "kept of the score above chance (%)")
         figure.tight_layout()

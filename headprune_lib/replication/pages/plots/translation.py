@@ -19,7 +19,6 @@ from headprune_lib.replication.pages.plots.style import (
     PURPLE,
     RED,
     dots,
-    estimates,
     layer_changes,
     pruning_axes,
     pruning_curve,
@@ -33,7 +32,6 @@ __all__ = [
     "figure2a",
     "figure3a",
     "figure4",
-    "figure5",
     "quality",
     "search",
     "table2",
@@ -236,31 +234,6 @@ def figure4(values: dict, joint: dict) -> Figure:
         )
         pruning_axes(axes, shares, "BLEU", "% of the kind")
         axes.set_ylim(0, None)
-        figure.tight_layout()
-    return figure
-
-
-def figure5(values: dict) -> Figure:
-    """BLEU kept and loss against share removed, a line a checkpoint; Gini coefficient beside."""
-    shares, points = 100 * np.array(values["shares"]), values["checkpoints"]
-    colours = sns.color_palette("viridis", len(points))
-    with style():
-        figure, ((left, middle), (right, legend)) = plt.subplots(2, 2, figsize=(9.5, 7.6))
-        for point, colour in zip(points, colours, strict=True):
-            label = f"epoch {point['epoch']} (BLEU {point['bleu'][0]:.1f})"
-            left.plot(shares, 100 * np.array(point["kept"]), color=colour, label=label)
-            middle.plot(shares, point["loss"], color=colour, label=label)
-        left.set(xlabel="heads removed (%)", ylabel="BLEU kept (%)", xlim=(0, 100))
-        middle.set(
-            xlabel="heads removed (%)",
-            ylabel="loss of the references (nats a piece)",
-            xlim=(0, 100),
-        )
-        legend.axis("off")
-        legend.legend(*left.get_legend_handles_labels(), loc="center", frameon=False)
-        x, y = (np.array([point[name] for point in points]) for name in ("updates", "gini"))
-        estimates(right, x, y, [point["gini_interval"] for point in points], "o-", color=BLUE)
-        right.set(xlabel="updates", ylabel="Gini coefficient of importance", ylim=(0, None))
         figure.tight_layout()
     return figure
 

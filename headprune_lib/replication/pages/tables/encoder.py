@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
-from headprune_lib.replication.claims import rules
 from headprune_lib.replication.pages.tables import pages
 from headprune_lib.replication.pages.tables.pages import estimate, p_text, points
-from headprune_lib.replication.pages.tables.published import paper
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.stats.bounds import DELTA
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
@@ -41,7 +44,7 @@ def layers_table(table3: Result | None, table6: Result | None) -> pd.DataFrame:
                 "within 1 point": "yes"
                 if free["removable"]
                 else "no"
-                if free["interval"][1] < -rules.DELTA
+                if free["interval"][1] < -DELTA
                 else "open",
             }
         )
@@ -58,22 +61,27 @@ def domains_table(figure2b: Result) -> pd.DataFrame:
                     "domain": spelled(domain),
                     "accuracy there": f"{values['baselines'][domain]['accuracy']:.3f}",
                     "effect on": measure,
-                    "Pearson r (95% interval)": estimate(
-                        found["pearson"]["r"], found["pearson"]["interval"]
+                    "Spearman (95% interval)": _correlation(found["spearman"]),
+                    "with any one head left out": " to ".join(
+                        f"{r:.2f}" for r in found["left_out"]
                     ),
-                    "Spearman": f"{found['spearman']['r']:.2f}",
+                    "Pearson (95% interval)": _correlation(found["pearson"]),
                     "reliability here, there": ", ".join(f"{r:.2f}" for r in found["reliability"]),
-                    "ceiling of r": f"{found['ceiling']:.2f}",
+                    "ceiling": f"{found['ceiling']:.2f}",
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _correlation(found: Mapping[str, Any]) -> str:
+    return estimate(found["r"], found["interval"])
 
 
 def orders_table(figure3b: Result | None) -> pd.DataFrame:
     """Figure 3b: one row an order of removal, none if it was not measured."""
     if figure3b is None:
         return pd.DataFrame()
-    return pages.orders_table(figure3b.values, "importance minus this, area (points)", points)
+    return pages.orders_table(figure3b.values, "points", points)
 
 
 def speed_table(table4: Result, model: str) -> pd.DataFrame:

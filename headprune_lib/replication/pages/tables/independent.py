@@ -12,10 +12,10 @@ from scipy.stats import spearmanr
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims import rules
 from headprune_lib.replication.pages.tables.pages import estimate
-from headprune_lib.replication.pages.tables.published import paper
 from headprune_lib.replication.paths import reference_root
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
 
 __all__ = [
@@ -172,7 +172,7 @@ def layers_again_table() -> pd.DataFrame:
 def significant_again() -> tuple[int, int]:
     """Encoder heads that change BLEU significantly: in the paper's Table 1, and again by others."""
     again = grid("Silent-Zebra", "WMT en-fr", kind="enc-enc").p
-    return len(paper("table1")["significant"]), int((again < rules.ALPHA).sum())
+    return len(paper("table1")["significant"]), int((again < ALPHA).sum())
 
 
 def seeds_table(agreement: Result) -> pd.DataFrame:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from headprune_lib.replication.claims.claims import CLAIMS
-from headprune_lib.replication.claims.verdict import Verdict
+from headprune_lib.replication.claims.verdict import WORDS, defined
+from headprune_lib.replication.stats.bounds import C8_UP_TO
 
 __all__ = [
     "NOT_MEASURED",
@@ -19,40 +19,14 @@ __all__ = [
     "number",
     "points",
     "shown_orders",
-    "verdict_table",
 ]
-
-
-def verdict_table(judged: list[Verdict]) -> pd.DataFrame:
-    """For each claim a row with its verdict, one with what the paper found, and one a measurement.
-
-    Columns: ``claim`` (its number, or where it was measured), ``found`` (in a claim's own row what
-    it says), and ``verdict``.
-    """
-    claims, rows = {claim.id: claim for claim in CLAIMS}, []
-    for verdict in judged:
-        claim = claims[verdict.claim]
-        rows.append((claim.id, claim.title, verdict.word))
-        rows.append((f"the paper, §{claim.section}", claim.paper_value, ""))
-        parts = verdict.rows or (verdict,)
-        rows += [
-            (
-                f"{part.half}: {', '.join(map(_as_in_the_paper, part.evidence))}",
-                part.measured,
-                part.word if verdict.rows else "",
-            )
-            for part in parts
-            if part.word != "not run"
-        ]
-    return pd.DataFrame(rows, columns=["claim", "found", "verdict"])
-
-
-def _as_in_the_paper(artifact: str) -> str:
-    return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)
 
 
 NOT_MEASURED = "not measured"
 """What stands in a number's place where there is no result."""
+
+NOT_ABOVE_CHANCE = "not above chance"
+"""What stands in place of what is kept of the score above chance, where there is none to keep."""
 
 _LONG = 60  # letters: what is longer reads from the left, as text does
 
@@ -61,29 +35,25 @@ def as_html(table: pd.DataFrame) -> str:
     """A table for a page; verdicts are coloured words, and claims stand out."""
     shown = table.copy()
     for column in shown.columns:
-        if column == "verdict":
-            shown[column] = [
-                f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
-                if word
-                else ""
-                for word in shown[column]
-            ]
-        else:
-            shown[column] = [
-                html.escape(cell) if isinstance(cell, str) else cell for cell in shown[column]
-            ]
+        shown[column] = [_cell(cell) for cell in shown[column]]
     prose = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     return emphasise_claims(shown, "<strong>", "</strong>").to_html(
         index=False, escape=False, border=0, classes="prose" if prose else None
     )
 
 
+def _cell(cell: Any) -> Any:
+    if cell in WORDS:
+        return f'<span class="verdict verdict-{cell.replace(" ", "-")}">{cell}</span>'
+    return html.escape(cell) if isinstance(cell, str) else cell
+
+
 def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
-    """A table whose rows of the claims themselves, where it has any, stand between two marks."""
-    if not {"claim", "found"} <= set(table.columns):
-        return table
-    own, shown = table["claim"].isin([claim.id for claim in CLAIMS]), table.copy()
-    shown.loc[own, ["claim", "found"]] = start + shown.loc[own, ["claim", "found"]] + end
+    """A table in whose first column the claims' own numbers stand between two marks."""
+    first, shown = table.columns[:1], table.copy()
+    ids = {claim.id for claim in CLAIMS}
+    for column in first:
+        shown[column] = [f"{start}{cell}{end}" if cell in ids else cell for cell in shown[column]]
     return shown
 
 
@@ -117,6 +87,21 @@ def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") 
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
+def kept_text(found: Mapping[str, Any] | None) -> str:
+    """What is kept of the score above chance, ``kept`` with its ``interval``.
+
+    >>> kept_text({"kept": 0.955, "interval": [0.92, 0.99]}), kept_text(None)
+    ('95.5% [92.0%, 99.0%]', 'not measured')
+    >>> kept_text({"kept": None, "interval": [None, None]})
+    'not above chance'
+    """
+    if found is None:
+        return NOT_MEASURED
+    if not defined(found["kept"], *found["interval"]):
+        return NOT_ABOVE_CHANCE
+    return estimate(found["kept"], found["interval"], ".1%")
+
+
 def p_text(p: float) -> str:
     """A p-value to three decimals, as papers print it.
 
@@ -126,13 +111,13 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def signed(change: float, interval: Sequence[float] | None = None) -> str:
+def signed(change: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
     """A change in its own unit, with its interval.
 
-    >>> signed(-0.123, [-0.2, 0.01])
-    '−0.12 [−0.20, +0.01]'
+    >>> signed(-0.123, [-0.2, 0.01]), signed(0.0123, form=".3f")
+    ('−0.12 [−0.20, +0.01]', '+0.012')
     """
-    value, *ends = (f"{number:+.2f}".replace("-", "−") for number in (change, *(interval or ())))
+    value, *ends = (f"{number:+{form}}".replace("-", "−") for number in (change, *(interval or ())))
     return f"{value} [{', '.join(ends)}]" if ends else value
 
 
@@ -142,12 +127,19 @@ def shown_orders(values: Mapping[str, Any]) -> list[str]:
     return [name for name in values["prunable"] if not (single and name == "importance main")]
 
 
-def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]) -> pd.DataFrame:
-    """One row an order of removal: share that goes at each tolerance, and area under the curve.
+_AREAS = {C8_UP_TO: "early_area_differences", 1.0: "area_differences"}
+"""Share removed up to which two curves are compared -> where a result has the differences."""
+
+
+def orders_table(values: Mapping[str, Any], unit: str, shown: Callable[..., str]) -> pd.DataFrame:
+    """One row an order of removal: share that goes at each tolerance, and areas under the curve.
+
+    The last two columns are the importance order's mean score along the curve minus this one's, over
+    the part that C8 is judged on and over the whole curve.
 
     Args:
         values: those of a pruning curve's result.
-        area: header of the last column, the importance order's area minus this one's.
+        unit: of these differences, for their headers.
         shown: :func:`points` or :func:`signed`.
     """
     rows = []
@@ -155,7 +147,9 @@ def orders_table(values: Mapping[str, Any], area: str, shown: Callable[..., str]
         row = {"order": name, "runs": len(values["curves"][name]["runs"])}
         for tolerance, share in values["prunable"][name].items():
             row[f"goes at {tolerance} loss"] = estimate(share["share"], share["interval"], ".0%")
-        difference = values.get("area_differences", {}).get(name)
-        row[area] = shown(difference["difference"], difference["interval"]) if difference else ""
+        for up_to, areas in _AREAS.items():
+            found = values.get(areas, {}).get(name)
+            header = f"importance minus this, mean over 0–{up_to:.0%} removed ({unit})"
+            row[header] = shown(found["difference"], found["interval"]) if found else ""
         rows.append(row)
     return pd.DataFrame(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,12 @@ import torch
 
 from headprune_lib.orders import prune_order
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.rules import C3_TOLERANCE
-from headprune_lib.replication.pages.tables.pages import estimate, points
-from headprune_lib.replication.pages.tables.published import published_share, published_shares
-from headprune_lib.replication.pages.values import (
-    kept_above_chance,
-    prunable_at,
-    raw_importance,
-    step_at,
-)
+from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.data import whole_task
+from headprune_lib.replication.pages.tables.pages import estimate, kept_text, points, signed
+from headprune_lib.replication.pages.values import prunable_at, raw_importance
+from headprune_lib.replication.published import published_share
+from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE, TOLERANCES
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2
@@ -29,6 +27,7 @@ __all__ = [
     "agreement_tasks_table",
     "heads_tasks_table",
     "importance_across_tasks",
+    "recipes_table",
     "scores_table",
     "side_by_side",
     "tasks_table",
@@ -36,16 +35,21 @@ __all__ = [
 
 
 def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """Figure 1b: one row a model and task, how many heads can go one by one."""
+    """Figure 1b: one row a model and task, how many heads can go one by one, and C1's power."""
     rows = []
     for name, result in shown.items():
         counts, heads = result.values["counts"], result.values["heads"]
-        worst = min(heads, key=lambda head: head["delta"])
+        worst, removable = min(heads, key=lambda head: head["delta"]), result.values["removable"]
         rows.append(
             {
                 "model and task": name,
                 "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
                 "heads removable": f"{counts['removable']} of {counts['heads']}",
+                "share (95% interval)": estimate(
+                    counts["removable"] / counts["heads"], removable["removable_interval"], ".0%"
+                ),
+                "needed": removable["needed"],
+                "power": f"{removable['power']:.2f}",
                 "significant losses (Holm)": counts["significant_losses"],
                 "any, not corrected": counts["raw_losses"] + counts["raw_gains"],
                 "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
@@ -85,26 +89,38 @@ def scores_table(curves: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def tasks_table(curves: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: the share that can go by importance, and what is kept beyond it.
+    """One row a model and task: what is kept by importance at the share that C3 is judged at.
 
-    Columns ``kept at`` are the shares that the paper names for any of its tasks.
+    Beside it the share that goes at each tolerance; in other orders at the one that pages show.
     """
     rows = []
     for name, result in curves.items():
         values, published = result.values, published_share(result.task)
+        judged = share_judged(result.task, "encoder")
         above = values["curves"]["importance"]["mean"][0] - values["chance"]
-        share, kept = prunable_at(values), kept_above_chance(values)
         row = {
             "model and task": name,
-            f"{C3_TOLERANCE:.0%} in points": f"{100 * C3_TOLERANCE * above:.2f}",
-            "can go (95% interval)": estimate(share["share"], share["interval"], ".0%"),
-            "random order": f"{prunable_at(values, 'random')['share']:.0%}",
             "the paper": "–" if published is None else f"{published:.0%}",
+            "removed": f"{judged:.0%}",
+            "kept there (95% interval)": kept_text(kept_at(values, judged)),
         }
-        for removed in sorted(set(published_shares().values())):
-            row[f"kept at {removed:.0%}"] = f"{kept[step_at(values['shares'], removed)]:.1%}"
+        for tolerance in TOLERANCES:
+            share = prunable_at(values, tolerance=tolerance)
+            row[f"goes at {tolerance:.0%} loss"] = estimate(
+                share["share"], share["interval"], ".0%"
+            )
+        row[f"{SHOWN_TOLERANCE:.0%} in points"] = f"{100 * SHOWN_TOLERANCE * above:.2f}"
+        row[f"random order, {SHOWN_TOLERANCE:.0%}"] = _goes(values, "random")
+        row[f"one-by-one order (other text), {SHOWN_TOLERANCE:.0%}"] = _goes(
+            values, "oracle leak-free"
+        )
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _goes(values: Mapping[str, Any], order: str) -> str:
+    """The share that can go in an order; a dash where it was not measured."""
+    return f"{prunable_at(values, order)['share']:.0%}" if order in values["prunable"] else "–"
 
 
 def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
@@ -146,14 +162,14 @@ class Pair:
 
 
 def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
-    """Every two pruning curves of one model on different tasks."""
+    """Every two pruning curves of one model after fine-tuning on different tasks."""
     ranked = [
         (result, normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
         for result in curves.values()
     ]
     pairs = []
     for (one, x), (two, y) in itertools.combinations(ranked, 2):
-        if one.model != two.model or one.task == two.task:
+        if one.model != two.model or whole_task(one.task) == whole_task(two.task):
             continue
         heads = x["self"].numel()
         least = [set(prune_order(side)[: heads // 5]) for side in (x, y)]
@@ -184,3 +200,25 @@ def importance_across_tasks(curves: Mapping[str, Result]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def recipes_table(result: Result) -> pd.DataFrame:
+    """One row a recipe of fine-tuning, from the shortest training to the longest.
+
+    The score is shown in the task's own metric, and against the first row's.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "epochs": row["epochs"],
+                "learning rate": f"{row['learning_rate']:g}",
+                "batch": row["batch_size"],
+                result.unit: estimate(row["score"], row["interval"]),
+                "minus the first": ""
+                if i == 0
+                else signed(row["gain"]["difference"], row["gain"]["interval"]),
+                "log-loss (nats)": estimate(row["log_loss"], row["log_loss_interval"]),
+            }
+            for i, row in enumerate(result.values["recipes"])
+        ]
+    )

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import pandas as pd
 
 from headprune_lib.heads import KINDS
-from headprune_lib.replication.claims import rules
 from headprune_lib.replication.measurements.bleu import Effect
 from headprune_lib.replication.pages.tables import pages
 from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
-from headprune_lib.replication.pages.tables.published import paper
 from headprune_lib.replication.pages.values import step_at
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
 
 __all__ = [
-    "checkpoints_table",
     "curves_table",
+    "differences_table",
     "heads_table",
     "kinds_table",
     "quality_table",
@@ -95,7 +95,7 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
                     "Table 5: head, change": _choice(other),
                     "p (Table 5)": p_text(other["p"]),
                     "significant loss": "yes"
-                    if other["delta"] < 0 and other["p"] < rules.ALPHA
+                    if other["delta"] < 0 and other["p"] < ALPHA
                     else "no",
                     "paper, Table 5": signed(theirs[0]) if theirs else "–",
                     "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
@@ -106,7 +106,7 @@ def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
 
 def curves_table(curves: Result) -> pd.DataFrame:
     """Figures 3a, 4 or 6d: one row an order of removal."""
-    return pages.orders_table(curves.values, "importance minus this, mean BLEU", signed)
+    return pages.orders_table(curves.values, "BLEU", signed)
 
 
 def kinds_table(figure4: Result) -> pd.DataFrame:
@@ -125,23 +125,21 @@ def kinds_table(figure4: Result) -> pd.DataFrame:
     )
 
 
-def checkpoints_table(figure5: Result) -> pd.DataFrame:
-    """One row a checkpoint: BLEU, share kept with 40% of the heads removed, Gini coefficient."""
-    values = figure5.values
-    at = step_at(values["shares"], values["kept_at"])
+def differences_table(figure4: Result) -> pd.DataFrame:
+    """One row a share removed that the rules show: BLEU left, *enc-dec* minus each other kind."""
+    values = figure4.values
     return pd.DataFrame(
         [
             {
-                "epoch": point["epoch"],
-                "updates": point["updates"],
-                "BLEU": f"{point['bleu'][0]:.1f}",
-                f"kept with {values['kept_at']:.0%} removed": estimate(
-                    point["kept"][at], point["kept_at_interval"], ".0%"
-                ),
-                "Gini coefficient of importance": estimate(
-                    point["gini"], point["gini_interval"], ".3f"
-                ),
+                "removed": f"{share:.0%}",
+                **{
+                    f"{name} (95% interval)": signed(found["difference"], found["interval"])
+                    for name in (f"enc-dec minus {kind}" for kind in KINDS if kind != "enc-dec")
+                    for found in [
+                        values["differences_along"][name][step_at(values["shares"], share)]
+                    ]
+                },
             }
-            for point in values["checkpoints"]
+            for share in values["shown"]
         ]
     )

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from headprune_lib.replication.pages import numbers
 from headprune_lib.replication.pages.page import collect
@@ -13,7 +14,7 @@ def test_the_correlation_is_that_of_the_heads_effects(result):
     found = numbers.across_datasets(figure2b, result("figure2a"), {})
     heads, home = figure2b.values["heads"], figure2b.values["in_domain"]
     (domain,) = figure2b.values["correlations"]  # the profile has one
-    r = np.corrcoef([[head[f"loss {text}"] for head in heads] for text in (home, domain)])[0, 1]
+    r = spearmanr(*([head[f"loss {text}"] for head in heads] for text in (home, domain))).statistic
     assert found["r_best"] == found["r_worst"]
     assert found["r_best"].startswith(f"{r:.2f} [")
     assert found["best"] == found["worst"] == found["edge_domain"] == domain
@@ -24,7 +25,10 @@ def test_the_best_and_the_worst_domain(result):
     figure2b = result("figure2b")
     (domain,) = figure2b.values["correlations"]
     measures = figure2b.values["correlations"][domain]
-    other = {**measures, "loss": {**measures["loss"], "pearson": {"r": -1.0, "interval": [-1, -1]}}}
+    other = {
+        **measures,
+        "loss": {**measures["loss"], "spearman": {"r": -1.0, "interval": [-1, -1]}},
+    }
     values = {
         **figure2b.values,
         "correlations": {"nyt": other, domain: measures},
@@ -51,7 +55,7 @@ def test_mpnets_numbers_are_mpnets(result):
     found = numbers.across_datasets(result("figure2b"), result("figure2a"), collect([mpnet]))
     uncut = mpnet.values["baselines"]["synthetic"]["accuracy"]
     assert found["mpnet_right"] == f"{100 * uncut:.0f}"
-    r = mpnet.values["correlations"]["synthetic-far"]["loss"]["pearson"]["r"]
+    r = mpnet.values["correlations"]["synthetic-far"]["loss"]["spearman"]["r"]
     assert found["mpnet_r_least"] == found["mpnet_r_most"] == f"{r:.2f}"
     assert found["mpnet_domains"] == 1
 
@@ -77,7 +81,7 @@ def test_a_correlation_without_any_effect_is_not_measured(result):
     values = {
         **figure2b.values,
         "correlations": {
-            domain: {**measures, "loss": {**measures["loss"], "pearson": none, "ceiling": None}}
+            domain: {**measures, "loss": {**measures["loss"], "spearman": none, "ceiling": None}}
         },
     }
     flat = dataclasses.replace(figure2b, values=values)

@@ -5,7 +5,16 @@ import pytest
 from headprune_lib.replication.pages import numbers
 from headprune_lib.replication.pages.page import collect
 
-TWELVE = ("n_selection12", "layers12", "within12", "worst12", "worst12_layer", "lost12")
+TWELVE = (
+    "n_selection12",
+    "layers12",
+    "within12",
+    "lacking12",
+    "power12",
+    "worst12",
+    "worst12_layer",
+    "lost12",
+)
 OTHER = ("other_within", "other_layers", "other_worst", "other_worst_layer")
 
 
@@ -23,6 +32,8 @@ def test_the_classifiers_numbers_are_those_of_its_outcomes(result):
     assert found["n_selection"] == table6.raw["train_correct"].shape[1]
     lows = [row["interval"][0] for row in table6.values["layers"]]
     assert found["within"] == sum(low > -0.01 for low in lows)
+    assert found["lacking"] == sum(row["interval"][1] < -0.01 for row in table6.values["layers"])
+    assert 0 <= float(found["power"]) <= 1
 
 
 def test_the_translators_numbers_count_layers_of_each_kind(result):
@@ -31,6 +42,8 @@ def test_the_translators_numbers_count_layers_of_each_kind(result):
     assert found["n_losing"] == len(losing)
     assert found["n_losing_enc"] == losing.count("enc-enc")
     assert found["n_losing_dec"] == losing.count("dec-dec")
+    assert found["n_lacking"] == sum(row["interval"][1] < -0.5 for row in layers)
+    assert 0 <= float(found["power18"]) <= 1
     assert found["deepest"] == min(row["delta"] for row in layers)
     assert found["n_reported"] == 60 and found["n_swept"] == 40  # n_headline, n_verses
 

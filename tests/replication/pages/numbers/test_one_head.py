@@ -26,6 +26,21 @@ def test_the_classifiers_numbers_are_those_of_its_outcomes(result):
     )
 
 
+def test_the_share_is_told_with_its_interval_and_the_rules_power(result):
+    figure1b, table1 = result("figure1b"), result("table1")
+    found = numbers.one_head(figure1b, table1, collect([figure1b]))
+    for prefix, counts, removable in (
+        ("", figure1b.values["counts"], figure1b.values["removable"]),
+        ("least_", figure1b.values["counts"], figure1b.values["removable"]),
+        ("enc_", *(table1.values[name]["enc-enc"] for name in ("counts", "removable"))),
+    ):
+        low, high = removable["removable_interval"]
+        share = counts["removable"] / counts["heads"]
+        assert found[f"{prefix}share"] == f"{share:.0%} [{low:.0%}, {high:.0%}]"
+        assert found[f"{prefix}power"] == f"{removable['power']:.2f}"
+        assert found[f"{prefix}needed"] == removable["needed"]
+
+
 def test_the_translators_numbers_are_of_the_encoders_own_heads(result):
     table1 = result("table1")
     found = numbers.one_head(result("figure1b"), table1, {})

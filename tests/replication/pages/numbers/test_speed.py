@@ -13,3 +13,11 @@ def test_the_largest_batch_and_the_bytes_saved(result):
     before, after = table4.values["shape"]["file"]
     assert found["shape_saved"] == pytest.approx(100 * (before - after) / before)
     assert 0 < found["shape_share"] < 100
+
+
+def test_small_batches_are_told_where_they_were_timed(result):
+    table4 = result("table4")
+    rows = {row["batch_size"]: row for row in table4.values["finetuned"]["speed"]}
+    for size in (1, 4):
+        shown = numbers.speed(table4)[f"ratio_{size}"]
+        assert shown.startswith(f"{rows[size]['ratio']:.2f} [" if size in rows else "not measured")

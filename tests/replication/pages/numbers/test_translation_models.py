@@ -36,6 +36,21 @@ def test_what_costs_two_points_under_one_search(result):
     assert page((-1, -2), (0, 3)) == "not measured"
 
 
+def test_small_changes_are_ranked_by_themselves(result):
+    search = result("search")
+
+    def page(*pairs):
+        cuts = [{"beam 1": one, "beam 5": five} for one, five in pairs]
+        return numbers.translation_models(
+            dataclasses.replace(search, values={**search.values, "cuts": cuts})
+        )
+
+    found = page((-1, -0.3), (-2, -0.5), (0.5, 0.1), (-0.2, -0.4), (-9, -8), (-1.5, -2.5))
+    assert found["n_small"] == 4 and found["rank_small"].startswith("0.80 [")
+    assert page((-1, -1), (-1, -1), (-1, -1), (-9, -8))["rank_small"] == "not measured"
+    assert page((-9, -8))["rank_small"] == "not measured"
+
+
 def test_without_any_effect_a_correlation_is_not_measured(result):
     search = result("search")
     none = {
@@ -44,4 +59,5 @@ def test_without_any_effect_a_correlation_is_not_measured(result):
     found = numbers.translation_models(
         dataclasses.replace(search, values={**search.values, "spearman": none})
     )
-    assert {found[key] for key in found if key.startswith("rank_")} == {"not measured"}
+    of_cuts = {key for key in found if key.startswith("rank_")} - {"rank_small"}
+    assert {found[key] for key in of_cuts} == {"not measured"}

@@ -1,14 +1,18 @@
-"""The paper's values, read from the project's copy."""
+"""What the paper and others published, read from the project's copies."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from typing import Any
 
 import yaml
 
+from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.paths import reference_root
 
 __all__ = [
+    "independent_curves",
     "paper",
     "published_share",
     "published_task",
@@ -21,16 +25,17 @@ def _published() -> dict:
 
 
 # A task here -> the task of the paper whose values stand beside its own.
-_STANDS_FOR = {"snli": "mnli", "enfr": "wmt", "deen": "iwslt"}
+_STANDS_FOR = {"snli": "mnli", "enfr": "wmt", "deen": "iwslt", "multi30k": "iwslt"}
 
 
 def published_task(task: str) -> str:
     """The paper's task that one of ours stands for; itself where it is one of the paper's.
 
-    >>> published_task("snli"), published_task("sst2")
-    ('mnli', 'sst2')
+    >>> published_task("snli"), published_task("snli-held"), published_task("sst2")
+    ('mnli', 'mnli', 'sst2')
     """
-    return _STANDS_FOR.get(task, task)
+    whole = whole_task(task)
+    return _STANDS_FOR.get(whole, whole)
 
 
 def published_shares() -> dict[str, float]:
@@ -46,6 +51,12 @@ def published_share(task: str) -> float | None:
     (0.4, None)
     """
     return published_shares().get(published_task(task))
+
+
+@cache
+def independent_curves() -> dict[str, Any]:
+    """Figures 3b, 4, 5, 6a, 6b and 6d measured again by others, with their source."""
+    return json.loads((reference_root() / "independent_curves.json").read_text("utf-8"))
 
 
 def paper(artifact: str) -> dict:

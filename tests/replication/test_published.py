@@ -1,6 +1,6 @@
 """The paper's values, as the text of its tables and figures gives them."""
 
-from headprune_lib.replication.pages.tables.published import (
+from headprune_lib.replication.published import (
     paper,
     published_share,
     published_shares,

@@ -1,0 +1,222 @@
+"""Checkpoints of a training: which ones Figure 5 is measured at, and the measuring itself.
+
+Every mask's translations, draft losses and teacher-forced losses of the references are kept verse
+by verse, and each unit of work goes to the journal by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from headprune_lib.batching import NO_LABEL, without_labels
+from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.kernels import fast_linears
+from headprune_lib.losses import cross_entropy
+from headprune_lib.masking import masked_heads
+from headprune_lib.orders import order_mask, prune_order, prune_schedule
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.profiles import Checkpoints
+from headprune_lib.replication.stats.bounds import C5_REMOVED
+from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.store import Arrays, Journal
+from headprune_lib.replication.translation.subject import (
+    TranslationSubject,
+    coarse_losses,
+    forced_batches,
+    forced_groups,
+    heads_array,
+)
+from headprune_lib.replication.translation.training import (
+    kept_updates,
+    read_curve,
+    train,
+    validation_bleu,
+)
+
+# --- which ----------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """Weights that a training kept.
+
+    Attributes:
+        bleu: greedy, on the validation verses; NaN where it was not measured.
+        kept: ``epoch`` or ``update``, as :meth:`TranslationSubject.of` takes it.
+    """
+
+    updates: int
+    epoch: float
+    bleu: float
+    kept: dict[str, int]
+
+
+def points_of(context: Context, seed: int, within: bool) -> list[Point]:
+    """The weights that a training kept, which is trained now if need be, in order of updates.
+
+    Args:
+        within: those from within the first epochs as well. Of them the nearest to a whole epoch
+            are left out: that epoch's own stand for them.
+    """
+    folder = train(context.profile, context.task, seed, model=context.profile.translation_model)
+    curve = read_curve(folder)
+    points = [
+        Point(one["updates"], one["epoch"], one["bleu"], {"epoch": one["epoch"]}) for one in curve
+    ]
+    if within:
+        points += _within(context, seed, folder, curve[0]["updates"])
+    return sorted(points, key=lambda point: point.updates)
+
+
+def _within(context: Context, seed: int, folder: Path, updates_an_epoch: int) -> list[Point]:
+    """The untrained model's weights, and those of each quarter of an epoch that is no whole one."""
+    quarters = {update: update / updates_an_epoch for update in kept_updates(folder)}
+    parts = [update for update, epoch in quarters.items() if round(4 * epoch) % 4]
+    bleu = _validated(context, seed, parts)
+    return [Point(0, 0.0, np.nan, {"update": 0})] + [
+        Point(update, quarters[update], bleu[update], {"update": update}) for update in parts
+    ]
+
+
+def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, float]:
+    """Greedy BLEU on the validation verses after some numbers of updates."""
+    subjects = [
+        TranslationSubject.of(context.profile, context.task, seed, update=update)
+        for update in updates
+    ]
+
+    def measure(subject: TranslationSubject) -> Arrays:
+        pairs = subject.split("valid")
+        with fast_linears(subject.model):
+            bleu = validation_bleu(subject.model, subject.translator.vocabulary, pairs)
+        return {"bleu": np.array(bleu)}
+
+    units = run_units(
+        {f"{one.key} validation": lambda one=one: measure(one) for one in subjects},
+        context.journal,
+        f"validate, training {seed}",
+    ).values()
+    return {update: float(unit["bleu"]) for update, unit in zip(updates, units, strict=True)}
+
+
+def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
+    """Those of a training's points that are measured; see :class:`Checkpoints`.
+
+    One that several rules choose is there once.
+    """
+    validated = [point for point in points if not np.isnan(point.bleu)]
+    best = max(point.bleu for point in validated)
+    found = [
+        min(validated, key=lambda point: abs(point.bleu / best - share)) for share in wanted.shares
+    ]
+    found += [point for point in points if point.updates == 0]
+    if wanted.every is not None:
+        epochs = [point for point in points if "epoch" in point.kept]
+        found += [point for point in epochs if point.kept["epoch"] % wanted.every == 0]
+        found.append(epochs[-1])
+    by_updates = {point.updates: point for point in found}
+    return [by_updates[updates] for updates in sorted(by_updates)]
+
+
+# --- what -----------------------------------------------------------------------------------------
+
+
+def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journal) -> Arrays:
+    """Outcomes of a checkpoint under the masks of every order.
+
+    Returns:
+        What :meth:`TranslationSubject.sweep` and :func:`reference_losses` give; the first ``steps``
+        masks are those of the paper's order (``order``), the further ones are named in ``further``.
+        ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
+    """
+    plain = subject.importance(journal, normalize=None)
+    order, steps = prune_order(subject.importance(journal)), subject.profile.steps
+    schedule = prune_schedule(len(order), steps)
+    masks = {
+        f"importance {step}": order_mask(subject.model, order, schedule[step])
+        for step in range(1, steps + 1)
+    }
+    further = further_masks(subject, plain, wanted, schedule[step_at(steps)])
+    every, pairs = [*masks.values(), *further.values()], subject.pairs("test")
+    raw = coarse_losses(subject.sweep(pairs, every, journal, "pruned"))
+    raw |= reference_losses(subject, pairs, {**masks, **further}, journal)
+    each = subject.verse_importance(journal)
+    return {
+        **raw,
+        **{f"each {kind}": coarse(values).astype(np.float16) for kind, values in each.items()},
+        "order": heads_array(order),
+        "further": np.array([*further], np.str_),
+    }
+
+
+def step_at(steps: int) -> int:
+    """The step of the curve at which orders are compared.
+
+    Raises:
+        ValueError: the curve has no such step.
+    """
+    at = round(C5_REMOVED * steps)
+    if not np.isclose(at / steps, C5_REMOVED):
+        raise ValueError(
+            f"a curve of {steps} steps has none at {C5_REMOVED:.0%}; give steps 5, 10, 15, ..."
+        )
+    return at
+
+
+def further_masks(
+    subject: TranslationSubject, plain: HeadTensors, wanted: Checkpoints, n_cut: int
+) -> dict[str, HeadTensors]:
+    """The masks of the other orders, each at the one share that is compared.
+
+    A random order depends on the number of its draw alone: it is the same for all checkpoints and
+    trainings.
+    """
+    orders = {"unnormalised": prune_order(plain)} if wanted.unnormalised else {}
+    heads = [(k, *head) for k in KINDS for head in np.ndindex(*plain[k].shape)]
+    for draw in range(wanted.random_orders or 0):
+        orders[f"random {draw}"] = random_order(heads, draw)
+    return {name: order_mask(subject.model, order, n_cut) for name, order in orders.items()}
+
+
+def reference_losses(
+    subject: TranslationSubject, pairs: Pairs, masks: dict[str, HeadTensors], journal: Journal
+) -> Arrays:
+    """The teacher-forced loss of every reference, uncut and under every mask.
+
+    Returns:
+        ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
+        the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
+    """
+    batches = forced_batches(subject, pairs)
+    back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
+
+    def measure(mask: HeadTensors) -> Arrays:
+        with torch.inference_mode(), masked_heads(subject.model, mask), fast_linears(subject.model):
+            losses = [
+                cross_entropy(subject.model(**without_labels(batch)), batch) for batch in batches
+            ]
+        return {"loss": np.concatenate([loss.cpu().numpy() for loss in losses])[back]}
+
+    units = run_units(
+        {
+            f"{subject.key} loss {name}": lambda mask=mask: measure(mask)
+            for name, mask in {"uncut": full_mask(subject.model), **masks}.items()
+        },
+        journal,
+        "loss of the references",
+    ).values()
+    loss = np.rint(MILLINAT * np.stack([unit["loss"] for unit in units]).astype(float))
+    pieces = np.concatenate(
+        [(batch["labels"] != NO_LABEL).sum(1).cpu().numpy() for batch in batches]
+    )
+    return {
+        "reference_loss_uncut": loss[0].astype(np.int32),
+        "reference_loss_change": np.rint(coarse(loss[1:] - loss[0])).astype(np.int32),
+        "reference_pieces": pieces[back].astype(np.int16),
+    }

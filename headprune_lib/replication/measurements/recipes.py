@@ -1,0 +1,169 @@
+"""Recipes of fine-tuning, compared on training examples held out from it: the test set stays unseen.
+
+Not in the paper, whose recipe is its own. A part is a recipe, so that one more leaves the others
+alone; weights are scored as trained, without the rounding of stored ones, and are not kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+
+from headprune_lib.replication import stats
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.encoder import tuning
+from headprune_lib.replication.measurements.curves import score_of
+from headprune_lib.replication.measurements.measurement import (
+    Context,
+    Half,
+    Measurement,
+    Own,
+    Runs,
+)
+from headprune_lib.replication.measurements.records import (
+    Difference,
+    difference_record,
+    interval_record,
+)
+from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
+from headprune_lib.replication.stats.losses import MILLINAT, millinats
+from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.store import Measured, Outcomes
+
+
+def name_of(candidate: Candidate) -> str:
+    """What the part of a recipe is called.
+
+    >>> name_of(Candidate(epochs=10, learning_rate=1e-4, batch_size=32))
+    '10 epochs 0.0001 batch 32'
+    """
+    return f"{candidate.epochs} epochs {candidate.learning_rate:g} batch {candidate.batch_size}"
+
+
+def read_name(name: str) -> Candidate:
+    """The recipe of a part.
+
+    Raises:
+        ValueError: no name of a recipe.
+    """
+    try:
+        epochs, _, rate, _, size = name.split()
+        found = Candidate(epochs=int(epochs), learning_rate=float(rate), batch_size=int(size))
+    except ValueError as error:
+        raise ValueError(
+            f"{name!r} is no recipe: give one as '10 epochs 0.0001 batch 32'"
+        ) from error
+    if name_of(found) != name:
+        raise ValueError(f"{name!r} is no recipe: write it as {name_of(found)!r}")
+    return found
+
+
+def _finetuning(profile: Profile, part: str) -> Finetuning:
+    return dataclasses.replace(profile.finetuning, **dataclasses.asdict(read_name(part)))
+
+
+def _measure(context: Context, part: str) -> Measured:
+    profile, metric = context.profile, TASKS[context.task].metric
+    held_out = tuning.last_examples(profile)
+    _, found = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
+    raw = {
+        "correct": found["correct"],
+        "loss": millinats(found["loss"]),
+        "labels": np.array(held_out.labels, np.int8),
+        "metric": np.array(metric),
+    }
+    return Measured(
+        raw,
+        [{"seed": profile.seed}],
+        f"{profile.task}/train",
+        len(held_out),
+        metric,
+        SCORES[metric].unit,
+    )
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Resamples of the intervals over held-out examples."""
+
+    resamples: int = 10_000
+    seed: int = 0
+
+
+class Compared(TypedDict):
+    """A recipe's score and log-loss (nats), and its score minus that of the shortest one."""
+
+    epochs: int
+    learning_rate: float
+    batch_size: int
+    score: float
+    interval: np.ndarray
+    accuracy: float
+    log_loss: float
+    log_loss_interval: np.ndarray
+    gain: Difference
+
+
+class Values(TypedDict):
+    """``recipes`` from the shortest to the longest training."""
+
+    recipes: list[Compared]
+
+
+def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+    candidates = sorted(map(read_name, outcomes), key=dataclasses.astuple)
+    raws = [outcomes[name_of(one)] for one in candidates]
+    score, labels = score_of(raws[0]), raws[0]["labels"]
+    counts = score.counts(np.stack([raw["correct"] for raw in raws]), labels)
+    losses = np.stack([raw["loss"] for raw in raws]) / MILLINAT
+    reached = score.of(counts.sum(1))
+    drawn, drawn_losses = (
+        stats.bootstrap_scores(of, sums, statistics.resamples, statistics.seed)
+        for of, sums in (
+            (score.of, counts),
+            (lambda sums: sums[..., 0] / len(labels), losses[..., None]),
+        )
+    )
+    return {
+        "recipes": [
+            {
+                **dataclasses.asdict(one),
+                "score": float(reached[i]),
+                "interval": interval_record(drawn[:, i]),
+                "accuracy": float(raws[i]["correct"].mean()),
+                "log_loss": float(losses[i].mean()),
+                "log_loss_interval": interval_record(drawn_losses[:, i]),
+                "gain": difference_record(reached[i] - reached[0], drawn[:, i] - drawn[:, 0]),
+            }
+            for i, one in enumerate(candidates)
+        ]
+    }
+
+
+def _parameters(_profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"most_held_out": tuning.MOST_HELD_OUT}
+
+
+def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
+    return tuple(map(name_of, profile.recipes))
+
+
+def _own(profile: Profile, _half: Half, part: str) -> Own:
+    return Own(finetuning=_finetuning(profile, part))
+
+
+MEASUREMENTS = (
+    Measurement(
+        "recipes",
+        1,
+        {"encoder": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        parts=_parts,
+        own=_own,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Whether a stored result is found again: on the weights it was measured on, or on others."""

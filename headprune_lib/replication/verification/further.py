@@ -1,0 +1,176 @@
+"""What a result holds besides outcomes of masks: importance, orders, choices, sizes, texts.
+
+Orders and choices must follow from other stored numbers; the rest is computed from the model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from headprune_lib.heads import KINDS
+from headprune_lib.orders import order_mask, prune_order, prune_schedule
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements.all_but_one import best_of_layers
+from headprune_lib.replication.measurements.checkpoints import reference_losses
+from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
+from headprune_lib.replication.measurements.quality import shared_ngrams
+from headprune_lib.replication.measurements.search import costly_heads
+from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
+from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.store import Journal, Result
+from headprune_lib.replication.translation.subject import (
+    TranslationSubject,
+    first_verses,
+    heads_array,
+)
+from headprune_lib.replication.verification.orders import (
+    Subject,
+    beside,
+    order_that_follows,
+    stored_importance,
+)
+from headprune_lib.replication.verification.quantities import (
+    NATS,
+    RELATIVE,
+    Quantity,
+    equal,
+    same_scores,
+)
+
+
+def further(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+    """What else is found again on the weights that a result was measured on.
+
+    Args:
+        journal: keeps importance, which several results of a model share.
+    """
+    for check in _CHECKS.get(result.measurement, ()):
+        yield from check(result, subject, journal)
+
+
+def _importance(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+    found = subject.importance(journal, normalize=None)
+    for kind, values in stored_importance(result, subject.seed).items():
+        yield same_scores(f"importance, {kind}", values.numpy(), found[kind].numpy())
+
+
+# --- orders and choices ---------------------------------------------------------------------------
+
+
+def _orders(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+    """Stored orders that follow from stored scores; the others are found again as masks alone."""
+    for name, part in result.parts.items():
+        seeds, stored = [run["seed"] for run in part.runs], part.raw.get("order", ())
+        if subject.seed not in seeds:
+            continue
+        own = range(len(stored)) if len(seeds) == 1 else [seeds.index(subject.seed)]
+        for run in own:
+            follows = order_that_follows(result, subject, name, run)
+            if run < len(stored) and follows is not None:
+                yield equal(f"order of {name} {part.raw['names'][run]}", stored[run], follows)
+
+
+def _means(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+    """Mean losses beside the losses of single texts, where both were kept, and the labels."""
+    for name, part in result.parts.items():
+        raw = part.raw
+        if "labels" in raw:
+            yield equal(f"labels, {name}", raw["labels"], subject.test.labels)
+        if "loss" in raw:
+            means = raw["loss"].mean(-1) / MILLINAT  # of all runs, or of the first alone
+            yield equal(f"mean losses, {name}", raw["log_loss"][: len(means)], means)
+
+
+def _choice(result: Result, _subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+    raw = result.raw
+    prefix = "train_" if half_of(result.key) == "encoder" else "valid_"
+    tried = {
+        name.removeprefix(prefix): values for name, values in raw.items() if name.startswith(prefix)
+    }
+    yield equal("the best heads", raw["heads"], tried["heads"][best_of_layers(tried)])
+
+
+def _searched(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+    raw = result.raw
+    one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
+    cut, alone = raw["heads"][~raw["alone"]], raw["heads"][raw["alone"]]
+    yield equal("heads that are cut", cut, heads_array(costly_heads(one)))
+    yield equal("heads that are left", alone, beside(result, subject, "best_heads")["heads"])
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def _sizes(result: Result, subject: EncoderSubject, journal: Journal) -> Iterator[Quantity]:
+    """Parameters before and after removal; times, memory and files are of a machine."""
+    order = prune_order(subject.importance(journal))
+    for name, pair in timed_pairs(subject, order).items():
+        every = [sum(p.numel() for p in model.parameters()) for model in pair.values()]
+        attention = [attention_parameters(model) for model in pair.values()]
+        yield equal(f"parameters, {name}", result.raw[f"{name}/parameters"], every)
+        yield equal(f"those in attention, {name}", result.raw[f"{name}/attention"], attention)
+
+
+def _texts(result: Result, subject: TranslationSubject, _journal: Journal) -> Iterator[Quantity]:
+    raw, pairs = result.raw, subject.headline
+    yield equal("sources", raw["sources"], list(pairs.sources))
+    yield equal("references", raw["references"], list(pairs.targets))
+    yield equal("shared n-grams", raw["overlap"], shared_ngrams(subject.split("train"), pairs))
+    yield equal("learning curve", json.loads(str(raw["curve"])), subject.translator.curve)
+
+
+def _checkpoint(
+    result: Result, subject: TranslationSubject, journal: Journal
+) -> Iterator[Quantity]:
+    """Of a training's last checkpoint: importance of every verse, the references' loss unpruned."""
+    raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
+    name = "last checkpoint"
+    for kind, values in subject.verse_importance(journal).items():
+        stored = raw[f"each {kind}"].astype(float)
+        off = np.abs(coarse(values).astype(float) - stored) / np.maximum(stored, 1e-6)
+        # rounded to one part in 32: a value between two of them may go to either
+        share = float((off > RELATIVE).mean())
+        yield Quantity(
+            f"importance of each verse, {kind}, {name}",
+            f"mean {stored.mean():.4g}",
+            f"mean {values.mean():.4g}; {share:.1%} other after rounding",
+            "1% other, by one part in 16",
+            share <= 0.01 and float(off.max()) <= 1 / 16,
+        )
+    masks = {}
+    if "order" in raw:  # the first step
+        heads = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"].tolist()]
+        first = prune_schedule(len(heads), len(raw["shares"]) - 1)[1]
+        masks = {"importance 1": order_mask(subject.model, heads, first)}
+    found = reference_losses(subject, subject.pairs("test"), masks, journal)
+    for what, label in (("uncut", "unpruned"), ("change", "change at the first step")):
+        stored = raw[f"reference_loss_{what}"]
+        stored = stored if what == "uncut" else stored[: len(masks)]
+        off = np.abs(found[f"reference_loss_{what}"] - stored) / MILLINAT
+        if stored.size:
+            # changes are rounded to one part in 32, and may go to either neighbour
+            most = NATS + (np.abs(stored) / (16 * MILLINAT) if what == "change" else 0)
+            yield Quantity(
+                f"loss of the references, {label}, {name}",
+                f"{stored.mean() / MILLINAT:.3f} nats",
+                f"{found[f'reference_loss_{what}'].mean() / MILLINAT:.3f} nats",
+                f"{NATS} nats each, and its rounding",
+                bool((off <= most).all()),
+            )
+
+
+Check = Callable[[Result, Subject, Journal], Iterator[Quantity]]
+_CHECKS: dict[str, tuple[Check, ...]] = {
+    "pruning_curve": (_importance, _orders, _means),
+    "pruning_by_kind": (_importance, _orders, _means),
+    "agreement": (_importance,),
+    "best_heads": (_choice,),
+    "search": (_searched,),
+    "speed": (_sizes,),
+    "quality": (_texts,),
+    "along_training": (_checkpoint,),
+}

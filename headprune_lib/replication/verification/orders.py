@@ -1,0 +1,98 @@
+"""Orders of removal as other stored numbers have them: scores, and what single cuts cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from headprune_lib.heads import KINDS, HeadTensors
+from headprune_lib.orders import Head, prune_order
+from headprune_lib.replication import store
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.measurements.orders import (
+    IMPORTANCE,
+    ONE_BY_ONE,
+    random_order,
+    training_in,
+)
+from headprune_lib.replication.store import Arrays, Key, Result
+from headprune_lib.replication.translation.subject import (
+    TranslationSubject,
+    first_verses,
+    heads_array,
+)
+from headprune_lib.scoring import normalize_l2
+
+Subject = EncoderSubject | TranslationSubject
+
+
+def stored_importance(result: Result, seed: int) -> HeadTensors:
+    """I_h of a training as a result holds it, not normalised; empty where it holds none."""
+    scores = {}
+    for part in result.parts.values():
+        seeds = [run["seed"] for run in part.runs]
+        for name, values in part.raw.items():
+            first, _, kind = name.partition(" ")
+            if first == "scores" and seed in seeds:
+                # one a training (training, layer, head), or the first one's
+                each = values if values.ndim == 3 else values[None]
+                if (place := seeds.index(seed)) < len(each):
+                    scores[kind or "self"] = torch.from_numpy(each[place])
+    return {kind: scores[kind] for kind in (*KINDS, "self") if kind in scores}
+
+
+def order_of(result: Result, subject: Subject, part: str, run: int = 0) -> np.ndarray | None:
+    """The heads (heads, 2 or 3) as they went in a run of an order: as stored, or as it follows."""
+    stored = result.parts[part].raw.get("order", ())
+    if run < len(stored):
+        return stored[run]
+    return order_that_follows(result, subject, part, run)
+
+
+def order_that_follows(
+    result: Result, subject: Subject, part: str, run: int = 0
+) -> np.ndarray | None:
+    """The heads (heads, 2 or 3) as they go in a run of an order, from what is stored besides.
+
+    None where stored numbers do not say: an order scored on other text, or anew at each step.
+    """
+    order, raw = training_in(part)[0], result.parts[part].raw
+    kind, order = order.split(" ", 1) if result.measurement == "pruning_by_kind" else (None, order)
+    heads = _followed(result, subject, order, raw)
+    if heads is None:
+        return None
+    heads = [head for head in heads if kind in (None, head[0])]
+    if order == "random":
+        heads = random_order(heads, int(raw["names"][run]))
+    if isinstance(subject, EncoderSubject):
+        return np.array([head[1:] for head in heads])
+    return heads_array(heads)
+
+
+def _followed(result: Result, subject: Subject, order: str, raw: Arrays) -> list[Head] | None:
+    scores, encoder = stored_importance(result, subject.seed), isinstance(subject, EncoderSubject)
+    if order == "oracle" and encoder:
+        return prune_order(accuracy.one_by_one_scores(beside(result, subject, "one_head")))
+    if order == "oracle":
+        one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
+        return prune_order(bleu.one_by_one_scores(one))
+    if order == ONE_BY_ONE and "train_heads" in raw:
+        tried = {name.removeprefix("train_"): values for name, values in raw.items()}
+        return prune_order(accuracy.one_by_one_scores(tried))
+    if not scores:
+        return None
+    if order in (IMPORTANCE, "random"):
+        return prune_order(normalize_l2(scores))
+    if order == "importance unnormalised":
+        return prune_order(scores)
+    if order == "importance reversed":
+        return prune_order(normalize_l2(scores))[::-1]
+    return None
+
+
+def beside(result: Result, subject: Subject, measurement: str) -> Arrays:
+    """The outcomes of another measurement on the same task with the same model."""
+    key = Key(measurement, result.task, result.model)
+    return store.load(key, results_folder(subject.profile)).raw

@@ -1,0 +1,90 @@
+"""Something stored beside the same found again, and the bound within which the two agree.
+
+Three bounds hold for the very weights that a result was measured on. Another processor flips a
+rounding now and then: two answers of a cut, or one translation in a hundred, may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from headprune_lib.replication.stats.bleu import corpus_bleu
+from headprune_lib.replication.store import Arrays
+
+ANSWERS, NATS = 2, 0.01
+"""Answers of a cut that may differ, and how far a loss may be off."""
+TRANSLATIONS, BLEU = 0.01, 0.1
+"""The share of the translations that may differ (one in any case), and BLEU on all of a result."""
+RELATIVE = 1e-3
+"""How far importance may be off, as a share of the largest one of the layer."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One row of what a verification shows."""
+
+    name: str
+    stored: str
+    found: str
+    bound: str
+    agrees: bool
+
+
+def equal(name: str, stored: object, found: object) -> Quantity:
+    """Two things that are alike or not, such as lists of heads."""
+    agrees = np.array_equal(stored, found)
+    return Quantity(name, "", "the same" if agrees else "another", "equal", agrees)
+
+
+def same_answers(name: str, stored: Arrays, found: Arrays) -> Quantity:
+    """``correct`` (n,), and ``loss`` (n,) in nats where it was kept."""
+    n, other = len(stored["correct"]), int((stored["correct"] != found["correct"]).sum())
+    off = float(np.abs(stored["loss"] - found["loss"]).max()) if "loss" in stored else 0.0
+    return Quantity(
+        f"{name}, {n} examples",
+        f"{int(stored['correct'].sum())} right",
+        f"{int(found['correct'].sum())} right; {other} answers differ, loss by {off:.3f}",
+        f"{ANSWERS} answers, {NATS} nats",
+        other <= ANSWERS and off <= NATS,
+    )
+
+
+def same_translations(name: str, stored: Arrays, found: Arrays, n_all: int) -> Quantity:
+    """``counts`` (n, 10), and ``draft_loss`` (n,) in nats where it was kept.
+
+    ``slack`` (n,) is how far rounding in the file may have moved each loss.
+
+    Args:
+        n_all: verses of the whole result. BLEU on some of them may be off by more: by the square
+            root of how many times fewer they are.
+    """
+    n = len(stored["counts"])
+    allowed, points = max(1, math.floor(TRANSLATIONS * n)), BLEU * math.sqrt(n_all / n)
+    other = int((stored["counts"] != found["counts"]).any(-1).sum())
+    off = 0
+    if "draft_loss" in stored:
+        most = NATS + stored.get("slack", 0)
+        off = int((np.abs(stored["draft_loss"] - found["draft_loss"]) > most).sum())
+    bleu, again = (float(corpus_bleu(side["counts"].sum(0))) for side in (stored, found))
+    return Quantity(
+        f"{name}, {n} verses",
+        f"BLEU {bleu:.2f}",
+        f"BLEU {again:.2f}; {other} translations differ, {off} losses",
+        f"{allowed} of each, {points:.2f} BLEU",
+        max(other, off) <= allowed and abs(bleu - again) <= points,
+    )
+
+
+def same_scores(name: str, stored: np.ndarray, found: np.ndarray) -> Quantity:
+    """Scores (layer, head) that differ by rounding alone."""
+    off = float((np.abs(stored - found) / stored.max(-1, keepdims=True)).max())
+    return Quantity(
+        name,
+        f"mean {stored.mean():.4g}",
+        f"mean {found.mean():.4g}; off by {off:.1e}",
+        f"{RELATIVE} of the layer's largest",
+        off <= RELATIVE,
+    )

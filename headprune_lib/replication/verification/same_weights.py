@@ -1,0 +1,134 @@
+"""Find drawn cells of a result again, on the very weights that it was measured on."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from headprune_lib.batching import Batch, teacher_forced, without_labels
+from headprune_lib.generation.greedy import generate
+from headprune_lib.heads import HeadTensors
+from headprune_lib.kernels import fast_linears
+from headprune_lib.losses import cross_entropy
+from headprune_lib.masking import masked_heads
+from headprune_lib.replication.data import Examples
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
+from headprune_lib.replication.stats.bleu import sentence_counts
+from headprune_lib.replication.store import Arrays, Journal, Result
+from headprune_lib.replication.translation.models import END, PAD
+from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.verification.further import further
+from headprune_lib.replication.verification.orders import Subject
+from headprune_lib.replication.verification.quantities import (
+    Quantity,
+    same_answers,
+    same_translations,
+)
+from headprune_lib.replication.verification.sheets import Sheet, sheets
+
+EXAMPLES, VERSES = 300, 32
+"""How many texts of a cell are drawn, at most."""
+
+
+def find_again(
+    result: Result,
+    subject: Subject,
+    journal: Journal,
+    generator: random.Random,
+    n_cells: int = 2,
+) -> Iterator[Quantity]:
+    """What a model does under drawn masks on drawn texts, beside what is stored of it.
+
+    Args:
+        subject: the model that the result was measured on.
+        journal: keeps importance, which several results of a model share.
+        n_cells: masks to draw, from as many of the result's sheets as there are.
+    """
+    for sheet, rows in _drawn(sheets(result, subject), generator, n_cells):
+        n, most = len(sheet.texts), EXAMPLES if isinstance(subject, EncoderSubject) else VERSES
+        members = sorted(generator.sample(range(n), min(most, n)))
+        texts = taken(sheet.texts, members)
+        again = _answered if isinstance(subject, EncoderSubject) else _translated
+        stored = [
+            {what: values[row, members] for what, values in sheet.outcomes.items()} for row in rows
+        ]
+        found = again(subject, sheet, rows, texts)
+        for row, one, other in zip(rows, stored, found, strict=True):
+            name = sheet.rows[row][0] + (f", beam {sheet.beams}" if sheet.beams > 1 else "")
+            if isinstance(subject, EncoderSubject):
+                yield same_answers(name, one, other)
+            else:
+                yield same_translations(name, one, other, n)
+    yield from further(result, subject, journal)
+
+
+def _drawn(
+    found: list[Sheet], generator: random.Random, n_cells: int
+) -> list[tuple[Sheet, list[int]]]:
+    """Rows of sheets, from as many sheets as there are, none twice."""
+    shuffled = generator.sample(found, len(found))
+    orders = [generator.sample(range(len(sheet.rows)), len(sheet.rows)) for sheet in shuffled]
+    turns = sorted((turn, place) for place, rows in enumerate(orders) for turn in range(len(rows)))[
+        :n_cells
+    ]
+    taken_rows = [sum(place == i for _, place in turns) for i in range(len(shuffled))]
+    return [
+        (sheet, rows[:n]) for sheet, rows, n in zip(shuffled, orders, taken_rows, strict=True) if n
+    ]
+
+
+def taken(texts: Examples | Pairs, members: list[int]) -> Examples | Pairs:
+    """The texts of the given numbers."""
+    sides = (getattr(texts, field.name) for field in dataclasses.fields(texts))
+    return type(texts)(*(side and tuple(side[i] for i in members) for side in sides))
+
+
+def _answered(
+    subject: EncoderSubject, sheet: Sheet, rows: list[int], texts: Examples
+) -> Iterator[Arrays]:
+    """``correct`` and ``loss`` (n,) under each mask, by plain masked passes."""
+    prepared = subject.batches(texts)
+    for row in rows:
+        yield evaluate(subject, prepared, sheet.rows[row][1])
+
+
+def _translated(
+    subject: TranslationSubject, sheet: Sheet, rows: list[int], texts: Pairs
+) -> Iterator[Arrays]:
+    """``counts`` (n, 10) of translations under each mask, by plain masked decoding.
+
+    With ``draft_loss`` (n,), nats of the unmasked model's translation, where the sheet has it.
+    """
+    model, batch = subject.model, None
+    for row in rows:
+        mask = sheet.rows[row][1]
+        found = {"counts": counts_under(subject, texts, mask, sheet.beams)}
+        if "draft_loss" in sheet.outcomes:
+            batch = batch or _drafts(subject, texts)
+            with torch.inference_mode(), masked_heads(model, mask), fast_linears(model):
+                losses = cross_entropy(model(**without_labels(batch)), batch)
+            found["draft_loss"] = losses.double().numpy()
+        yield found
+
+
+def counts_under(
+    subject: TranslationSubject, pairs: Pairs, mask: HeadTensors, beams: int
+) -> np.ndarray:
+    """Counts (n, 10) of translations under a mask."""
+    with masked_heads(subject.model, mask), fast_linears(subject.model):
+        made = subject.translator.translate(pairs.sources, beams=beams)
+    return sentence_counts(made, pairs.targets)
+
+
+def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
+    """The unmasked model's translations as references to score."""
+    sources = subject.translator.encode(pairs.sources)
+    with fast_linears(subject.model):
+        drafts = generate(subject.model, sources)
+    start = subject.model.config.decoder_start_token_id
+    return teacher_forced(sources, [[*draft, END] for draft in drafts], PAD, start)

@@ -1,0 +1,273 @@
+"""What a result holds of masks on texts: one sheet for every set of texts that masks were tried on.
+
+A measurement's module says how outcomes are made; here stands how to read them back, so that any
+row can be made again by plain masked passes, without the sweeps that measured it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from headprune_lib.ablation import all_but_one_masks, one_head_masks
+from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.orders import Head, order_mask, prune_schedule
+from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
+from headprune_lib.replication.measurements.search import BEAMS
+from headprune_lib.replication.stats.bleu import sentence_counts, unpack
+from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.store import Arrays, Result
+from headprune_lib.replication.translation.subject import TranslationSubject, all_counts
+from headprune_lib.replication.verification.orders import Subject, order_of
+
+Row = tuple[str, HeadTensors]
+"""A mask and what it is called."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Stored outcomes of some masks on some texts.
+
+    Attributes:
+        texts: the examples, or pairs of verses.
+        rows: the masks, the one that cuts nothing first.
+        outcomes: by name, (row, text, ...): ``correct`` and ``loss`` in nats of answers; ``counts``
+            (row, text, 10) and ``draft_loss`` in nats of translations, with the ``slack`` of losses
+            that are rounded in the file.
+        beams: width of the search.
+    """
+
+    texts: Examples | Pairs
+    rows: list[Row]
+    outcomes: Arrays
+    beams: int = 1
+
+
+def sheets(result: Result, subject: Subject) -> list[Sheet]:
+    """The sheets of a result; none where nothing in it is the outcome of a mask on texts.
+
+    Args:
+        subject: the model it was measured on, or another training of it.
+    """
+    read = _READERS.get((result.measurement, half_of(result.key)))
+    return list(read(result, subject)) if read else []
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _uncut(model: nn.Module) -> Row:
+    return "no head cut", full_mask(model)
+
+
+def _nothing(model: nn.Module) -> HeadTensors:
+    return {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
+
+
+def _named(head: Head) -> str:
+    kind, layer, number = head
+    return f"head {number + 1} of layer {layer + 1}" + (f", {kind}" if kind != "self" else "")
+
+
+def _heads(raw: Arrays) -> list[Head]:
+    """The heads that the rows of a sweep are of; those of an encoder are stored without a kind."""
+    return [
+        ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
+        for head in raw["heads"].tolist()
+    ]
+
+
+def _one_head(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
+    masks = one_head_masks(model)
+    return [_uncut(model), *((f"without {_named(head)}", masks[head]) for head in heads)]
+
+
+def _all_but_one(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
+    masks = all_but_one_masks(model)
+    return [_uncut(model), *((f"only {_named(head)} in its layer", masks[head]) for head in heads)]
+
+
+def _along(model: nn.Module, order: np.ndarray, steps: int, name: str) -> Iterator[Row]:
+    """The masks after each step of an order but the first."""
+    heads = _heads({"heads": order})
+    for step, n_cut in enumerate(prune_schedule(len(heads), steps)[1:], 1):
+        yield f"{name}, step {step}", order_mask(model, heads, n_cut)
+
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+def _answers(raw: Arrays, prefix: str = "") -> Arrays:
+    """Of a sweep over an encoder's heads: (1 + H, n), the uncut model first."""
+    uncut, change = raw[f"{prefix}loss_uncut"].astype(int), raw[f"{prefix}loss_change"]
+    return {
+        "correct": np.vstack([raw[f"{prefix}correct_uncut"][None], raw[f"{prefix}correct"]]),
+        "loss": np.vstack([uncut[None], uncut + change]) / MILLINAT,
+    }
+
+
+def _translations(raw: Arrays, prefix: str = "", *, coarse: bool = False) -> Arrays:
+    """Of a sweep over masks of a translator: (1 + M, n, ...), the uncut model first.
+
+    ``coarse`` where changes of losses have five binary digits in the file.
+    """
+    uncut, cuts = all_counts(raw, prefix)
+    found = {"counts": np.concatenate([uncut[None], cuts])}
+    if f"{prefix}draft_loss_change" in raw:  # means alone are kept where no statistic asks for more
+        loss, change = raw[f"{prefix}draft_loss_uncut"], raw[f"{prefix}draft_loss_change"]
+        found["draft_loss"] = np.vstack([loss[None], loss + change]) / MILLINAT
+        if coarse:
+            uncut = np.zeros_like(change[:1])
+            found["slack"] = np.abs(np.vstack([uncut, change])) / (32 * MILLINAT)
+    return found
+
+
+# --- a reader a measurement -----------------------------------------------------------------------
+
+
+def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    raw = result.raw
+    rows = _one_head(subject.model, _heads(raw))
+    if isinstance(subject, EncoderSubject):
+        yield Sheet(subject.test, rows, _answers(raw))
+    else:
+        yield Sheet(subject.headline, rows, _translations(raw))
+
+
+def _all_but_one_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    raw = result.raw
+    rows = _all_but_one(subject.model, _heads(raw))
+    if isinstance(subject, EncoderSubject):
+        yield Sheet(subject.test, rows, _answers(raw))
+    else:
+        yield Sheet(subject.pairs("test"), rows, _translations(raw))
+
+
+def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    """What the choice was made on, and what is reported of the chosen heads."""
+    raw, encoder = result.raw, isinstance(subject, EncoderSubject)
+    split = "train" if encoder else "valid"
+    tested = _all_but_one(subject.model, _heads(raw))
+    tried = _all_but_one(subject.model, _heads({"heads": raw[f"{split}_heads"]}))
+    if encoder:
+        yield Sheet(subject.test, tested, _answers(raw))
+        yield Sheet(subject.selection, tried, _answers(raw, "train_"))
+    else:
+        yield Sheet(subject.headline, tested, _translations(raw))
+        yield Sheet(subject.pairs(split), tried, _translations(raw, "valid_"))
+
+
+def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    raw = result.raw
+    if isinstance(subject, EncoderSubject):
+        home, *others = map(str, raw["domains"])
+        for name in (home, *others):
+            texts = TASKS[name].split("test", subject.profile.data)
+            n = subject.profile.n_examples if name == home else subject.profile.n_domain
+            rows = _one_head(subject.model, _heads({"heads": raw[f"{name}/heads"]}))
+            yield Sheet(texts.first(n), rows, _answers(raw, f"{name}/"))
+    else:
+        rows = _one_head(subject.model, _heads(raw))
+        far = subject.pairs("score", subject.profile.translation_far)
+        yield Sheet(far, rows, _translations(raw, "far_"))
+        yield Sheet(subject.pairs("test"), rows, _translations(raw, "home_"))
+
+
+def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    """A sheet an order that was measured on the subject's training.
+
+    Where an order was not kept and does not follow from what was, the ends of its curve are left.
+    """
+    for part, one in result.parts.items():
+        raw, names = one.raw, [str(name) for name in one.raw["names"]]
+        seeds = [run["seed"] for run in one.runs]
+        if subject.seed not in seeds:
+            continue
+        # several draws on one training, or one run a training
+        runs = range(len(names)) if len(seeds) == 1 else [seeds.index(subject.seed)]
+        rows, kept, steps = [_uncut(subject.model)], [0], len(raw["shares"]) - 1
+        for place, run in enumerate(runs):
+            order, name = order_of(result, subject, part, run), f"{part} {names[run]}"
+            after = (
+                [(f"{name}, all heads cut", _nothing(subject.model))]
+                if order is None
+                else list(_along(subject.model, order, steps, name))
+            )
+            last = (place + 1) * steps
+            kept += range(last + 1 - len(after), last + 1)
+            rows += after
+        if isinstance(subject, EncoderSubject):
+            texts, outcomes = subject.test, _answers_along(raw, runs)
+        else:
+            both = {len(each): each for each in (subject.pairs("test"), subject.headline)}
+            texts, outcomes = both[result.n_examples], _translations(raw, coarse=True)
+        yield Sheet(texts, rows, {name: values[kept] for name, values in outcomes.items()})
+        if "train_heads" in raw:  # what the one-by-one order was chosen by
+            tried = _one_head(subject.model, _heads({"heads": raw["train_heads"]}))
+            yield Sheet(subject.selection, tried, _answers(raw, "train_"))
+
+
+def _answers_along(raw: Arrays, runs: Sequence[int]) -> Arrays:
+    """Right or wrong, and the loss where it was kept, of the uncut model and after each step."""
+
+    def rows(values: np.ndarray) -> np.ndarray:  # (run, step, example)
+        return np.concatenate([values[runs[0], :1], *(values[run, 1:] for run in runs)])
+
+    found = {"correct": rows(raw["correct"])}
+    kept = max(runs) < len(raw.get("loss", ()))
+    return found | ({"loss": rows(raw["loss"]) / MILLINAT} if kept else {})
+
+
+def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
+    raw = result.raw
+    heads, alone = _heads(raw), raw["alone"]
+    cut = _one_head(subject.model, [h for h, one in zip(heads, alone, strict=True) if not one])
+    left = _all_but_one(subject.model, [h for h, one in zip(heads, alone, strict=True) if one])
+    counts = unpack(raw["counts"], raw["reference_lengths"])  # (1 + M, beams, verses, 10)
+    for i, beams in enumerate(BEAMS):
+        texts = subject.split("test").first(counts.shape[2])
+        yield Sheet(texts, [*cut, *left[1:]], {"counts": counts[:, i]}, beams)
+
+
+def _quality_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
+    raw = result.raw
+    for beams in BEAMS:
+        counts = sentence_counts(raw[f"beam {beams}"].tolist(), raw["references"].tolist())
+        yield Sheet(subject.headline, [_uncut(subject.model)], {"counts": counts[None]}, beams)
+
+
+def _along_training_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
+    """The last checkpoint of a training: in the order of importance where it was kept."""
+    raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
+    rows, steps = [_uncut(subject.model)], len(raw["shares"]) - 1
+    if "order" in raw:
+        rows += _along(subject.model, raw["order"], steps, "last checkpoint, importance")
+    outcomes = _translations(raw, coarse=True)
+    kept = {name: values[: len(rows)] for name, values in outcomes.items()}
+    yield Sheet(subject.pairs("test"), rows, kept)
+
+
+_READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = {
+    ("one_head", "encoder"): _one_head_sheets,
+    ("one_head", "translation"): _one_head_sheets,
+    ("all_but_one", "encoder"): _all_but_one_sheets,
+    ("all_but_one", "translation"): _all_but_one_sheets,
+    ("best_heads", "encoder"): _best_heads_sheets,
+    ("best_heads", "translation"): _best_heads_sheets,
+    ("across_domains", "encoder"): _across_domains_sheets,
+    ("across_domains", "translation"): _across_domains_sheets,
+    ("pruning_curve", "encoder"): _curve_sheets,
+    ("pruning_curve", "translation"): _curve_sheets,
+    ("pruning_by_kind", "translation"): _curve_sheets,
+    ("along_training", "translation"): _along_training_sheets,
+    ("search", "translation"): _search_sheets,
+    ("quality", "translation"): _quality_sheets,
+}

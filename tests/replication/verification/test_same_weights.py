@@ -1,0 +1,178 @@
+"""Recomputing finds what is stored, and notices every stored outcome that is changed."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from headprune_lib.replication import measurements
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.measurements import trained
+from headprune_lib.replication.measurements.trained import OtherWeights
+from headprune_lib.replication.store import Journal
+from headprune_lib.replication.verification import same_weights
+from headprune_lib.replication.verification.quantities import (
+    same_answers,
+    same_scores,
+    same_translations,
+)
+from headprune_lib.replication.verification.same_weights import find_again
+from headprune_lib.replication.verification.sheets import sheets
+from headprune_lib.replication.verification.subjects import NotAtHand, subjects_of
+
+ENCODER = ("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4")
+TRANSLATION = (
+    *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
+    *("quality", "search"),
+)
+# Arrays whose change need not be noticed, by the end of their name.
+NAMED = {
+    "names": "what a run is called",
+    "shares": "a grid",
+    "truncated": "counts sentences past the tokenizer's limit",
+    "valid_draft_log_loss": "means over all verses, of which none was kept",
+    "seconds": "times are of a machine and a moment",
+    "memory": "of a machine",
+    "file": "bytes, which the format makes",
+    "batch_sizes": "of the profile",
+    "n_sentences": "of the profile",
+    "updates": "of the learning curve",
+    "epochs": "of the learning curve",
+    "validation_bleu": "of the learning curve",
+    "further": "names of masks",
+    "reference_pieces": "of the text",
+}
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    return Journal(tmp_path_factory.mktemp("journal"))
+
+
+@pytest.fixture
+def once(monkeypatch):
+    """Outcomes of a mask on texts are computed once in a test: the model stays as it is."""
+    known = {}
+
+    def remembered(function):
+        def of(subject, texts, mask, *args, **kwargs):
+            which = (
+                texts.places
+                if isinstance(texts, Pairs)
+                else tuple(batch["input_ids"].numpy().tobytes() for batch in texts.batches)
+            )
+            masked = (mask[kind].numpy().tobytes() for kind in mask)
+            key = (function.__name__, subject.key, which, *masked, args, *kwargs.items())
+            if key not in known:
+                known[key] = function(subject, texts, mask, *args, **kwargs)
+            return known[key]
+
+        return of
+
+    for name in ("evaluate", "counts_under"):
+        monkeypatch.setattr(same_weights, name, remembered(getattr(same_weights, name)))
+
+
+def changed(name, array):
+    """The array with every one of its values another, by more than a rounding."""
+    if "loss" in name:
+        return array + 20 + abs(array) // 4 if array.dtype.kind == "i" else array + 0.02
+    if array.dtype.kind in "US":
+        return np.roll(array, 1) if array.ndim else np.array(f"{array}x")
+    return ~array if array.dtype == bool else array + 1
+
+
+def with_array(result, part, name, array):
+    one = result.parts[part]
+    made = dataclasses.replace(one, raw={**one.raw, name: array})
+    return dataclasses.replace(result, parts={**result.parts, part: made})
+
+
+def compared(result, subjects, journal, rows):
+    """What is found again on every training, with some rows of each sheet."""
+    return [
+        quantity
+        for subject in subjects
+        for quantity in find_again(
+            result, subject, journal, random.Random(0), rows * len(sheets(result, subject))
+        )
+    ]
+
+
+def noticed(result, subjects, journal, rows):
+    try:
+        found = compared(result, subjects, journal, rows)
+    except (KeyError, IndexError, ValueError):  # no such head, lists of unequal length
+        return True
+    return not all(quantity.agrees for quantity in found)
+
+
+@pytest.mark.parametrize("name", [*ENCODER, *TRANSLATION])
+def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
+    result = measurements.get(name, smoke)
+    subjects = subjects_of(result)
+    # all of an encoder's sweep; two of a translator's masks, one of which cuts something
+    rows = 9 if name in ENCODER else 2
+    found = compared(result, subjects, journal, rows)
+    assert found and [quantity for quantity in found if not quantity.agrees] == []
+    unnoticed = {
+        array
+        for part in result.parts
+        for array, values in result.parts[part].raw.items()
+        if not noticed(
+            with_array(result, part, array, changed(array, values)), subjects, journal, rows
+        )
+    }
+    assert {array for array in unnoticed if not array.endswith(tuple(NAMED))} == set()
+
+
+def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, once):
+    result = measurements.get("figure1b", smoke)
+    subjects, correct = subjects_of(result), result.raw["correct"]
+    for n, told in ((2, False), (3, True)):
+        flipped = correct.copy()
+        flipped[5, :n] = ~flipped[5, :n]
+        other = with_array(result, "outcomes", "correct", flipped)
+        assert noticed(other, subjects, journal, 9) is told
+
+
+def test_the_bounds():
+    stored = {"correct": np.ones(400, bool), "loss": np.ones(400)}
+    assert same_answers("", stored, {**stored, "loss": stored["loss"] + 0.009}).agrees
+    assert not same_answers("", stored, {**stored, "loss": stored["loss"] + 0.011}).agrees
+    counts = np.tile(np.array([9, 7, 5, 3, 10, 9, 8, 7, 10, 10]), (300, 1))
+    drafts = {"counts": counts, "draft_loss": np.ones(300)}
+    for n, agrees in ((3, True), (4, False)):  # 1 in 100
+        other, lost = counts.copy(), np.ones(300)
+        other[:n, 3] -= 1
+        lost[:n] += 0.02
+        assert same_translations("", drafts, {**drafts, "counts": other}, 300).agrees is agrees
+        assert same_translations("", drafts, {**drafts, "draft_loss": lost}, 300).agrees is agrees
+    lost_all = counts.copy()
+    lost_all[:3, :4] = 0  # three translations that are wrong altogether
+    assert not same_translations("", drafts, {**drafts, "counts": lost_all}, 300).agrees
+    scores = np.array([[4.0, 1.0], [0.1, 0.2]])
+    assert same_scores("", scores, scores + np.array([[0.003, 0], [0, 0.0001]])).agrees
+    assert not same_scores("", scores, scores + np.array([[0, 0], [0.003, 0]])).agrees
+
+
+def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_path, monkeypatch):
+    result = measurements.get("figure1b", smoke)
+    with monkeypatch.context() as patch:
+        patch.setattr(trained, "file_sha256", lambda path: "0" * 64)
+        trained._sha256.cache_clear()
+        with pytest.raises(NotAtHand, match="SHA-256 000.*which is not committed"):
+            subjects_of(result)
+        models = subjects_of.__globals__
+        patch.setitem(models, "models_root", lambda: smoke_models(smoke))
+        with pytest.raises(OtherWeights, match="SHA-256 000"):
+            subjects_of(result)
+    trained._sha256.cache_clear()
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
+    with pytest.raises(NotAtHand, match="weights of tiny, synthetic, seed 1, are not committed"):
+        subjects_of(result)
+
+
+def smoke_models(smoke):
+    return trained.weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed}).parent

@@ -1,0 +1,272 @@
+"""Page 04: the encoders."""
+
+from headprune_lib.replication.claims.evidence import share_judged
+from headprune_lib.replication.published import published_shares
+from headprune_lib.replication.stats.bounds import C3_KEPT, C8_UP_TO, SHOWN_TOLERANCE, TOLERANCES
+from statements import Statement, found, row, values
+from statements.curves import (
+    CURVE,
+    EARLY,
+    WHOLE,
+    difference,
+    fine_tunings,
+    goes,
+    kept,
+    lost_much,
+    seen,
+    silent,
+    uncut,
+    word,
+)
+
+PAGE = "notebooks/04_iterative_pruning.ipynb"
+REVIEWS = (CURVE, "reviews", "minilm")
+MPNET = (CURVE, "sst2", "mpnet")
+
+
+def noisy():
+    """Reliability of the effects on accuracy, on the reviews themselves, below one half."""
+    correlations = values("across_domains", "reviews", "minilm")["correlations"]
+    return next(iter(correlations.values()))["accuracy"]["reliability"][0] < 0.5
+
+
+def most_kept(model, removed, tasks):
+    """The tasks of which most is kept."""
+    every = {
+        one.task: kept(one.task, model, removed)[0] for one in found(CURVE) if one.model == model
+    }
+    return set(sorted(every, key=every.get)[-len(tasks) :]) == tasks
+
+
+STATEMENTS = [
+    Statement(
+        PAGE,
+        "The reviews are judged as SST-2, whose sentences they share: at 60%.",
+        lambda: share_judged("reviews", "encoder") == share_judged("sst2", "encoder") == 0.6,
+    ),
+    Statement(PAGE, "The rule asks for 95%, and its power is", lambda: C3_KEPT == 0.95),
+    Statement(PAGE, "at a loss of at most 2%", lambda: SHOWN_TOLERANCE == 0.02),
+    Statement(
+        PAGE,
+        "All orders but importance are measured on the first fine-tuning alone.",
+        lambda: (
+            len(values(*REVIEWS)["curves"]["importance"]["runs"]) > 1
+            and all(
+                len(values(*REVIEWS)["curves"][order]["runs"]) == 1
+                for order in values(*REVIEWS)["curves"]
+                if order not in ("importance", "random")
+            )
+        ),
+    ),
+    Statement(
+        PAGE,
+        "over the first half of the curve, 0 to 50% removed",
+        lambda: C8_UP_TO == 0.5,
+    ),
+    Statement(
+        PAGE,
+        "points there: no difference can be seen.",
+        lambda: (
+            seen(REVIEWS, "oracle leak-free") == 0 and row(*REVIEWS, "C8").word == "inconclusive"
+        ),
+    ),
+    Statement(
+        PAGE,
+        "the end of the curve, where every order has lost much",
+        lambda: lost_much(REVIEWS, 0.8) and lost_much(MPNET, 0.8),
+    ),
+    Statement(
+        PAGE,
+        "Why should an order chosen by the true effects, on the very test set, lose?",
+        lambda: seen(REVIEWS, "oracle") == 1,
+    ),
+    Statement(PAGE, "[mostly noise](03_across_datasets.ipynb) at this number of sentences", noisy),
+    Statement(
+        PAGE,
+        "The order of training sentences is the stronger rival.",
+        lambda: all(
+            difference(REVIEWS, "oracle leak-free", areas)[0]
+            < difference(REVIEWS, "oracle", areas)[0]
+            for areas in (EARLY, WHOLE)
+        ),
+    ),
+    Statement(
+        PAGE,
+        "over everything, so that normalising pays here.",
+        lambda: all(
+            seen(REVIEWS, "importance unnormalised", areas) == 1 for areas in (EARLY, WHOLE)
+        ),
+    ),
+    Statement(
+        PAGE,
+        "With 60% of its heads removed in order of importance, the paper's share on SST-2",
+        lambda: published_shares()["sst2"] == 0.6,
+    ),
+    Statement(
+        PAGE,
+        "of its accuracy above chance: less than 95%, interval included.",
+        lambda: kept("sst2", "mpnet", 0.6)[2] < 0.95,
+    ),
+    Statement(
+        PAGE,
+        "Even random order beats the one-by-one order of training sentences here",
+        lambda: difference(MPNET, "random")[2] < difference(MPNET, "oracle leak-free")[1],
+    ),
+    Statement(
+        PAGE,
+        "The row does not vote on C8: the power of the rule is",
+        lambda: not row(*MPNET, "C8").votes,
+    ),
+    Statement(
+        PAGE,
+        "Scores that are not normalised by layer stay level as long as any",
+        lambda: (
+            goes(MPNET, "importance unnormalised")[0]
+            == max(goes(MPNET, order)[0] for order in values(*MPNET)["prunable"])
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Up to 50% they cannot be told from normalised ones",
+        lambda: seen(MPNET, "importance unnormalised") == 0,
+    ),
+    Statement(
+        PAGE,
+        "Then they collapse.",
+        lambda: abs(values(*MPNET)["kept"]["importance unnormalised"]["kept"][6]) < 0.05,
+    ),
+    Statement(
+        PAGE,
+        "points over the whole curve, and nothing that can be seen up to 50%",
+        lambda: (
+            seen(MPNET, "importance rescored", WHOLE) == -1
+            and seen(MPNET, "importance rescored") == 0
+        ),
+    ),
+    Statement(
+        PAGE,
+        "All this is one fine-tuning.",
+        lambda: fine_tunings("mpnet", "sst2") == {1},
+    ),
+    Statement(
+        PAGE,
+        "its Figure 3 is on MNLI, for which SNLI stands here",
+        lambda: share_judged("snli", "encoder") == published_shares()["mnli"],
+    ),
+    Statement(
+        PAGE,
+        "the share that goes at a loss of 1%, 2% and 5% beside it",
+        lambda: TOLERANCES == (0.01, 0.02, 0.05),
+    ),
+    Statement(
+        PAGE,
+        "- **SST-2, 60% removed.** MPNet keeps {glue:text}`mpnet_sst2_kept`: less than 95%. The small "
+        "encoder keeps {glue:text}`minilm_sst2_kept`: inconclusive.",
+        lambda: (
+            (word("sst2", "mpnet"), word("sst2", "minilm")) == ("differs", "inconclusive")
+            and share_judged("sst2", "encoder") == 0.6
+        ),
+    ),
+    Statement(
+        PAGE,
+        "- **SNLI, 40% removed, as on MNLI.** MPNet keeps {glue:text}`mpnet_snli_kept`, the small "
+        "encoder {glue:text}`minilm_snli_kept`: both inconclusive.",
+        lambda: (
+            word("snli", "mpnet") == word("snli", "minilm") == "inconclusive"
+            and share_judged("snli", "encoder") == 0.4
+        ),
+    ),
+    Statement(
+        PAGE,
+        "- **CoLA, 50% removed.**",
+        lambda: share_judged("cola", "encoder") == 0.5,
+    ),
+    Statement(
+        PAGE,
+        "Intervals this wide decide nothing",
+        lambda: word("cola", "mpnet") == word("cola", "minilm") == "inconclusive",
+    ),
+    Statement(
+        PAGE,
+        "{glue:text}`minilm_cola_power`, and neither row votes.",
+        lambda: silent("cola", "mpnet") and silent("cola", "minilm"),
+    ),
+    Statement(
+        PAGE,
+        "- **MRPC, 50% removed.** MPNet keeps {glue:text}`mpnet_mrpc_kept`, the small encoder "
+        "{glue:text}`minilm_mrpc_kept`: far less than 95%.",
+        lambda: (
+            share_judged("mrpc", "encoder") == 0.5
+            and max(kept("mrpc", model, 0.5)[2] for model in ("mpnet", "minilm")) < 0.8
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Neither row votes, for the rule could not have said *replicates* either",
+        lambda: all(
+            silent("mrpc", model) and row(CURVE, "mrpc", model, "C3").judged.power < 0.2
+            for model in ("mpnet", "minilm")
+        ),
+    ),
+    Statement(
+        PAGE,
+        "both models are little better than chance",
+        lambda: all(
+            uncut("mrpc", model) - values(CURVE, "mrpc", model)["chance"] < 0.1
+            for model in ("mpnet", "minilm")
+        ),
+    ),
+    Statement(
+        PAGE,
+        "MPNet falls faster on MRPC than the small encoder does.",
+        lambda: all(
+            kept("mrpc", "mpnet", removed)[0] < kept("mrpc", "minilm", removed)[0]
+            for removed in (0.2, 0.3, 0.4, 0.5, 0.6)
+        ),
+    ),
+    Statement(
+        PAGE,
+        "with 60% removed it is worse than one constant answer.",
+        lambda: kept("mrpc", "mpnet", 0.6)[0] < 0,
+    ),
+    Statement(
+        PAGE,
+        "At a loss of at most 2% the three of the small encoder on SST-2 can spare",
+        lambda: fine_tunings("minilm", "sst2", "cola") == {3},
+    ),
+    Statement(
+        PAGE,
+        "where MPNet has {glue:text}`mpnet_cola_uncut` and we had asked for 0.40.",
+        lambda: uncut("cola", "minilm") < 0.40 < uncut("cola", "mpnet"),
+    ),
+    Statement(
+        PAGE,
+        "The paper's own sentiment task (SST-2, Figure 6a) keeps its score longest, to 60% removed.",
+        lambda: (
+            max(published_shares().values()) == published_shares()["sst2"] == 0.6
+            and sorted(published_shares().values())[-2] < 0.6
+        ),
+    ),
+    Statement(
+        PAGE,
+        "The small encoder's two sentiment tasks keep most with 60% removed, but MPNet's does not.",
+        lambda: (
+            most_kept("minilm", 0.6, {"reviews", "sst2"}) and not most_kept("mpnet", 0.6, {"sst2"})
+        ),
+    ),
+    Statement(
+        PAGE,
+        "MPNet loses more than 5% of its score above chance with the first tenth of its heads",
+        lambda: kept("mrpc", "mpnet", 0.1)[0] < 0.95,
+    ),
+    Statement(
+        PAGE,
+        "it has as many heads as BERT-base, as wide.",
+        lambda: values("one_head", "sst2", "mpnet")["counts"]["heads"] == 144,
+    ),
+    Statement(
+        PAGE,
+        "The same orders on MPNet: 144 heads as in BERT-base",
+        lambda: values("one_head", "sst2", "mpnet")["counts"]["heads"] == 144,
+    ),
+]

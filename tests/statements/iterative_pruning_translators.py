@@ -1,0 +1,59 @@
+"""Page 04: the translators."""
+
+from headprune_lib.replication.claims.evidence import share_judged
+from headprune_lib.replication.claims.others import others_rows
+from headprune_lib.replication.published import published_shares
+from statements import Statement, row
+from statements.curves import CURVE, EARLY, WHOLE, fine_tunings, heads_of, kept, seen, word
+
+PAGE = "notebooks/04_iterative_pruning.ipynb"
+ENFR = (CURVE, "enfr", "post-norm")
+
+
+def others(claim, setting):
+    return next(one for one in others_rows() if (one.claim, one.setting) == (claim, setting))
+
+
+STATEMENTS = [
+    Statement(
+        PAGE,
+        "With 20% of its heads removed by importance, the paper's share, the model keeps",
+        lambda: share_judged("enfr", "translation") == published_shares()["wmt"] == 0.2,
+    ),
+    Statement(
+        PAGE,
+        "one model): at least 95%, interval included.",
+        lambda: (
+            kept("enfr", "post-norm", 0.2)[1] >= 0.95 and fine_tunings("post-norm", "enfr") == {1}
+        ),
+    ),
+    Statement(
+        PAGE,
+        "The row does not vote on C8: others found a difference on the paper's IWSLT model that is "
+        "too small for these verses to show",
+        lambda: not row(*ENFR, "C8").votes and bool(others("C8", "fairseq's IWSLT model")),
+    ),
+    Statement(
+        PAGE,
+        "Here importance does better *without* the paper's normalisation",
+        lambda: all(seen(ENFR, "importance unnormalised", areas) == -1 for areas in (EARLY, WHOLE)),
+    ),
+    Statement(
+        PAGE,
+        "With 20% removed, the paper's share, it keeps **{glue:text}`deen_kept`**: inconclusive.",
+        lambda: (
+            word("deen", "post-norm") == "inconclusive"
+            and share_judged("deen", "translation") == published_shares()["iwslt"] == 0.2
+        ),
+    ),
+    Statement(
+        PAGE,
+        "others who pruned the paper's own model again found 88.1% of BLEU kept there",
+        lambda: "88.1% of BLEU is kept" in others("C3", "fairseq's IWSLT model").judged.measured,
+    ),
+    Statement(
+        PAGE,
+        "The same with all 288 heads of the English-French model in one order",
+        lambda: heads_of("enfr") == 288,
+    ),
+]

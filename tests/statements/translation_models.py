@@ -1,0 +1,62 @@
+"""Page 08."""
+
+from collections import Counter
+
+from headprune_lib.heads import KINDS
+from headprune_lib.replication.pages import numbers, tables
+from statements import Statement, result, values
+from statements.curves import heads_of
+
+PAGE = "notebooks/08_translation_models.ipynb"
+SEARCH = ("search", "enfr", "post-norm")
+
+
+def mostly_too_small_to_see():
+    heads = values("one_head", "enfr", "post-norm")["heads"]
+    return sum(abs(head["delta"]) < head["smallest_detectable"] for head in heads) > 0.9 * len(
+        heads
+    )
+
+
+def rank(text):
+    """A correlation before its interval."""
+    return float(text.partition(" [")[0])
+
+
+STATEMENTS = [
+    Statement(
+        PAGE,
+        "it is smaller, to follow along its training",
+        lambda: heads_of("deen") < heads_of("enfr"),
+    ),
+    Statement(
+        PAGE,
+        "The column *without verses that share a 10-gram* leaves out",
+        lambda: (
+            "without verses that share a 10-gram"
+            in tables.quality_table({"enfr": result("quality", "enfr", "post-norm")}).columns
+        ),
+    ),
+    Statement(
+        PAGE,
+        "The change of BLEU with a single head cut is mostly smaller than these verses can show.",
+        mostly_too_small_to_see,
+    ),
+    Statement(
+        PAGE,
+        "Of each kind of attention it takes the six heads without which the uncut model's own "
+        "translation becomes least likely, and each layer reduced to its best head.",
+        lambda: (
+            Counter((cut["kind"], cut["alone"]) for cut in values(*SEARCH)["cuts"])
+            == {(kind, alone): 6 for kind in KINDS for alone in (False, True)}
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Smaller changes, the crowd at the upper right, rank less alike",
+        lambda: (
+            rank(numbers.translation_models(result(*SEARCH))["rank_small"])
+            < values(*SEARCH)["spearman"]["all"]["r"]
+        ),
+    ),
+]
