@@ -97,9 +97,14 @@ def _scaling_hook(
 ) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
     # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
     columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
+    placed: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        context, factors = inputs[0], columns.to(inputs[0].device, inputs[0].dtype)
+        context = inputs[0]
+        place = context.device, context.dtype
+        if place not in placed:  # once, not at every piece that is generated
+            placed[place] = columns.to(*place)
+        factors = placed[place]
         if factors.ndim == 2:
             if len(context) % len(factors):
                 raise ValueError(

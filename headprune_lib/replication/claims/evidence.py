@@ -99,7 +99,8 @@ def _rows(claim: str, one: Evidence, result: Result) -> list[Row]:
 
 def _first_date(result: Result) -> str:
     """When the first of its parts was measured: one that was seen makes the row exploratory."""
-    return min(part.provenance["date"] for part in result.parts.values())
+    dates = [part.provenance for part in result.parts.values()]
+    return min(one.get("first_measured", one["date"]) for one in dates)
 
 
 def _c1(values: Values, _task: str) -> dict[str, Judged]:
@@ -113,7 +114,15 @@ def _c1_translation(values: Values, _task: str) -> dict[str, Judged]:
 
 
 def _c2(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
-    return lambda values, _task: {"": rules.one_head_a_layer(values["layers"], half)}
+    """A row a training: each has best heads of its own."""
+
+    def judge(values: Values, _task: str) -> dict[str, Judged]:
+        first = {"": values["layers"]} if "layers" in values else {}
+        further = {name: one["layers"] for name, one in values.get("further", {}).items()}
+        every = {**first, **further}
+        return {name: rules.one_head_a_layer(layers, half) for name, layers in every.items()}
+
+    return judge
 
 
 def _c3(half: Half) -> Callable[[Values, str], dict[str, Judged]]:

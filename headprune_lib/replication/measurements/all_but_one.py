@@ -15,6 +15,7 @@ from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.heads import full_mask
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.dynamics import TRAINING, seed_in
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
@@ -39,13 +40,17 @@ _ROWS = {
 
 
 class Values(TypedDict, total=False):
-    """``layers`` has the best head of each; ``heads`` every head, where all were kept in turn."""
+    """``layers`` has the best head of each; ``heads`` every head, where all were kept in turn.
+
+    ``further`` has the same of further trainings, by the names of their parts.
+    """
 
     baseline: dict[str, Any]
     layers: list[accuracy.Effect] | list[bleu.Effect]
     heads: list[dict[str, Any]]
     chosen_on: str
     n_selection: int
+    further: dict[str, Any]
 
 
 def best_of_layers(raw: Arrays) -> np.ndarray:
@@ -78,7 +83,7 @@ def _measure_all(context: Context, _part: str) -> Measured:
     )
 
 
-def _measure_best(context: Context, _part: str) -> Measured:
+def _measure_best(context: Context, part: str) -> Measured:
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
         subject = EncoderSubject.of(profile)
@@ -90,7 +95,8 @@ def _measure_best(context: Context, _part: str) -> Measured:
         else:
             test = _alone(subject, train["heads"][best], journal)
         return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
-    subject = TranslationSubject.of(profile, context.task)
+    seed = None if part == OUTCOMES else seed_in(part)
+    subject = TranslationSubject.of_listed(profile, context.task, seed)
     masks = all_but_one_masks(subject.model)
     valid = mean_losses(
         subject.sweep_heads(subject.pairs("valid"), masks, journal, "all but one (valid)")
@@ -143,7 +149,13 @@ def _summarise_all(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any)
 
 
 def _summarise_best(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
-    raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
+    found = {name: _of_training(half, raw, statistics) for name, raw in outcomes.items()}
+    first = found.pop(OUTCOMES, {})  # absent where a further training was asked for by itself
+    return {**first, "further": found} if found else first
+
+
+def _of_training(half: Half, raw: Arrays, statistics: Any) -> Values:
+    effects = bleu if half == "translation" else accuracy
     chosen_on, n_selection = (
         ("train", raw["train_correct"].shape[-1])
         if half == "encoder"
@@ -170,9 +182,16 @@ def _parameters_best(profile: Profile, half: Half) -> dict[str, Any]:
     return {**_parameters(profile, half), **own}
 
 
-def _own_best(profile: Profile, half: Half, _part: str) -> Own:
+def _parts_best(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
+    """The first training, and those of a translator that the profile has besides."""
+    further = profile.trainings(task)[1:] if half == "translation" else ()
+    return (OUTCOMES, *(f"{TRAINING}{seed}" for seed in further))
+
+
+def _own_best(profile: Profile, half: Half, part: str) -> Own:
     built_on = half == "encoder" and _chosen_on_test_too(profile)
-    return Own(needs=(ALL_BUT_ONE,) if built_on else ())
+    seeds = None if part == OUTCOMES else (seed_in(part),)
+    return Own(seeds=seeds, needs=(ALL_BUT_ONE,) if built_on else ())
 
 
 _STATISTICS = {"encoder": accuracy.Tests(), "translation": bleu.Tests()}
@@ -187,6 +206,7 @@ BEST_HEADS = Measurement(
     _measure_best,
     _summarise_best,
     HALVES,
-    own=_own_best,
+    _parts_best,
+    _own_best,
 )
 MEASUREMENTS = (ALL_BUT_ONE, BEST_HEADS)

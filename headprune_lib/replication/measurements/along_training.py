@@ -67,7 +67,7 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
 
 
 def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
-    return tuple(f"{TRAINING}{seed}" for seed in profile.trainings(task))
+    return tuple(f"{TRAINING}{seed}" for seed in profile.followed_trainings(task))
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:

@@ -193,7 +193,11 @@ def reference_losses(
         ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
         the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
     """
-    batches = forced_batches(subject, pairs)
+    device = next(subject.model.parameters()).device
+    batches = [
+        {name: values.to(device) for name, values in batch.items()}
+        for batch in forced_batches(subject, pairs)
+    ]
     back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
 
     def measure(mask: HeadTensors) -> Arrays:

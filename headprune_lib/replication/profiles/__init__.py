@@ -109,6 +109,7 @@ class Profile:
     translation_model: str
     translation_seed: StrictInt | None
     translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
+    followed: dict[_Translation, dict[str, list[StrictInt]]]
     n_verses: Count
     n_headline: CountOrAll
     translation_orders: Count
@@ -150,6 +151,12 @@ class Profile:
         if self.translation_seed is not None:
             return [self.translation_seed]
         return self.translation_seeds[task][model]
+
+    def followed_trainings(self, task: str) -> list[int]:
+        """Those of ``trainings`` whose checkpoints Figure 5 is measured at."""
+        known = self.trainings(task)
+        chosen = self.followed.get(task, {}).get(self.translation_model, known)
+        return known if self.translation_seed is not None else chosen
 
     def check_training(self, task: str, seed: int) -> None:
         """Raises ValueError for a seed that is none of ``trainings``: hours, for a slip of the pen."""

@@ -75,6 +75,8 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     measured = {}
     for name in missing:
         found, provenance = wanted.measure(name)
+        if kept and name in kept.parts:
+            provenance = again(provenance, kept.parts[name])
         measured[name] = Part(
             wanted.signatures[name], plain(found.runs, "runs"), provenance, found.raw
         )
@@ -102,6 +104,15 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
         root,
     )
     return load(wanted.key, root)
+
+
+def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:
+    """The provenance of a part that takes the place of one by the same name.
+
+    It says when that was measured first: what was seen then has been seen.
+    """
+    first = before.provenance.get("first_measured", before.provenance["date"])
+    return {**provenance, "first_measured": first}
 
 
 _ABOUT = ("dataset", "n_examples", "metric", "unit")

@@ -117,8 +117,8 @@ def test_a_figure_about_one_task_refuses_another(smoke):
 
 def test_the_verdicts_of_a_task_without_every_order(smoke):
     few = measurements.get("figure3b", smoke.on("synthetic-words"))
-    (c3,) = evidence.verdicts_of(few)  # C8 compares with the one-by-one order, which is not there
-    assert c3.claim == "C3" and c3.word != "not run"
+    (c3,) = evidence.rows_of(few)  # C8 compares with the one-by-one order, which is not there
+    assert c3.claim == "C3" and c3.judged.word != "not run"
     with pytest.raises(ValueError, match="synthetic-words has no text of another domain"):
         measurements.get("figure2b", smoke.on("synthetic-words"))
 

@@ -109,5 +109,5 @@ def test_a_training_that_the_profile_does_not_have(pre):
             ValueError, match="training 9 is none of the profile's for toy, pre-norm: 1, 6"
         ):
             measurements.get(name, pre, parts=[part])
-    with pytest.raises(ValueError, match="unknown order 'random training 6'"):
-        measurements.get("figure6d", pre, parts=["random training 6"])
+    with pytest.raises(ValueError, match="unknown order 'randomly'"):
+        measurements.get("figure6d", pre, parts=["randomly training 6"])

@@ -65,7 +65,7 @@ def test_the_same_training_ends_with_the_same_cells(smoke, stored, monkeypatch):
     assert again.is_file() and again != path
     monkeypatch.setattr(weights, "finetune", None)  # it was trained, and is found
     assert verify("figure1b", smoke, drawn_seed=1).agrees
-    assert not list((cache_root() / "verify" / "journals").iterdir())
+    assert not list((cache_root() / "verify" / "journals").glob("*"))
 
 
 def test_on_the_same_weights_a_changed_cell_disagrees(smoke, stored):
@@ -139,7 +139,7 @@ def test_the_command_prints_a_table_and_ends_with_1_where_it_disagrees(smoke, st
     stored("table1", other_weights=True)
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    title, trained, header, first, second = done.output.splitlines()[-5:]
+    title, trained, header, first, second = done.stdout.splitlines()[-5:]
     assert title == f"one_head toy post-norm: measured on weights {'0' * 64}"
     assert trained.startswith("trained again: ")
     assert header.split("  ")[-1].strip() == "agrees" and "found again" in header
