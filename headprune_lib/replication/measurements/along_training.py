@@ -55,7 +55,7 @@ def _measure(context: Context, part: str) -> Measured:
         "validation_bleu": np.array([point.bleu for point in points]),
         "shares": np.arange(profile.steps + 1) / profile.steps,
     }
-    return subject.measured(raw, len(subject.pairs("test")))
+    return subject.measured(raw, len(raw["reference_lengths"]))
 
 
 def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
@@ -67,7 +67,7 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
 
 
 def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
-    return tuple(f"{TRAINING}{seed}" for seed in profile.followed_trainings(task))
+    return tuple(f"{TRAINING}{seed}" for seed in profile.trainings(task))
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
@@ -75,7 +75,10 @@ def _own(profile: Profile, _half: Half, part: str) -> Own:
     wanted = profile.checkpoints[profile.translation_model]
     several = wanted.unnormalised or wanted.random_orders
     removed = {"removed": C5_REMOVED} if several else {}
-    return Own({"checkpoints": asdict(wanted), **removed}, seeds=(seed_in(part),))
+    described = asdict(wanted)
+    if wanted.n_verses is None:  # as the results of before there was a choice
+        del described["n_verses"]
+    return Own({"checkpoints": described, **removed}, seeds=(seed_in(part),))
 
 
 MEASUREMENTS = (

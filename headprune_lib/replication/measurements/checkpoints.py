@@ -143,7 +143,10 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         for step in range(1, steps + 1)
     }
     further = further_masks(subject, plain, wanted, schedule[step_at(steps)])
-    every, pairs = [*masks.values(), *further.values()], subject.pairs("test")
+    every, pairs = (
+        [*masks.values(), *further.values()],
+        subject.pairs("test").first(wanted.n_verses),
+    )
     raw = coarse_losses(subject.sweep(pairs, every, journal, "pruned"))
     raw |= reference_losses(subject, pairs, {**masks, **further}, journal)
     each = subject.verse_importance(journal)

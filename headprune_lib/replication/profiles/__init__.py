@@ -69,7 +69,8 @@ class Checkpoints:
     ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured.
     ``within`` are weights from within the first epochs, and those from before the first update,
     which are then measured too; ``every`` further epochs, and the last. ``unnormalised`` and
-    ``random_orders`` are orders beside the paper's, at the one share removed that is compared.
+    ``random_orders`` are orders beside the paper's, at the one share removed that is compared. The
+    first ``n_verses`` test verses are translated, those of every sweep if null.
     """
 
     shares: list[StrictFloat]
@@ -77,6 +78,7 @@ class Checkpoints:
     every: Count | None
     unnormalised: StrictBool
     random_orders: Count | None
+    n_verses: Count | None
 
 
 @parameters
@@ -109,7 +111,6 @@ class Profile:
     translation_model: str
     translation_seed: StrictInt | None
     translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
-    followed: dict[_Translation, dict[str, list[StrictInt]]]
     n_verses: Count
     n_headline: CountOrAll
     translation_orders: Count
@@ -151,12 +152,6 @@ class Profile:
         if self.translation_seed is not None:
             return [self.translation_seed]
         return self.translation_seeds[task][model]
-
-    def followed_trainings(self, task: str) -> list[int]:
-        """Those of ``trainings`` whose checkpoints Figure 5 is measured at."""
-        known = self.trainings(task)
-        chosen = self.followed.get(task, {}).get(self.translation_model, known)
-        return known if self.translation_seed is not None else chosen
 
     def check_training(self, task: str, seed: int) -> None:
         """Raises ValueError for a seed that is none of ``trainings``: hours, for a slip of the pen."""
