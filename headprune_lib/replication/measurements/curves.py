@@ -1,20 +1,15 @@
-"""Outcomes along an order of removal, and what a set of such curves says."""
+"""What a set of pruning curves says, from the outcomes along each order of removal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
-from headprune_lib.orders import Head, order_mask, prune_schedule
 from headprune_lib.replication import stats
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.verses import Pairs
-from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.measurements.measurement import Context, Half
+from headprune_lib.replication.measurements.measurement import Half
 from headprune_lib.replication.measurements.orders import IMPORTANCE, training_in
 from headprune_lib.replication.measurements.records import (
     Difference,
@@ -25,17 +20,11 @@ from headprune_lib.replication.measurements.records import (
 )
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C8_UP_TO, TOLERANCES
-from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.stats.metrics import SCORES, Score
-from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
     all_counts,
-    coarse_losses,
 )
-
-Subject = EncoderSubject | TranslationSubject
-Run = tuple[str, Subject, list[Head]]
 
 
 @dataclass(frozen=True)
@@ -80,80 +69,6 @@ class Values(TypedDict, total=False):
     area_differences: dict[str, Difference]
     early_area_differences: dict[str, Difference]
     scores: dict[str, np.ndarray]
-
-
-# --- measuring ------------------------------------------------------------------------------------
-
-
-def along(
-    context: Context, runs: Iterable[Run], title: str, pairs: Pairs | None = None
-) -> Measured:
-    """Every run of an order: which heads it removes, and what becomes of the score.
-
-    Args:
-        pairs: of the translation half, the verses to translate.
-    """
-    if pairs is None:
-        return _answers_along(context, list(runs), title)
-    return _translations_along(context, list(runs), title, pairs)
-
-
-def _masks(subject: Subject, order: list[Head], steps: int) -> list:
-    return [order_mask(subject.model, order, n) for n in prune_schedule(len(order), steps)]
-
-
-def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
-    profile, (_, main, _) = context.profile, runs[0]
-    found = [
-        subject.curve(
-            _masks(subject, order, profile.steps), subject.test, context.journal, f"{title}/{name}"
-        )
-        for name, subject, order in runs
-    ]
-    labels, task = np.array(main.test.labels, np.int8), TASKS[profile.task]
-    loss = np.stack([millinats(curve["loss"]) for curve in found])
-    raw = {
-        "names": np.array([name for name, *_ in runs]),
-        "order": np.array([[head[1:] for head in order] for *_, order in runs], np.int16),
-        "correct": np.stack([curve["correct"] for curve in found]),
-        "loss": loss,
-        "log_loss": loss.mean(-1) / MILLINAT,
-        "labels": labels,
-        "shares": np.arange(profile.steps + 1) / profile.steps,
-    }
-    if task.metric != "accuracy":
-        raw["metric"] = np.array(task.metric)
-    subjects = {subject.seed: subject for _, subject, _ in runs}
-    return main.measured(
-        raw,
-        metric=task.metric,
-        unit=SCORES[task.metric].unit,
-        runs=[subject.run for subject in subjects.values()],
-    )
-
-
-def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pairs) -> Measured:
-    """The unmasked model's translations once, then those after each step of each run."""
-    profile, (_, main, _) = context.profile, runs[0]
-    masks = [
-        mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]
-    ]
-    raw = coarse_losses(main.sweep(pairs, masks, context.journal, f"pruning curve, {title}"))
-    raw |= {
-        "names": np.array([name for name, *_ in runs]),
-        "order": np.array(
-            [
-                [(KINDS.index(kind), layer, head) for kind, layer, head in order]
-                for *_, order in runs
-            ],
-            np.int16,
-        ),
-        "shares": np.arange(profile.steps + 1) / profile.steps,
-    }
-    return main.measured(raw, len(pairs))
-
-
-# --- summing up -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

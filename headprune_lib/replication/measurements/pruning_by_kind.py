@@ -10,7 +10,7 @@ import numpy as np
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication.measurements import curves as curves_module
-from headprune_lib.replication.measurements.curves import along, curve_values, read_curves
+from headprune_lib.replication.measurements.curves import curve_values, read_curves
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Own, Runs
 from headprune_lib.replication.measurements.orders import (
     FEW,
@@ -21,6 +21,7 @@ from headprune_lib.replication.measurements.orders import (
     training_in,
 )
 from headprune_lib.replication.measurements.records import Difference
+from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bounds import C4_SHOWN, C4_UP_TO
 from headprune_lib.replication.store import Measured, Outcomes

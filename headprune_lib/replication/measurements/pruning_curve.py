@@ -11,7 +11,6 @@ from headprune_lib.replication.measurements.curves import (
     MAIN,
     Statistics,
     Values,
-    along,
     curve_values,
     join_trainings,
     read_curves,
@@ -37,6 +36,7 @@ from headprune_lib.replication.measurements.orders import (
     training_in,
     training_sweep,
 )
+from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject

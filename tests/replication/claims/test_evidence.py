@@ -77,6 +77,10 @@ def test_what_was_measured_before_the_rules_is_exploratory(smoke):
         }
         (row,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
         assert row.kind == kind
+        for part in parts.values():
+            part.provenance["first_measured"] = "2026-11-21T00:00:00+00:00"
+        (again,) = evidence.rows_of(dataclasses.replace(own, parts=parts))
+        assert again.kind == "exploratory", "measured again, after it had been seen"
 
 
 def test_each_domain_and_both_pairs_of_batch_sizes_are_rows(smoke):

@@ -61,7 +61,7 @@ EPOCHS = [
     Point(10 * epoch, epoch, bleu, {"epoch": epoch})
     for epoch, bleu in enumerate((1, 3, 11, 16, 17, 20, 19), 1)
 ]
-ALONE = Checkpoints([0.09, 0.18, 0.52, 0.77, 0.88, 0.99, 1.0], False, None, False, None)
+ALONE = Checkpoints([0.09, 0.18, 0.52, 0.77, 0.88, 0.99, 1.0], False, None, False, None, None)
 
 
 def test_checkpoints_are_matched_by_share_of_the_best_bleu():
@@ -117,6 +117,14 @@ def test_a_training_is_measured_and_kept_by_itself(pre, one, both):
     assert len(hashes) == 2
 
 
+def test_as_many_verses_as_the_checkpoints_ask_for(pre, smoke, both):
+    assert (both.n_examples, pre.checkpoints[PRE].n_verses, pre.n_verses) == (30, 30, 40)
+    assert both.parts["training 1"].raw["counts_uncut"].shape[1] == 30
+    signed = [_MEASUREMENT.own(one, "translation", "training 1").values for one in (pre, smoke)]
+    # null is left out, so that results of before there was a choice still fit
+    assert ["n_verses" in values["checkpoints"] for values in signed] == [True, False]
+
+
 @pytest.mark.parametrize(("seed", "listed"), [(6, True), (7, False)])
 def test_a_training_of_ones_own_does_not_join_the_profiles(pre, seed, listed):
     own, measurement = dataclasses.replace(pre, translation_seed=seed), _MEASUREMENT
@@ -133,7 +141,7 @@ def test_a_checkpoint_is_what_plain_computations_give(pre, both, tmp_path):
     assert points[0]["updates"] == 0 and points[-1]["epoch"] == 9
     assert {4, 8} < {point["epoch"] for point in points}
     last = TranslationSubject.of(pre, "toy", 6, epoch=9)
-    pairs, plain = last.pairs("test"), last.importance(Journal(tmp_path), normalize=None)
+    pairs, plain = last.pairs("test").first(30), last.importance(Journal(tmp_path), normalize=None)
     heads = [(kind, layer, head) for kind in KINDS for layer in range(2) for head in range(4)]
     orders = {
         "importance": prune_order(last.importance(Journal(tmp_path))),

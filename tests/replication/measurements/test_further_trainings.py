@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from headprune_lib import masked_heads
+from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.heads import KINDS
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.replication import measurements, stats
+from headprune_lib.replication.claims.evidence import rows_of
 from headprune_lib.replication.measurements.curves import MAIN, Statistics, read_curves
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.stats.bleu import corpus_bleu, sentence_counts
-from headprune_lib.replication.store import Journal
+from headprune_lib.replication.store import OUTCOMES, Journal
 from headprune_lib.replication.translation.subject import TranslationSubject, mean_losses
 
 FURTHER = "importance training 6"
@@ -97,6 +99,27 @@ def test_kinds_are_compared_on_the_same_trainings(pre):
     measurement = measurements.MEASUREMENTS["pruning_by_kind"]
     some = measurement.summarise("translation", outcomes, {}, Statistics())
     assert {*some["curves"]} == {"enc-enc importance"} and "differences" not in some
+
+
+def test_table_5_of_a_further_training_is_a_row_of_its_own(pre):
+    alone = measurements.get("table5", pre, parts=["training 6"])
+    assert {*alone.values} == {"further"}
+    both = measurements.get("table5", pre)
+    assert list(both.parts) == [OUTCOMES, "training 6"]
+    assert [part.runs[0]["seed"] for part in both.parts.values()] == [1, 6]
+    assert both.values["further"]["training 6"]["layers"] != both.values["layers"]
+    settings = [row.setting for row in rows_of(both)]
+    assert settings == ["pre-norm, toy", "pre-norm, toy, training 6"]
+    # the best head of a layer is the training's own, chosen on the validation chapters
+    raw, subject = both.parts["training 6"].raw, TranslationSubject.of(pre, "toy", 6)
+    masks, pairs = all_but_one_masks(subject.model), subject.pairs("valid")
+    scores = {}
+    for head in [head for head in masks if head[:2] == ("enc-enc", 0)]:
+        with masked_heads(subject.model, masks[head]):
+            made = subject.translator.translate(pairs.sources)
+        scores[head[2]] = float(corpus_bleu(sentence_counts(made, pairs.targets).sum(0)))
+    chosen = next(int(head) for kind, layer, head in raw["heads"] if (kind, layer) == (0, 0))
+    assert scores[chosen] == pytest.approx(max(scores.values()), abs=1e-6)
 
 
 def test_a_training_that_the_profile_does_not_have(pre):

@@ -443,6 +443,15 @@ def test_obtain_measures_once_per_signature():
     assert m.counts == (3, 3)
 
 
+def test_a_part_measured_again_keeps_the_date_of_the_first():
+    m = Measure()
+    first = m.obtain().provenance
+    assert "first_measured" not in first
+    for number in (2, 3):  # however often, and also where the signature changed
+        again = m.obtain({OUTCOMES: signed(number)}, fresh=True).provenance
+        assert again["first_measured"] == first["date"]
+
+
 def test_a_new_part_leaves_the_others_alone():
     m = Measure()
     two = {"importance": signed(order=1), "random": signed(order=2)}
