@@ -1,0 +1,61 @@
+"""The norm of a head's value and output projection, against the product written out."""
+
+import pytest
+import torch
+from tiny import build
+
+from headprune_lib import cut_heads, prune_heads, score_heads
+from headprune_lib.criteria.magnitude import magnitude
+from headprune_lib.heads import find_heads
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet", "bart", "t5", "gpt2", "gpt-neox", "llama"])
+def test_it_is_the_norm_of_what_the_head_does_to_a_lone_key(name):
+    """A head that sees one key adds O V x: with unit vectors for x, the columns of the product."""
+    model = build(name).double()
+    found = magnitude(model)
+    for block in find_heads(model)[:2]:
+        output = block.part(model, "output")
+        if block.architecture.fused:
+            projection, hidden = block.part(model, "fused"), None
+        else:
+            projection, hidden = block.part(model, "value"), None
+        hidden = output(torch.zeros(1, len(block.kept) * block.width, dtype=torch.float64))
+        size = projection.weight.shape[0 if type(projection).__name__ == "Conv1D" else 1]
+        bias = projection(torch.zeros(1, size, dtype=torch.float64))
+        rows = projection(torch.eye(size, dtype=torch.float64)) - bias  # (hidden, outputs)
+        for head in block.kept:
+            values = rows[:, _columns(block, head)]
+            context = torch.zeros(size, len(block.kept) * block.width, dtype=torch.float64)
+            context[:, head * block.width : (head + 1) * block.width] = values
+            expected = (output(context) - hidden).norm()
+            torch.testing.assert_close(found[block.kind][block.layer, head], expected)
+
+
+def _columns(block, head):
+    """Where a head's values lie among the outputs of the projection that makes them."""
+    n, width = len(block.kept), block.width
+    if not block.architecture.fused:
+        start = head // block.group * width
+    elif block.architecture.fused_by_head:
+        start = head * 3 * width + 2 * width
+    else:
+        start = 2 * n * width + head * width
+    return slice(start, start + width)
+
+
+def test_removed_heads_have_none_and_the_others_keep_theirs():
+    model = build()
+    before = score_heads(model, [], "magnitude")["self"]
+    mask = cut_heads(model, [("self", 0, 1), *(("self", 1, head) for head in range(4))])
+    after = magnitude(prune_heads(model, mask))["self"]
+    assert torch.isnan(after[mask["self"] == 0]).all()
+    kept = mask["self"] == 1
+    torch.testing.assert_close(after[kept], before[kept])
+
+
+def test_weights_that_are_not_plain_are_named():
+    model = build()
+    model.bert.encoder.layer[0].attention.self.value = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"value: Identity holds no plain weights \(quantised"):
+        magnitude(model)
