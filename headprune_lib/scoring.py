@@ -10,7 +10,7 @@ from torch import nn
 
 from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, Criterion, get_criterion
-from headprune_lib.criteria.registry import Normalize
+from headprune_lib.criteria.registry import Normalize, normalize_l2
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
@@ -106,15 +106,6 @@ def head_importance(
         normalize=check_normalisation(normalize),
         device=device,
     )
-
-
-def normalize_l2(scores: HeadTensors) -> HeadTensors:
-    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
-    normal = {}
-    for kind, values in scores.items():
-        norm = values.nan_to_num().norm(dim=1, keepdim=True)
-        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
-    return normal
 
 
 def check_normalisation(normalize: str | None) -> Normalize:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from enum import StrEnum
@@ -253,6 +254,8 @@ def _batches(
 
 def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
     from headprune_lib import score_heads
+    from headprune_lib.attention import eager
+    from headprune_lib.criteria import get_criterion
 
     ways: dict[Normalise, Literal["own", "l2"] | None] = {
         Normalise.OWN: "own",
@@ -260,6 +263,7 @@ def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalis
         Normalise.NONE: None,
     }
     try:
-        return score_heads(model, batches, by, normalize=ways[normalize])
+        with eager(model) if get_criterion(by).weights else contextlib.nullcontext():
+            return score_heads(model, batches, by, normalize=ways[normalize])
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None

@@ -48,13 +48,15 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
 
 
 def criteria_table() -> list[Row]:
-    """One row a criterion: its name, what it is called in a figure, and where it comes from."""
+    """One row a criterion: name, what it is called in a figure, formula, cost and source."""
     return [
         {
             "name": one.name,
             "label": one.label,
             "normalised": one.normalize or "no",
+            "cost": one.cost,
             "source": one.source,
+            "formula": one.formula,
         }
         for one in sorted(CRITERIA.values(), key=lambda one: one.name)
     ]

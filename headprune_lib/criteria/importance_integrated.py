@@ -22,6 +22,7 @@ from headprune_lib.masking import masked_heads
     r"\bigg|_{\xi = \alpha \mathbf{1}} d\alpha\right|",
     source="integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open",
     look=Look("purple", "--"),
+    cost="8 forward and backward passes",
 )
 def importance_integrated(
     model: nn.Module,

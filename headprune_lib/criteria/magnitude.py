@@ -21,6 +21,7 @@ from headprune_lib.losses import Loss
     formula=r"\| W_V^h W_O^h \|_F",
     source="the product of a head's value and output projections (its OV circuit, Elhage et al. 2021)",
     look=Look("grey", "--"),
+    cost="none: weights alone",
 )
 def magnitude(
     model: nn.Module,

@@ -20,6 +20,7 @@ from headprune_lib.losses import Loss
     formula=r"u_h \sim \mathrm{Uniform}(0, 1)",
     source="the baseline that any criterion has to beat",
     look=Look("grey", "-"),
+    cost="none",
 )
 def random_scores(
     model: nn.Module,

@@ -68,6 +68,8 @@ class Criterion:
             that go by the name of importance.
         version: bumped by hand when its meaning changes; its curves are then measured anew.
         look: of its curve.
+        cost: what it takes, for lists.
+        weights: whether it reads attention weights, which the eager kernel alone makes.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Criterion:
     variant: str | None = None
     version: int = 1
     look: Look = Look()
+    cost: str = "a forward and a backward pass"
+    weights: bool = False
 
 
 CRITERIA: dict[str, Criterion] = {}
@@ -97,6 +101,8 @@ def register_criterion(
     variant: str | None = None,
     version: int = 1,
     look: Look | None = None,
+    cost: str = "a forward and a backward pass",
+    weights: bool = False,
 ) -> Callable[[Function], Function]:
     r"""Give a function a name under which commands, curves and ``score_heads`` find it.
 
@@ -128,11 +134,30 @@ def register_criterion(
                 f"({'.'.join(_place(there.score))}); give another name"
             )
         CRITERIA[name] = Criterion(
-            name, function, label, formula, source, normalize, variant, version, look or Look()
+            name,
+            function,
+            label,
+            formula,
+            source,
+            normalize,
+            variant,
+            version,
+            look or Look(),
+            cost,
+            weights,
         )
         return function
 
     return register
+
+
+def normalize_l2(scores: HeadTensors) -> HeadTensors:
+    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
+    normal = {}
+    for kind, values in scores.items():
+        norm = values.nan_to_num().norm(dim=1, keepdim=True)
+        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
+    return normal
 
 
 def get_criterion(name: str) -> Criterion:

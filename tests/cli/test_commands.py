@@ -9,6 +9,7 @@ from ownmodels import classifier, kept_in, language_model, tokenizer, translator
 from typer.testing import CliRunner
 
 from headprune_lib import cli, load_pruned, score_heads
+from headprune_lib.attention import eager
 from headprune_lib.cli import app
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import measure
@@ -65,10 +66,24 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
     assert [row[by] for row in rows] == sorted(row[by] for row in rows)
 
 
+def test_what_reads_attention_weights_runs_under_the_kernel_that_makes_them(tmp_path, labelled):
+    folder, model = kept_in(tmp_path / "model", classifier()), classifier()
+    assert model.config._attn_implementation == "sdpa"
+    rows = json.loads(run("score", folder, labelled, "--json", "--by", "entropy").output)
+    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
+    with eager(model):
+        expected = scores_table(score_heads(model, batches, "entropy"), "entropy")
+    assert model.config._attn_implementation == "sdpa"
+    assert [row["entropy"] for row in rows] == pytest.approx(
+        [row["entropy"] for row in expected], rel=1e-4
+    )
+
+
 def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(tmp_path):
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
     assert "Fisher information" in run("criteria").output
+    assert "a forward pass, eager" in run("criteria").output
     for words in (
         ["score", "nowhere", "nothing.tsv"],
         ["prune", "nowhere", "nothing.tsv", tmp_path / "out", "--amount", 0.5],

@@ -1,0 +1,221 @@
+"""Attention weights of every head, taken where masks act, and what is said of them.
+
+A weight belongs to a query (a row) and a key (a column): of the keys that a query may look at, its
+weights sum to 1. Padding is neither: it asks nothing, and nothing looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import NO_LABEL, Batch, without_labels
+from headprune_lib.heads import AttentionBlock, find_heads
+from headprune_lib.running import evaluating
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+
+class Weights(NamedTuple):
+    """The attention of one layer on one batch.
+
+    Attributes:
+        values: (example, kept head, query, key), each row summing to 1 over the keys it sees.
+        seen: (example, query, key), whether a real query may look at the key.
+        ids: (example, key) ids of the tokens behind the keys; None where they are not tokens.
+    """
+
+    values: Float[Tensor, "example head query key"]
+    seen: Bool[Tensor, "example query key"]
+    ids: Tensor | None
+
+
+@contextmanager
+def recorded_weights(
+    model: nn.Module, blocks: Sequence[AttentionBlock]
+) -> Iterator[list[list[Tensor]]]:
+    """Inside, a pass of the model leaves every block's weights in its place of the list.
+
+    Several tensors in a place are of layers that share a module. The pass may have any purpose: the
+    weights come on the way. Empty the places before the next batch.
+
+    Raises:
+        ValueError: an attention kernel that never makes the weights (sdpa, flash attention).
+    """
+    config: Any = model.config
+    kernel = getattr(config, "_attn_implementation", "eager")
+    if kernel != "eager":
+        raise ValueError(
+            f"attention weights are wanted, and the kernel {kernel!r} makes none: load the model "
+            'with attn_implementation="eager", or call model.set_attn_implementation("eager")'
+        )
+    found: list[list[Tensor]] = [[] for _ in blocks]
+    before = getattr(config, "output_attentions", False)
+    with ExitStack() as stack:
+        for block, own in zip(blocks, found, strict=True):
+            hook = block.part(model, "core").register_forward_hook(_keep(own, block))
+            stack.callback(hook.remove)
+        stack.callback(setattr, config, "output_attentions", before)
+        config.output_attentions = True
+        yield found
+
+
+@contextmanager
+def eager(model: nn.Module) -> Iterator[None]:
+    """Inside, the model runs under the kernel that makes attention weights."""
+    own: Any = model
+    before = own.config._attn_implementation
+    if before != "eager":
+        own.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        if before != "eager":
+            own.set_attn_implementation(before)
+
+
+def _keep(own: list[Tensor], block: AttentionBlock) -> Callable[[nn.Module, tuple, Any], None]:
+    def hook(_module: nn.Module, _inputs: tuple, output: Any) -> None:
+        given = output if isinstance(output, tuple) else (output,)
+        # a relative position bias has four axes too, and comes first
+        weights = [x for x in given if isinstance(x, Tensor) and x.ndim == 4]
+        if not weights:
+            raise ValueError(
+                f"{block.path} returns no attention weights under the eager kernel: its class "
+                "cannot be scored by what its heads look at"
+            )
+        own.append(weights[-1].detach())
+
+    return hook
+
+
+def read_weights(
+    blocks: Sequence[AttentionBlock], found: list[list[Tensor]], batch: Batch
+) -> Iterator[tuple[int, Weights]]:
+    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied."""
+    for number, (block, own) in enumerate(zip(blocks, found, strict=True)):
+        for values in own:
+            yield number, Weights(values, _seen(block, values, batch), _ids(block, values, batch))
+        own.clear()
+
+
+def attention_of(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    device: str | torch.device | None = None,
+) -> Iterator[tuple[list[AttentionBlock], int, Weights]]:
+    """The weights of every block on every batch, from forward passes alone.
+
+    Yields:
+        all blocks, the number of one of them, and its weights on one batch.
+
+    Raises:
+        ValueError: see :func:`recorded_weights`.
+    """
+    blocks = find_heads(model)
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    model.to(device)
+    for batch in batches:
+        batch = {name: value.to(device) for name, value in batch.items()}
+        with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
+            needed = getattr(model.config, "is_encoder_decoder", False) and (
+                "decoder_input_ids" not in batch
+            )
+            model(**(batch if needed else without_labels(batch)))
+        for number, weights in read_weights(blocks, found, batch):
+            yield blocks, number, weights
+
+
+def _seen(block: AttentionBlock, values: Tensor, batch: Batch) -> Bool[Tensor, "example query key"]:
+    """Padding, as the batch says, and what no head puts weight on: later tokens, far ones."""
+    rows, _, n_queries, n_keys = values.shape
+    queries = _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
+    keys = _real(batch, "target" if block.kind == "dec-dec" else "source")
+    seen = (values > 0).any(1)
+    if queries is not None and queries.shape == (rows, n_queries):
+        seen = seen & queries[:, :, None]
+    if keys is not None and keys.shape == (rows, n_keys):
+        seen = seen & keys[:, None, :]
+    return seen
+
+
+def _real(batch: Batch, side: str) -> Bool[Tensor, "example position"] | None:
+    """Which positions are no padding; None where nothing says so."""
+    if side == "source":
+        mask = batch.get("attention_mask")
+        return None if mask is None or mask.ndim != 2 else mask.bool()
+    if "decoder_attention_mask" in batch:
+        return batch["decoder_attention_mask"].bool()
+    return batch["labels"] != NO_LABEL if "labels" in batch else None
+
+
+def _ids(block: AttentionBlock, values: Tensor, batch: Batch) -> Tensor | None:
+    name = "decoder_input_ids" if block.kind == "dec-dec" else "input_ids"
+    ids = batch.get(name)
+    return ids if ids is not None and ids.shape == (len(values), values.shape[-1]) else None
+
+
+def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
+    """Entropy of every query's weights over the log of the number of keys that it sees: 0 to 1.
+
+    A query that sees one key has nothing to choose, and one that sees none nothing at all: both are
+    left out.
+
+    Args:
+        leave_out: ids of tokens whose keys do not count; the weights of the others are brought to
+            sum 1 again. A query that gives them nothing is left out.
+
+    Returns:
+        (kept head,) sums over queries, and (kept head,) numbers of queries, both float64.
+    """
+    keys = weights.seen & ~_named(weights, leave_out)
+    values = weights.values.double() * keys[:, None]
+    mass, n_keys = values.sum(-1, keepdim=True), keys.sum(-1)[:, None]
+    counted = (n_keys > 1) & (mass[..., 0] > 0)  # (example, head, query)
+    shares = values / mass.where(mass > 0, 1)
+    entropy = -torch.special.xlogy(shares, shares).sum(-1)
+    entropy = entropy / n_keys.clamp(min=2).double().log()
+    return (entropy * counted).sum((0, 2)), counted.sum((0, 2)).double()
+
+
+def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
+    """The greatest weight of every query, summed over queries; see :func:`entropies`.
+
+    Keys that are left out do not count, and nothing is brought to sum 1 (Voita et al. 2019 leave
+    the end mark out).
+    """
+    keys = weights.seen & ~_named(weights, leave_out)
+    values = weights.values.double() * keys[:, None]
+    counted = keys.any(-1)[:, None].expand(values.shape[:-1])
+    return (values.amax(-1) * counted).sum((0, 2)), counted.sum((0, 2)).double()
+
+
+def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
+    """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
+    named, asking = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
+    values = weights.values.double() * named[:, None]
+    counted = asking.expand(values.shape[:-1])
+    return values.sum((0, 2, 3)), counted.sum((0, 2)).double()
+
+
+def _named(weights: Weights, ids: Collection[int]) -> Tensor:
+    """(example, 1, key): whether the token behind a key is one of these."""
+    if not ids or weights.ids is None:
+        return torch.zeros_like(weights.seen[:, :1])
+    wanted = torch.tensor(sorted(ids), device=weights.ids.device)
+    return torch.isin(weights.ids, wanted)[:, None]
+
+
+def marks_of(model: nn.Module) -> tuple[int, ...]:
+    """Ids that the model's configuration names: padding, begin, end, classification, separator."""
+    config: Any = model.config
+    names = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
+    found = [getattr(config, f"{name}_token_id", None) for name in names]
+    flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
+    return tuple(sorted({id_ for id_ in flat if id_ is not None}))

@@ -1,0 +1,53 @@
+"""How sure a head is: the greatest of its attention weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from headprune_lib.attention import greatest
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.entropy import mean_over_queries
+from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.heads import HeadTensors
+from headprune_lib.losses import Loss
+
+
+@register_criterion(
+    "confidence",
+    label="confidence",
+    formula=r"\mathbb{E}_{x, q} \max_{k \neq \text{end}} a_{qk}",
+    source="Voita et al. 2019, section 4: the mean of the maximal attention weight",
+    look=Look("red", "-."),
+    cost="a forward pass, eager",
+    weights=True,
+)
+def confidence(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] | None = None,
+) -> HeadTensors:
+    """Mean over real queries of the greatest weight on a key other than an end mark, 0 to 1.
+
+    Args:
+        leave_out: ids of tokens whose keys do not count; the end mark and the separator that the
+            model's configuration names if not given.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
+    ends = _ends(model) if leave_out is None else leave_out
+    return mean_over_queries(model, batches, greatest, ends, device)
+
+
+def _ends(model: nn.Module) -> tuple[int, ...]:
+    config: Any = model.config
+    found = [getattr(config, f"{name}_token_id", None) for name in ("eos", "sep")]
+    flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
+    return tuple(sorted({id_ for id_ in flat if id_ is not None}))

@@ -1,0 +1,84 @@
+"""Entropy and confidence of heads, from the model's own weights, an example at a time."""
+
+import math
+
+import pytest
+import torch
+from gates import rows_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import batch_for, build
+
+from headprune_lib import score_heads
+from headprune_lib.criteria.confidence import confidence
+from headprune_lib.criteria.entropy import entropy
+
+
+def by_rows(model, batch, of):
+    """(layer, head): mean over real queries of a number of the weights on real keys."""
+    shape = model.config.num_hidden_layers, model.config.num_attention_heads
+    sums, queries = torch.zeros(shape, dtype=torch.float64), 0
+    for row in rows_of(batch):
+        inputs = {key: value for key, value in row.items() if key != "labels"}
+        real = row["attention_mask"][0].bool()
+        queries += int(real.sum())
+        with torch.no_grad():
+            layers = model(**inputs, output_attentions=True).attentions
+        for i, layer in enumerate(layers):
+            for j, head in enumerate(layer[0]):
+                sums[i, j] += sum(of(query[real]) for query in head[real])
+    return sums / queries
+
+
+def plain(given):
+    return -sum(float(x) * math.log(float(x)) for x in given) / math.log(len(given))
+
+
+@settings(max_examples=5, deadline=None)
+@given(cuts=st.sets(st.integers(1, 5)))
+def test_entropy_is_the_mean_over_real_queries_at_any_batch_size(model, examples, split, cuts):
+    expected = by_rows(model, examples, plain)
+    torch.testing.assert_close(entropy(model, split(cuts))["self"], expected)
+    low = score_heads(model, split(cuts), "entropy-low")["self"]
+    torch.testing.assert_close(low, 1 - expected)
+
+
+def test_confidence_leaves_the_end_mark_out(model, examples, split):
+    every = by_rows(model, examples, lambda given: float(given.max()))
+    torch.testing.assert_close(confidence(model, split([2]))["self"], every)
+    end = int(examples["input_ids"][0, 0])
+    found = confidence(model, split([]), leave_out=[end])["self"]
+    assert (found <= every + 1e-12).all() and (found < every - 1e-3).any()
+    model.config.eos_token_id = end
+    try:
+        torch.testing.assert_close(confidence(model, split([]))["self"], found)
+    finally:
+        model.config.eos_token_id = None
+
+
+def test_special_tokens_can_be_left_out(model, split):
+    plain, without = (entropy(model, split([]), leave_out=ids)["self"] for ids in ([], [5, 7]))
+    assert (plain != without).any() and (without >= 0).all() and (without <= 1 + 1e-12).all()
+
+
+def test_the_three_kinds_and_no_labels():
+    model, batch = build("bart"), batch_for("bart")
+    found = score_heads(model, [batch], "entropy")
+    assert {kind: tuple(values.shape) for kind, values in found.items()} == {
+        "enc-enc": (2, 4),
+        "enc-dec": (2, 4),
+        "dec-dec": (2, 4),
+    }
+    assert all(((values > 0) & (values < 1)).all() for values in found.values())
+    unlabelled = {name: value for name, value in batch.items() if name != "labels"}
+    torch.testing.assert_close(
+        score_heads(model, [unlabelled], "entropy")["enc-enc"], found["enc-enc"]
+    )
+
+
+@pytest.mark.parametrize("by", ["entropy", "entropy-low", "confidence"])
+def test_no_batches_and_kernels_without_weights(by, model, examples):
+    with pytest.raises(ValueError, match="no batches"):
+        score_heads(model, [], by)
+    with pytest.raises(ValueError, match="'sdpa' makes none"):
+        score_heads(build("bert", "sdpa"), [examples], by)
