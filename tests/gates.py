@@ -2,7 +2,8 @@
 
 import torch
 
-from headprune_lib.heads import find_heads
+from headprune_lib.heads import cut_heads, find_heads
+from headprune_lib.masking import masked_heads
 
 
 def gate_derivatives(model, example):
@@ -56,3 +57,10 @@ def of_examples(model, batches):
             for kind, values in layers.items():
                 found.setdefault(kind, []).append(torch.stack(values))
     return {kind: torch.stack(rows) for kind, rows in found.items()}
+
+
+def loss_without(model, batch, heads):
+    """Mean cross-entropy of a classifier's examples without some heads."""
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with masked_heads(model, cut_heads(model, heads)), torch.no_grad():
+        return float(torch.nn.functional.cross_entropy(model(**inputs).logits, batch["labels"]))

@@ -36,7 +36,7 @@ def gate_gradients(
             handle = block.part(model, "output").register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad():
-            given = _given(model, batch) if loss is None else batch
+            given = model_inputs(model, batch) if loss is None else batch
             outputs = model(**given)
             losses = (loss or default_loss(model))(outputs, batch)
             if losses.ndim != 1:
@@ -136,7 +136,7 @@ def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]
     return grid
 
 
-def _given(model: nn.Module, batch: Batch) -> Batch:
+def model_inputs(model: nn.Module, batch: Batch) -> Batch:
     """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
     needed = getattr(model.config, "is_encoder_decoder", False) and not (
         {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()

@@ -1,0 +1,105 @@
+"""Gates that are learned with the weights frozen: what training chooses to keep open."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.gradients import model_inputs, on_grid
+from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.heads import HeadTensors, find_heads
+from headprune_lib.losses import Loss, default_loss
+from headprune_lib.running import evaluating
+
+# Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
+_TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
+
+
+@register_criterion(
+    "gates",
+    label="learned gates",
+    formula=r"\arg\min_{\log \alpha} \; \mathbb{E}\, L(x; \xi) + \lambda \sum_h P(\xi_h \neq 0)",
+    source="Voita et al. 2019, section 6: hard concrete gates (Louizos et al. 2018), weights frozen",
+    look=Look("purple", "-"),
+    cost="400 updates, each a forward and a backward pass of a batch",
+)
+def gates(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    updates: int = 400,
+    penalty: float = 1.0,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+) -> HeadTensors:
+    """The learned location of each head's gate, log alpha: what is pushed below 0 is closed first.
+
+    The model's weights stay as they are. The penalty is on the mean probability that a gate is
+    open; the batches take turns.
+
+    Args:
+        updates: of Adam, in place of which nothing else of the model is trained.
+        penalty: in units of the loss, for all gates open; it is to be of the loss's own size.
+
+    Raises:
+        ValueError: no batches, fewer updates than 1, or a loss that is not one number an example.
+    """
+    if updates < 1:
+        raise ValueError(f"updates is {updates}; give at least 1")
+    kept, blocks = list(batches), find_heads(model)
+    if not kept:
+        raise ValueError("no batches given: gates are learned from at least one example")
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    model.to(device)
+    # open nine times out of ten before the first update
+    start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
+    places = [torch.full((len(block.kept),), start, requires_grad=True) for block in blocks]
+    optimizer = torch.optim.Adam(places, lr=learning_rate)
+    generator = torch.Generator().manual_seed(seed)
+    n = max(1, sum(map(len, places)))
+    for given in itertools.islice(itertools.cycle(kept), updates):
+        batch = {name: value.to(device) for name, value in given.items()}
+        with evaluating(model, frozen=True), torch.enable_grad(), ExitStack() as stack:
+            for block, place in zip(blocks, places, strict=True):
+                hook = _gate(_sampled(place, generator), block.width)
+                output = block.part(model, "output")
+                stack.callback(output.register_forward_pre_hook(hook).remove)
+            outputs = model(**(model_inputs(model, batch) if loss is None else batch))
+            losses = (loss or default_loss(model))(outputs, batch)
+            if losses.ndim != 1:
+                raise ValueError(
+                    f"the loss has shape {tuple(losses.shape)}, expected one number an example, "
+                    "(batch,)"
+                )
+            opened = torch.stack([open_probability(place).sum() for place in places]).sum() / n
+            optimizer.zero_grad()
+            (losses.mean().cpu() + penalty * opened).backward()
+            optimizer.step()
+    return on_grid(model, blocks, [place.detach().double() for place in places])
+
+
+def open_probability(place: Tensor) -> Tensor:
+    """The probability that a gate at log alpha is not 0 (Louizos et al. 2018, equation 12)."""
+    return torch.sigmoid(place - _TEMPERATURE * math.log(-_LOW / _HIGH))
+
+
+def _sampled(place: Tensor, generator: torch.Generator) -> Tensor:
+    """A gate from 0 to 1, drawn anew, that a gradient flows through."""
+    noise = torch.rand(place.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
+    soft = torch.sigmoid((noise.logit() + place) / _TEMPERATURE)
+    return (soft * (_HIGH - _LOW) + _LOW).clamp(0, 1)
+
+
+def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
+    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
+        return (inputs[0] * gate.to(inputs[0]).repeat_interleave(width), *inputs[1:])
+
+    return scale

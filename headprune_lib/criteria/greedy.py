@@ -1,0 +1,109 @@
+"""Heads in the order of a greedy search: what costs least goes, and all others are tried again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.gradients import model_inputs
+from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
+from headprune_lib.losses import Loss, default_loss
+from headprune_lib.masking import masked_heads
+from headprune_lib.orders import prune_schedule
+from headprune_lib.running import evaluating
+
+
+@register_criterion(
+    "greedy",
+    label="greedy by the loss",
+    formula=r"\arg\min_h \mathbb{E}_x L(x; \xi_h = 0)",
+    source="backward elimination; one pass a head that is left and a step",
+    look=Look("green", "-"),
+    cost="about half as many forward passes as heads, times the steps",
+)
+def greedy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    steps: int = 20,
+) -> HeadTensors:
+    """The place of each head in the search, 0 (goes first) to 1.
+
+    At each of ``steps`` steps, the loss without each head that is left is measured, and as many of
+    them go as keep the pace (:func:`headprune_lib.prune_schedule`), those first that raise the loss
+    least. The batches are read once and kept.
+
+    Raises:
+        ValueError: no batches, fewer steps than 1, or a loss that is not one number an example.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; give at least 1")
+    kept = list(batches)
+    blocks, mask = find_heads(model), full_mask(model)
+    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
+    n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
+    schedule = prune_schedule(n, steps)
+    for done, after in itertools.pairwise(schedule):
+        found = losses_without(model, kept, left, mask, loss=loss, device=device)
+        cheapest = sorted(zip(found, left, strict=True), key=lambda pair: pair[0])[: after - done]
+        for place, (_, (kind, layer, head)) in enumerate(cheapest, done):
+            mask[kind][layer, head] = 0
+            scores[kind][layer, head] = place / max(n - 1, 1)
+            left.remove((kind, layer, head))
+    return scores
+
+
+def losses_without(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    heads: Sequence[Head],
+    mask: HeadTensors,
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> list[float]:
+    """Mean loss of an example without each head, and without those that the mask cuts.
+
+    Raises:
+        ValueError: no batches, or a loss that is not one number an example.
+    """
+    found = []
+    for kind, layer, head in heads:
+        without = {name: values.clone() for name, values in mask.items()}
+        without[kind][layer, head] = 0
+        found.append(mean_loss(model, batches, without, loss=loss, device=device))
+    return found
+
+
+def mean_loss(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    mask: HeadTensors,
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> float:
+    """Mean loss of an example under a mask, in nats; errors of :func:`losses_without`."""
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    model.to(device)
+    losses: list[Tensor] = []
+    for given in batches:
+        batch = {name: value.to(device) for name, value in given.items()}
+        with evaluating(model), torch.no_grad(), masked_heads(model, mask):
+            outputs = model(**(model_inputs(model, batch) if loss is None else batch))
+            losses.append((loss or default_loss(model))(outputs, batch))
+        if losses[-1].ndim != 1:
+            raise ValueError(
+                f"the loss has shape {tuple(losses[-1].shape)}, expected one number an example, "
+                "(batch,)"
+            )
+    if not losses:
+        raise ValueError("no batches given: a loss is a mean over at least one example")
+    return float(torch.cat(losses).double().mean())

@@ -1,0 +1,133 @@
+"""What a head's removal costs by the second-order expansion of the loss in its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.gradients import model_inputs, on_grid
+from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.losses import Loss, default_loss
+from headprune_lib.running import evaluating
+
+
+@register_criterion(
+    "second-order",
+    label="second order",
+    formula=r"\mathbb{E}_x \left[-\frac{\partial L(x)}{\partial \xi_h} + \frac{1}{2} "
+    r"\frac{\partial^2 L(x)}{\partial \xi_h^2}\right]",
+    source="LeCun et al. 1990 (optimal brain damage), in the gates and without dropping the slope",
+    look=Look("brown", "--"),
+    cost="a forward, a backward and 4 second backward passes, eager",
+)
+def second_order(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    probes: int | None = 4,
+    seed: int = 0,
+) -> HeadTensors:
+    """The loss that closing a gate adds, to second order, mean over examples, in nats.
+
+    Args:
+        probes: the diagonal of the Hessian is estimated from so many products with random signs
+            a batch (Hutchinson 1989); None computes it exactly, with one product a head.
+        seed: of the signs.
+
+    Raises:
+        ValueError: no batches, fewer probes than 1, or a loss that is not one number an example.
+    """
+    if probes is not None and probes < 1:
+        raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
+    blocks, count = find_heads(model), 0
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    model.to(device)
+    generator = torch.Generator().manual_seed(seed)
+    totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
+    for batch in batches:
+        batch = {name: value.to(device) for name, value in batch.items()}
+        with evaluating(model, frozen=True), torch.enable_grad():
+            gates, losses = _gated(model, blocks, batch, loss)
+            slopes = torch.autograd.grad(
+                losses.sum(), gates, create_graph=True, materialize_grads=True
+            )
+            curves = _diagonal(slopes, gates, probes, generator)
+        count += len(losses)
+        for total, slope, curve in zip(totals, slopes, curves, strict=True):
+            total += (-slope.detach() + curve / 2).double().cpu()
+    if not count:
+        raise ValueError("no batches given: a head's cost is a mean over at least one example")
+    return on_grid(model, blocks, [total / count for total in totals])
+
+
+def _gated(
+    model: nn.Module, blocks: list[AttentionBlock], batch: Batch, loss: Loss | None
+) -> tuple[list[Tensor], Tensor]:
+    """Gates at 1, one a head, and each example's loss as a function of them."""
+    weight = next(model.parameters())
+    gates = [
+        torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
+        for block in blocks
+    ]
+    with ExitStack() as stack:
+        for block, gate in zip(blocks, gates, strict=True):
+            hook = block.part(model, "output").register_forward_pre_hook(_gate(gate, block.width))
+            stack.callback(hook.remove)
+        outputs = model(**(model_inputs(model, batch) if loss is None else batch))
+    losses = (loss or default_loss(model))(outputs, batch)
+    if losses.ndim != 1:
+        raise ValueError(
+            f"the loss has shape {tuple(losses.shape)}, expected one number an example, (batch,)"
+        )
+    return gates, losses
+
+
+def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
+    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
+        return (inputs[0] * gate.repeat_interleave(width), *inputs[1:])
+
+    return scale
+
+
+def _diagonal(
+    slopes: tuple[Tensor, ...],
+    gates: list[Tensor],
+    probes: int | None,
+    generator: torch.Generator,
+) -> list[Tensor]:
+    """Second derivative of the summed loss in each gate, exact or estimated."""
+    if probes is None:
+        return _exact(slopes, gates)
+    found = [torch.zeros_like(gate) for gate in gates]
+    for _ in range(probes):
+        signs = [
+            (torch.randint(0, 2, gate.shape, generator=generator) * 2 - 1).to(gate)
+            for gate in gates
+        ]
+        product = torch.stack(
+            [(slope * sign).sum() for slope, sign in zip(slopes, signs, strict=True)]
+        ).sum()
+        through = torch.autograd.grad(product, gates, retain_graph=True, materialize_grads=True)
+        found = [
+            total + sign * row / probes
+            for total, sign, row in zip(found, signs, through, strict=True)
+        ]
+    return [each.detach() for each in found]
+
+
+def _exact(slopes: tuple[Tensor, ...], gates: list[Tensor]) -> list[Tensor]:
+    found = []
+    for slope, gate in zip(slopes, gates, strict=True):
+        rows = [
+            torch.autograd.grad(each, gate, retain_graph=True, materialize_grads=True)[0][i]
+            for i, each in enumerate(slope)
+        ]
+        found.append(torch.stack(rows).detach() if rows else torch.zeros_like(gate))
+    return found
