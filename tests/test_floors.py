@@ -30,7 +30,7 @@ ORDER = [
     ["store"],
     ["data"],
     ["stats"],
-    ["engine"],
+    ["engine", "order_names"],
     ["weights"],
     ["training"],
     ["pretrained"],

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
-from headprune_lib.criteria import Criterion
-from headprune_lib.criteria.registry import Normalize
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -25,6 +23,7 @@ from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.order_names import NamedOrder
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
@@ -185,21 +184,29 @@ class EncoderSubject:
         scores = {"self": torch.from_numpy(unit["self"])}
         return normalize_l2(scores) if normalize == "l2" else scores
 
-    def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
-        """A criterion's scores on the sentences that I_h is measured on."""
+    def scores(
+        self, journal: Journal, named: NamedOrder, mask: HeadTensors | None = None
+    ) -> HeadTensors:
+        """A criterion's scores on the sentences that I_h is measured on, under a mask if given."""
 
         def measure() -> Arrays:
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
-            with fast_linears(model):
+            left_out = {"leave_out": load_tokenizer(self.profile.model).all_special_ids}
+            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
                 found = score_heads(
-                    model, self.batches(self.scoring).batches, criterion.name, normalize=normalize
+                    model,
+                    self.batches(self.scoring).batches,
+                    named.criterion.name,
+                    normalize=named.normalize,
+                    **named.settings,
+                    **(left_out if named.words else {}),
                 )
             return {"self": found["self"].numpy()}
 
         (unit,) = run_units(
-            {f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+            {f"{self.key} {named.key(mask)}": measure},
             journal,
-            f"{criterion.label}, seed {self.seed}",
+            f"{named.criterion.label}, seed {self.seed}",
         ).values()
         return {"self": torch.from_numpy(unit["self"])}
 

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.messages import unknown
 from headprune_lib.orders import Head, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
+from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
 from headprune_lib.scoring import normalize_l2
@@ -69,28 +68,19 @@ def training_in(name: str) -> tuple[str, int | None]:
     return (order, int(seed)) if order and seed.isdecimal() else (name, None)
 
 
-WAYS = ("", "unnormalised", "reversed")
-"""What may follow a criterion's name in that of an order."""
-
-
-def read_order(half: Half, name: str) -> tuple[Criterion, str] | None:
-    """A criterion and one of ``WAYS``; None for an order of ``EVERY``.
+def read_order(half: Half, name: str) -> NamedOrder | None:
+    """What an order's name says; None for an order of ``EVERY``.
 
     Raises:
         ValueError: neither an order nor a criterion.
     """
-    if name in EVERY[half]:
-        return None
-    criterion, _, way = name.partition(" ")
-    if criterion not in CRITERIA or way not in WAYS:
-        raise ValueError(unknown("order", name, {*EVERY[half], *CRITERIA}))
-    return CRITERIA[criterion], way
+    return None if name in EVERY[half] else read_name(name, EVERY[half])
 
 
 def own_of_order(half: Half, name: str) -> dict[str, int]:
     """What an order depends on besides its name and the profile: its criterion's version."""
     read = read_order(half, name)
-    return {} if read is None else {"criterion": read[0].version}
+    return {} if read is None else {"criterion": read.criterion.version}
 
 
 def orders_of(
@@ -121,9 +111,7 @@ def orders_of(
         for subject in (main, *_further(context)):
             yield str(subject.seed), subject, important(subject)
     else:
-        order = (
-            _single(context, name, main) if read is None else _by_criterion(context, *read, main)
-        )
+        order = _single(context, name, main) if read is None else by_criterion(context, read, main)
         yield str(main.seed), main, [head for head in order if kind in (None, head[0])]
 
 
@@ -145,10 +133,12 @@ def _single(context: Context, name: str, main: Subject) -> list[Head]:
     return prune_order(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
-def _by_criterion(context: Context, criterion: Criterion, way: str, main: Subject) -> list[Head]:
-    normalize = None if way == "unnormalised" else criterion.normalize
-    order = prune_order(main.scores(context.journal, criterion, normalize))
-    return order[::-1] if way == "reversed" else order
+def by_criterion(context: Context, named: NamedOrder, main: Subject) -> list[Head]:
+    """The heads in order of a criterion, the lowest score first unless its name turns it round."""
+    if named.rescored:
+        return rescored(context, main, named)
+    order = prune_order(main.scores(context.journal, named))
+    return order[::-1] if named.reverse else order
 
 
 def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors:
@@ -178,15 +168,19 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
-def rescored(context: Context, main: EncoderSubject) -> list[Head]:
-    """Heads in the order of an importance that is measured again after each step."""
+def rescored(context: Context, main: Subject, named: NamedOrder | None = None) -> list[Head]:
+    """Heads in the order of scores that are measured again after each step; importance's at first."""
     mask, order = full_mask(main.model), []
     schedule = prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
     )
     for done in range(context.profile.steps):
-        scores = main.importance(context.journal, mask=mask, key=f"after step {done}")
-        left = [head for head in prune_order(scores) if head not in order]
+        if named is None:
+            scores = main.importance(context.journal, mask=mask, key=f"after step {done}")
+        else:
+            scores = main.scores(context.journal, named, mask)
+        found = prune_order(scores)[:: -1 if named and named.reverse else 1]
+        left = [head for head in found if head not in order]
         order += left[: schedule[done + 1] - schedule[done]]
         for kind, layer, head in order:
             mask[kind][layer, head] = 0

@@ -13,17 +13,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from headprune_lib.attention import marks_of
 from headprune_lib.batching import by_length, teacher_forced
-from headprune_lib.criteria import Criterion
 from headprune_lib.criteria.importance import example_importance
-from headprune_lib.criteria.registry import Normalize
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.kernels import fast_linears, fast_single_queries
+from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.order_names import NamedOrder
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
@@ -187,24 +188,29 @@ class TranslationSubject:
         scores = {kind: torch.from_numpy(each[kind].mean(0)) for kind in KINDS}
         return normalize_l2(scores) if normalize == "l2" else scores
 
-    def scores(self, journal: Journal, criterion: Criterion, normalize: Normalize) -> HeadTensors:
-        """A criterion's scores on the verses that I_h is measured on."""
+    def scores(
+        self, journal: Journal, named: NamedOrder, mask: HeadTensors | None = None
+    ) -> HeadTensors:
+        """A criterion's scores on the verses that I_h is measured on, under a mask if given."""
 
         def measure() -> Arrays:
             model = self.eager().model
-            with fast_linears(model):
+            left_out = {"leave_out": marks_of(model)}
+            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
                 found = score_heads(
                     model,
                     forced_batches(self, self.split("score")),
-                    criterion.name,
-                    normalize=normalize,
+                    named.criterion.name,
+                    normalize=named.normalize,
+                    **named.settings,
+                    **(left_out if named.words else {}),
                 )
             return {kind: values.numpy() for kind, values in found.items()}
 
         (unit,) = run_units(
-            {f"{self.key} {criterion.name} {criterion.version} {normalize}": measure},
+            {f"{self.key} {named.key(mask)}": measure},
             journal,
-            f"{criterion.label}, {self.task}",
+            f"{named.criterion.label}, {self.task}",
         ).values()
         return {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
 

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from headprune_lib import prune_order, register_criterion, score_heads
+from headprune_lib import masked_heads, prune_order, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.heads import full_mask
+from headprune_lib.orders import order_mask, prune_schedule
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.accuracy import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY, read_order
+from headprune_lib.replication.order_names import mask_key
+from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
 
@@ -102,7 +106,7 @@ def test_a_new_version_of_a_criterion_is_another_signature(smoke, monkeypatch):
     [
         ("encoder", "fishr", "unknown order 'fishr': did you mean fisher"),
         ("encoder", "fisher twice", "unknown order 'fisher twice'"),
-        ("translation", "importance rescored", "unknown order 'importance rescored'"),
+        ("translation", "importance-entropy alpha=2", "has alpha=2; give alpha=0 to alpha=1"),
     ],
 )
 def test_neither_an_order_nor_a_criterion(half, name, message):
@@ -238,3 +242,57 @@ def test_a_register_of_criteria_leaves_stored_orders_as_they_were(monkeypatch):
                 assert made["digest"] == stored.signature["digest"], (result.key, part)
                 checked += 1
     assert checked > 30
+
+
+def test_words_after_a_name_are_settings(smoke):
+    named = read_order("encoder", "importance-entropy alpha=0.25 low model words")
+    assert named.settings == {"alpha": 0.25, "low": True, "among": "model"} and named.words
+    assert read_order("encoder", "importance-batch unnormalised").normalize is None
+    assert read_order("encoder", "magnitude normalised").normalize == "l2"
+    subject = EncoderSubject.of(smoke, kernel="eager")
+    batches = subject.batches(subject.scoring).batches
+    for name, given in (
+        ("importance-entropy alpha=0.25", {"alpha": 0.25}),
+        ("entropy words", {"leave_out": load_tokenizer("tiny").all_special_ids}),
+    ):
+        found = measurements.get("pruning_curve", smoke, parts=[name]).parts[name]
+        scores = score_heads(subject.model, batches, name.split()[0], **given)
+        assert heads_of(found) == numbered(prune_order(scores), ("self",))
+
+
+@pytest.mark.parametrize("half", ["encoder", "translation"])
+def test_scored_again_after_each_step(smoke, half):
+    """Against a loop that masks what is gone and scores what is left."""
+    if half == "encoder":
+        name, artifact, main = (
+            "fisher rescored",
+            "pruning_curve",
+            EncoderSubject.of(smoke, None, "eager"),
+        )
+        batches = main.batches(main.scoring).batches
+    else:
+        name, artifact = "importance rescored", "figure3a"
+        main = TranslationSubject.of(smoke, smoke.translation_task, kernel="eager")
+        batches = forced_batches(main, main.split("score"))
+    found = heads_of(measurements.get(artifact, smoke, parts=[name]).parts[name])
+    mask, gone = full_mask(main.model), []
+    schedule = prune_schedule(len(found), smoke.steps)
+    for step in range(smoke.steps):
+        with masked_heads(main.model, mask):
+            order = prune_order(score_heads(main.model, batches, name.split()[0]))
+        left = [head for head in order if head not in gone]
+        gone += left[: schedule[step + 1] - schedule[step]]
+        for kind, layer, head in gone:
+            mask[kind][layer, head] = 0
+    kinds = ("self",) if half == "encoder" else ("enc-enc", "enc-dec", "dec-dec")
+    sure = len(found) * 3 // 4  # with nearly all heads gone the last scores differ by roundings
+    assert found[:sure] == numbered(gone[:sure], kinds)
+
+
+def test_masks_that_cut_the_same_heads_have_one_name(smoke):
+    main = EncoderSubject.of(smoke)
+    one, other = (
+        order_mask(main.model, heads, 2)
+        for heads in ([("self", 0, 1), ("self", 1, 2)], [("self", 1, 2), ("self", 0, 1)])
+    )
+    assert mask_key(one) == mask_key(other) != mask_key(full_mask(main.model))

@@ -1,0 +1,111 @@
+"""What the names of orders of removal say: a criterion, and how its scores are used."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from headprune_lib.criteria import CRITERIA, Criterion
+from headprune_lib.criteria.registry import Normalize
+from headprune_lib.heads import HeadTensors
+from headprune_lib.messages import unknown
+
+WAYS = {
+    "unnormalised": "scores as they are",
+    "normalised": "scores over the l2 norm of their layer",
+    "reversed": "the highest score goes first",
+    "rescored": "scored again after each step, without what is gone",
+    "low": "by low entropy in place of high",
+    "model": "ranks over all heads of the model",
+    "words": "without the keys of special tokens",
+    "shuffled": "entropies change places within their layer",
+}
+"""What may follow a criterion's name, and ``alpha=`` with a number -> what it means."""
+
+_SETTINGS = {"low": ("low", True), "model": ("among", "model")}
+
+
+@dataclass(frozen=True)
+class NamedOrder:
+    """An order by a criterion.
+
+    Attributes:
+        normalize: what is done to the scores.
+        settings: further arguments of the criterion.
+        words: whether special tokens are left out, of which the task's tokenizer knows.
+        shuffled: whether entropies change places (a control).
+    """
+
+    criterion: Criterion
+    normalize: Normalize
+    reverse: bool = False
+    rescored: bool = False
+    words: bool = False
+    shuffled: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def key(self, mask: HeadTensors | None = None) -> str:
+        """What the journal calls the scores under a mask."""
+        said = [f"{name}={value}" for name, value in sorted(self.settings.items())]
+        said += ["words"] if self.words else []
+        said += [f"under {mask_key(mask)}"] if mask is not None else []
+        words = [self.criterion.name, str(self.criterion.version), str(self.normalize), *said]
+        return " ".join(words)
+
+
+def mask_key(mask: HeadTensors) -> str:
+    """A mask's short name: the same heads cut, the same name, whatever order cut them."""
+    content = b"".join(
+        kind.encode() + values.numpy().astype("f4").tobytes()
+        for kind, values in sorted(mask.items())
+    )
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
+    """What an order's name says.
+
+    >>> read_name("importance-entropy alpha=0.25 low").settings
+    {'alpha': 0.25, 'low': True}
+
+    Args:
+        known: further names, for the message.
+
+    Raises:
+        ValueError: no criterion is called so, or a word after its name means nothing.
+    """
+    criterion, *words = name.split(" ")
+    alphas = [word for word in words if word.startswith("alpha=")]
+    others = [word for word in words if word not in alphas]
+    if criterion not in CRITERIA or not {*others} <= {*WAYS} or len(alphas) > 1:
+        raise ValueError(unknown("order", name, {*known, *CRITERIA}))
+    one = CRITERIA[criterion]
+    settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
+    if alphas:
+        settings = {"alpha": _share(name, alphas[0]), **settings}
+    normalize: Normalize = one.normalize
+    if "unnormalised" in others:
+        normalize = None
+    elif "normalised" in others:
+        normalize = "l2"
+    return NamedOrder(
+        one,
+        normalize,
+        "reversed" in others,
+        "rescored" in others,
+        "words" in others,
+        "shuffled" in others,
+        settings,
+    )
+
+
+def _share(name: str, word: str) -> float:
+    try:
+        value = float(word.removeprefix("alpha="))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"the order {name!r} has {word}; give alpha=0 to alpha=1")
+    return value
