@@ -103,6 +103,7 @@ class Profile:
     steps: Count
     random_orders: Count
     orders: Literal["every", "leak-free", "importance"]
+    compared: list[str]
     finetuning: Finetuning
     recipes: list[Candidate]
     translation_task: _Translation
