@@ -21,7 +21,7 @@ from headprune_lib.masking import masked_heads
     formula=r"\mathbb{E}_x \left|\int_0^1 \frac{\partial L(x)}{\partial \xi_h}"
     r"\bigg|_{\xi = \alpha \mathbf{1}} d\alpha\right|",
     source="integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open",
-    look=Look("purple", "--"),
+    look=Look("purple", "--", "^"),
     cost="8 forward and backward passes",
 )
 def importance_integrated(

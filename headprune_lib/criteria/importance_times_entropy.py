@@ -20,7 +20,7 @@ from headprune_lib.losses import Loss
     normalize="l2",
     formula=r"I_h E_h",
     source="the product form of the follow-up's idea",
-    look=Look("red", "--"),
+    look=Look("red", "--", "s"),
     cost="a forward and a backward pass, eager",
     weights=True,
 )
