@@ -2,10 +2,12 @@
 
 import pytest
 from gates import loss_without
-from tiny import batch_for, build
+from tiny import batch, batch_for, build
 
 from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
-from headprune_lib.criteria.greedy import greedy
+from headprune_lib.criteria.greedy import greedy, losses_without
+from headprune_lib.heads import find_heads
+from headprune_lib.losses import default_loss
 
 
 def test_one_head_a_step_is_backward_elimination(model, examples):
@@ -17,6 +19,16 @@ def test_one_head_a_step_is_backward_elimination(model, examples):
     found = score_heads(model, [examples], "greedy", steps=12)
     assert prune_order(found) == gone
     assert sorted(found["self"].flatten().tolist()) == pytest.approx([i / 11 for i in range(12)])
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert"])
+def test_reused_activations_give_the_losses_of_plain_passes(name):
+    model, batches = build(name), [batch_for(name), batch_for(name, n=3, seed=4)]
+    heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept]
+    mask = cut_heads(model, [heads[1], heads[-1]])
+    left = [head for head in heads if head not in (heads[1], heads[-1])]
+    plain = losses_without(model, batches, left, mask, loss=default_loss(model))
+    assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
 
 
 def test_one_step_is_the_order_of_single_cuts(model, examples, split):
@@ -43,6 +55,7 @@ def test_kinds_and_heads_that_are_gone():
     [
         ([], {}, "no batches"),
         ([batch_for("bert")], {"steps": 0}, "steps is 0"),
+        ([batch(labels=False)], {}, "the batch has no 'labels'"),
         ([batch_for("bert")], {"loss": lambda outputs, batch: outputs.logits.sum()}, "has shape"),
     ],
 )
