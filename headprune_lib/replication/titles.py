@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
@@ -20,3 +21,39 @@ def spelled(name: str) -> str:
 def setting(result: Result) -> str:
     """Model and task of a result as pages call them, such as ``MPNet, SST-2``."""
     return f"{spelled(result.model)}, {spelled(result.task)}"
+
+
+_ORDERS = {
+    "importance main": "importance, first seed, as all other lines",
+    "importance unnormalised": "importance, not normalised",
+    "importance rescored": "importance, measured again each step",
+    "oracle": "one-by-one effect on the test set (the paper's way)",
+    "oracle leak-free": "one-by-one effect on other text",
+    "random": "random, mean and band",
+    "importance reversed": "importance reversed",
+}
+_WORDS = {
+    "unnormalised": ", not normalised",
+    "normalised": ", normalised",
+    "rescored": ", scored again after each step",
+    "low": ", low entropy kept",
+    "words": ", without special tokens",
+    "chosen": ", weight chosen on training sentences",
+    "shuffled": ", entropies shuffled (control)",
+}
+
+
+def order_title(order: str) -> str:
+    """What a legend calls an order of removal; one of no criterion goes by its own name.
+
+    >>> order_title("fisher rescored")
+    'Fisher information, scored again after each step'
+    >>> order_title("entropy words")
+    'attention entropy, high kept, without special tokens'
+    """
+    if order in _ORDERS:
+        return _ORDERS[order]
+    name, *words = order.split(" ")
+    if name not in CRITERIA:
+        return order
+    return CRITERIA[name].label + "".join(_WORDS.get(word, f" {word}") for word in words)

@@ -10,3 +10,4 @@ from headprune_lib.replication.pages.plots.style import *
 from headprune_lib.replication.pages.plots.tasks import *
 from headprune_lib.replication.pages.plots.training_dynamics import *
 from headprune_lib.replication.pages.plots.translation import *
+from headprune_lib.replication.pages.plots.which_first import *

@@ -16,6 +16,7 @@ from headprune_lib.replication.pages.plots.style import (
     PURPLE,
     RED,
 )
+from headprune_lib.replication.titles import order_title
 
 COLOURS = {
     "blue": BLUE,
@@ -39,14 +40,17 @@ class Look(NamedTuple):
 
 
 LOOKS: dict[str, Look] = {
-    "importance": Look(CRITERIA["importance"].label, BLUE, "-"),
-    "importance main": Look("importance, first seed, as all other lines", BLUE, "--"),
-    "importance unnormalised": Look("importance, not normalised", BLUE, ":"),
-    "importance rescored": Look("importance, measured again each step", PURPLE, "-"),
-    "oracle": Look("one-by-one effect on the test set (the paper's way)", ORANGE, "--"),
-    "oracle leak-free": Look("one-by-one effect on other text", RED, "--"),
-    "random": Look("random, mean and band", GREY, "-"),
-    "importance reversed": Look("importance reversed", BROWN, "-."),
+    name: Look(order_title(name), colour, line)
+    for name, colour, line in (
+        ("importance", BLUE, "-"),
+        ("importance main", BLUE, "--"),
+        ("importance unnormalised", BLUE, ":"),
+        ("importance rescored", PURPLE, "-"),
+        ("oracle", ORANGE, "--"),
+        ("oracle leak-free", RED, "--"),
+        ("random", GREY, "-"),
+        ("importance reversed", BROWN, "-."),
+    )
 }
 """Order -> look, in the order of the legend."""
 
@@ -60,11 +64,9 @@ def looks(orders: Iterable[str]) -> dict[str, Look]:
 
 def _look(order: str) -> Look:
     """As the order's criterion has it; one of no criterion goes by its own name."""
-    name, _, way = order.partition(" ")
+    name, *words = order.split(" ")
     if name not in CRITERIA:
-        return Look(order, PINK, "-.")
-    criterion = CRITERIA[name]
-    own = criterion.look
-    label = criterion.label + {"": "", "unnormalised": ", not normalised"}.get(way, f" {way}")
-    dash = {"": own.dash, "unnormalised": ":"}.get(way, "-.")
-    return Look(label, COLOURS[own.colour], own.marker + dash)
+        return Look(order_title(order), PINK, "-.")
+    own = CRITERIA[name].look
+    dash = own.dash if not words else ":" if words == ["unnormalised"] else "-."
+    return Look(order_title(order), COLOURS[own.colour], own.marker + dash)

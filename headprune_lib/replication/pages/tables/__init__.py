@@ -8,4 +8,5 @@ from headprune_lib.replication.pages.tables.tasks import *
 from headprune_lib.replication.pages.tables.training_dynamics import *
 from headprune_lib.replication.pages.tables.translation import *
 from headprune_lib.replication.pages.tables.verdicts import *
+from headprune_lib.replication.pages.tables.which_first import *
 from headprune_lib.replication.published import *
