@@ -16,6 +16,7 @@ def random_orders():
     return {
         (one.model, one.task): len(one.values["curves"]["random"]["runs"])
         for one in found("pruning_curve")
+        if "random" in one.values["curves"]
     }
 
 

@@ -1,14 +1,54 @@
 """Page 07."""
 
+import numpy as np
+
 from statements import Statement, row, values
 
 PAGE = "notebooks/07_training_dynamics.ipynb"
 POST = ("along_training", "deen", "post-norm")
 
 
+PRE = ("along_training", "deen", "pre-norm")
+
+
 def points():
     (training,) = values(*POST)["trainings"]
     return training["checkpoints"]
+
+
+def before(name, place):
+    """Of every pre-norm training, at the first checkpoint that has learned anything, or the last."""
+    learned = [
+        [point for point in training["checkpoints"] if point["bleu"][0] >= 1]
+        for training in values(*PRE)["trainings"]
+    ]
+    return np.array([points[place][name] for points in learned])
+
+
+def slope(name):
+    return values(*PRE)["slopes"][name]
+
+
+def alike_as_long_as_both_are_trained():
+    """What is kept at each post-norm checkpoint, beside the mean of the others at these updates."""
+    trainings = [
+        [point for point in training["checkpoints"] if point["updates"]]
+        for training in values(*PRE)["trainings"]
+    ]
+    last = trainings[0][-1]["updates"]
+    shared = [point for point in points() if point["bleu"][0] >= 10 and point["updates"] <= last]
+    for point in shared:
+        others = [
+            np.interp(
+                np.log(point["updates"]),
+                np.log([one["updates"] for one in each]),
+                [one["kept_at"] for one in each],
+            )
+            for each in trainings
+        ]
+        if abs(np.mean(others) - point["kept_at"]) > 0.1:
+            return False
+    return len(shared) >= 2
 
 
 def along(name):
@@ -45,10 +85,55 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The training above was measured before that rule was fixed, and without random orders.",
+        "The post-norm training was measured before that rule was fixed, and without random orders, so "
+        "that it does not vote.",
         lambda: (
             row(*POST, "C5").kind == "exploratory"
+            and not row(*POST, "C5").votes
             and all(random is None for random in along("kept_random"))
+        ),
+    ),
+    Statement(
+        PAGE,
+        "removing heads at random comes to cost far more than removing them by importance; how unevenly "
+        "importance is spread within a layer hardly changes. A model that is trained much longer turns "
+        "round.",
+        lambda: (
+            (before("added_loss_random", -1) > 3 * before("added_loss", -1)).all()
+            and all(run > 0 for name in ("kept", "loss") for run in slope(name)["runs"])
+            and abs(slope("gini")["difference"]) < 0.02
+            and along("kept_at")[-1] < max(along("kept_at")) - 0.1
+        ),
+    ),
+    Statement(
+        PAGE,
+        "So the share that a *good* choice keeps stays where it was; what grows is what a *bad* one costs.",
+        lambda: (
+            abs(before("kept_at", -1).mean() - before("kept_at", 0).mean()) < 0.1
+            and (before("kept_random", -1) < before("kept_random", 0) - 0.1).all()
+        ),
+    ),
+    Statement(
+        PAGE,
+        "The paper's reading, that every head counts in the first epochs, is not what this model shows: "
+        "there hardly any head counts yet.",
+        lambda: before("kept_random", 0).mean() > 0.75,
+    ),
+    Statement(
+        PAGE,
+        "**These two models do not show it**: as long as both are trained, they keep alike, and the turn "
+        "of this one comes after the epochs that the other was given.",
+        lambda: (
+            alike_as_long_as_both_are_trained()
+            and max(points(), key=lambda point: point["kept_at"])["updates"] >= 3225
+            and along("kept_at")[-1] < max(along("kept_at")) - 0.1
+        ),
+    ),
+    Statement(
+        PAGE,
+        "It was trained {glue:text}`pre_trainings` times, for six epochs.",
+        lambda: (
+            {training["checkpoints"][-1]["epoch"] for training in values(*PRE)["trainings"]} == {6}
         ),
     ),
 ]

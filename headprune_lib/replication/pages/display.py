@@ -32,6 +32,6 @@ def paragraph(text: str) -> HTML:
     return HTML(f"<p>{html.escape(text)}</p>")
 
 
-def show_verdicts(result: Result) -> HTML:
-    """What both columns say of every claim that a result bears on."""
-    return show(rows_table(evidence.rows_of(result)))
+def show_verdicts(*results: Result) -> HTML:
+    """What both columns say of every claim that the results bear on."""
+    return show(rows_table(row for result in results for row in evidence.rows_of(result)))

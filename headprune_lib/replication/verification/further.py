@@ -146,7 +146,8 @@ def _checkpoint(
         heads = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"].tolist()]
         first = prune_schedule(len(heads), len(raw["shares"]) - 1)[1]
         masks = {"importance 1": order_mask(subject.model, heads, first)}
-    found = reference_losses(subject, subject.pairs("test"), masks, journal)
+    tested = subject.pairs("test").first(len(raw["reference_lengths"]))
+    found = reference_losses(subject, tested, masks, journal)
     for what, label in (("uncut", "unpruned"), ("change", "change at the first step")):
         stored = raw[f"reference_loss_{what}"]
         stored = stored if what == "uncut" else stored[: len(masks)]

@@ -252,7 +252,8 @@ def _along_training_sheets(result: Result, subject: TranslationSubject) -> Itera
         rows += _along(subject.model, raw["order"], steps, "last checkpoint, importance")
     outcomes = _translations(raw, coarse=True)
     kept = {name: values[: len(rows)] for name, values in outcomes.items()}
-    yield Sheet(subject.pairs("test"), rows, kept)
+    texts = subject.pairs("test").first(len(raw["reference_lengths"]))
+    yield Sheet(texts, rows, kept)
 
 
 _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = {

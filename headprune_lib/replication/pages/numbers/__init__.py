@@ -11,7 +11,10 @@ from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.one_head import one_head
 from headprune_lib.replication.pages.numbers.speed import speed
-from headprune_lib.replication.pages.numbers.training_dynamics import training_dynamics
+from headprune_lib.replication.pages.numbers.training_dynamics import (
+    several_trainings,
+    training_dynamics,
+)
 from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
 
@@ -23,6 +26,7 @@ __all__ = [
     "independent",
     "iterative_pruning",
     "one_head",
+    "several_trainings",
     "speed",
     "training_dynamics",
     "translation_models",
