@@ -1,7 +1,7 @@
 """What scores heads: a criterion a file, found by its place in this folder.
 
 >>> sorted(CRITERIA)[:3]
-['fisher', 'importance', 'importance-batch']
+['confidence', 'entropy', 'entropy-low']
 """
 
 import importlib
