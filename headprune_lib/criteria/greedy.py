@@ -53,6 +53,8 @@ def greedy(
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
     schedule = prune_schedule(n, steps)
     for done, after in itertools.pairwise(schedule):
+        if after == done:  # more steps than heads
+            continue
         found = losses_without(model, kept, left, mask, loss=loss, device=device)
         cheapest = sorted(zip(found, left, strict=True), key=lambda pair: pair[0])[: after - done]
         for place, (_, (kind, layer, head)) in enumerate(cheapest, done):
