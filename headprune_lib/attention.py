@@ -212,10 +212,12 @@ def _named(weights: Weights, ids: Collection[int]) -> Tensor:
     return torch.isin(weights.ids, wanted)[:, None]
 
 
-def marks_of(model: nn.Module) -> tuple[int, ...]:
+_SPECIAL = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
+
+
+def special_ids(model: nn.Module, names: Sequence[str] = _SPECIAL) -> tuple[int, ...]:
     """Ids that the model's configuration names: padding, begin, end, classification, separator."""
     config: Any = model.config
-    names = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
     found = [getattr(config, f"{name}_token_id", None) for name in names]
     flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
     return tuple(sorted({id_ for id_ in flat if id_ is not None}))

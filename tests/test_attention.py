@@ -14,10 +14,10 @@ from headprune_lib.attention import (
     attention_of,
     entropies,
     greatest,
-    marks_of,
     mass_on,
     read_weights,
     recorded_weights,
+    special_ids,
 )
 from headprune_lib.criteria.gradients import batch_gradients, gate_gradients
 from headprune_lib.heads import find_heads
@@ -205,5 +205,5 @@ def test_the_mass_on_some_tokens():
     assert float(sums) == pytest.approx(0.1 + 0.4 + 0.25) and counts.tolist() == [2]
 
 
-def test_the_marks_of_a_model():
-    assert marks_of(build("bart")) == (0, 1, 2)
+def test_the_special_ids_a_model():
+    assert special_ids(build("bart")) == (0, 1, 2)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import torch
 from torch import nn
 
-from headprune_lib.attention import greatest
+from headprune_lib.attention import greatest, special_ids
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.entropy import mean_over_queries
 from headprune_lib.criteria.registry import Look, register_criterion
@@ -42,12 +41,5 @@ def confidence(
     Raises:
         ValueError: no batches, or an attention kernel that makes no weights.
     """
-    ends = _ends(model) if leave_out is None else leave_out
+    ends = special_ids(model, ("eos", "sep")) if leave_out is None else leave_out
     return mean_over_queries(model, batches, greatest, ends, device)
-
-
-def _ends(model: nn.Module) -> tuple[int, ...]:
-    config: Any = model.config
-    found = [getattr(config, f"{name}_token_id", None) for name in ("eos", "sep")]
-    flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
-    return tuple(sorted({id_ for id_ in flat if id_ is not None}))

@@ -40,7 +40,7 @@ def entropy(
 
     Args:
         leave_out: ids of tokens whose keys do not count, such as those of
-            :func:`headprune_lib.attention.marks_of`.
+            :func:`headprune_lib.attention.special_ids`.
 
     Raises:
         ValueError: no batches, or an attention kernel that makes no weights.

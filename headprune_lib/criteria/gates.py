@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import model_inputs, on_grid
+from headprune_lib.criteria.gradients import example_losses, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
-from headprune_lib.losses import Loss, default_loss
+from headprune_lib.losses import Loss
 from headprune_lib.running import evaluating
 
 # Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
@@ -67,21 +66,16 @@ def gates(
     n = max(1, sum(map(len, places)))
     for given in itertools.islice(itertools.cycle(kept), updates):
         batch = {name: value.to(device) for name, value in given.items()}
-        with evaluating(model, frozen=True), torch.enable_grad(), ExitStack() as stack:
-            for block, place in zip(blocks, places, strict=True):
-                hook = _gate(_sampled(place, generator), block.width)
-                output = block.part(model, "output")
-                stack.callback(output.register_forward_pre_hook(hook).remove)
-            outputs = model(**(model_inputs(model, batch) if loss is None else batch))
-            losses = (loss or default_loss(model))(outputs, batch)
-            if losses.ndim != 1:
-                raise ValueError(
-                    f"the loss has shape {tuple(losses.shape)}, expected one number an example, "
-                    "(batch,)"
-                )
-            opened = torch.stack([open_probability(place).sum() for place in places]).sum() / n
+        sampled = [_sampled(place, generator) for place in places]
+        with (
+            evaluating(model, frozen=True),
+            torch.enable_grad(),
+            opened(model, blocks, sampled),
+        ):
+            losses = example_losses(model, batch, loss)
+            share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
             optimizer.zero_grad()
-            (losses.mean().cpu() + penalty * opened).backward()
+            (losses.mean().cpu() + penalty * share).backward()
             optimizer.step()
     return on_grid(model, blocks, [place.detach().double() for place in places])
 
@@ -96,10 +90,3 @@ def _sampled(place: Tensor, generator: torch.Generator) -> Tensor:
     noise = torch.rand(place.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
     soft = torch.sigmoid((noise.logit() + place) / _TEMPERATURE)
     return (soft * (_HIGH - _LOW) + _LOW).clamp(0, 1)
-
-
-def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
-        return (inputs[0] * gate.to(inputs[0]).repeat_interleave(width), *inputs[1:])
-
-    return scale

@@ -36,14 +36,7 @@ def gate_gradients(
             handle = block.part(model, "output").register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad():
-            given = model_inputs(model, batch) if loss is None else batch
-            outputs = model(**given)
-            losses = (loss or default_loss(model))(outputs, batch)
-            if losses.ndim != 1:
-                raise ValueError(
-                    f"the loss has shape {tuple(losses.shape)}, expected one number "
-                    "an example, (batch,): neither their mean nor their sum"
-                )
+            losses = example_losses(model, batch, loss)
             # the sum: an example's loss has no gradient in another example's heads
             gradients = iter(
                 torch.autograd.grad(
@@ -59,6 +52,44 @@ def gate_gradients(
         by_head = product.unflatten(-1, (len(block.kept), block.width))
         result.append(by_head.sum(-1))
     return result
+
+
+def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """Each example's loss (batch,), the model's usual one if none is given.
+
+    Raises:
+        ValueError: a loss that is not one number an example.
+    """
+    outputs = model(**(_model_inputs(model, batch) if loss is None else batch))
+    losses = (loss or default_loss(model))(outputs, batch)
+    if losses.ndim != 1:
+        raise ValueError(
+            f"the loss has shape {tuple(losses.shape)}, expected one number "
+            "an example, (batch,): neither their mean nor their sum"
+        )
+    return losses
+
+
+@contextlib.contextmanager
+def opened(model: nn.Module, blocks: list[AttentionBlock], gates: list[Tensor]) -> Iterator[None]:
+    """Inside, each head's output is multiplied by its gate, and a gradient flows through the gates.
+
+    Args:
+        gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
+            :func:`headprune_lib.masked_heads`.
+    """
+    with contextlib.ExitStack() as stack:
+        for block, gate in zip(blocks, gates, strict=True):
+            hook = block.part(model, "output").register_forward_pre_hook(_gate(gate, block.width))
+            stack.callback(hook.remove)
+        yield
+
+
+def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
+    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
+        return (inputs[0] * gate.to(inputs[0]).repeat_interleave(width), *inputs[1:])
+
+    return scale
 
 
 def batch_gradients(
@@ -136,7 +167,7 @@ def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]
     return grid
 
 
-def model_inputs(model: nn.Module, batch: Batch) -> Batch:
+def _model_inputs(model: nn.Module, batch: Batch) -> Batch:
     """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
     needed = getattr(model.config, "is_encoder_decoder", False) and not (
         {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import model_inputs
+from headprune_lib.criteria.gradients import example_losses
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
-from headprune_lib.losses import Loss, cross_entropy, default_loss
+from headprune_lib.losses import Loss, cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import prune_schedule
 from headprune_lib.running import evaluating
@@ -135,13 +135,7 @@ def mean_loss(
     for given in batches:
         batch = {name: value.to(device) for name, value in given.items()}
         with evaluating(model), torch.no_grad(), masked_heads(model, mask):
-            outputs = model(**(model_inputs(model, batch) if loss is None else batch))
-            losses.append((loss or default_loss(model))(outputs, batch))
-        if losses[-1].ndim != 1:
-            raise ValueError(
-                f"the loss has shape {tuple(losses[-1].shape)}, expected one number an example, "
-                "(batch,)"
-            )
+            losses.append(example_losses(model, batch, loss))
     if not losses:
         raise ValueError("no batches given: a loss is a mean over at least one example")
     return float(torch.cat(losses).double().mean())

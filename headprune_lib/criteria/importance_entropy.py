@@ -60,6 +60,13 @@ def importance_entropy(
     important, entropy = both(model, batches, loss=loss, device=device, leave_out=leave_out)
     if low:
         entropy = {kind: -values for kind, values in entropy.items()}
+    return combined(alpha, important, entropy, among)
+
+
+def combined(
+    alpha: float, important: HeadTensors, entropy: HeadTensors, among: Among = "kind"
+) -> HeadTensors:
+    """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
     one, other = ranks(normalize_l2(important), among), ranks(entropy, among)
     # of two heads with one mean the less important goes first, not the one in the lower layer
     return {kind: (alpha + _TIE) * one[kind] + (1 - alpha) * other[kind] for kind in one}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import model_inputs, on_grid
+from headprune_lib.criteria.gradients import example_losses, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
-from headprune_lib.losses import Loss, default_loss
+from headprune_lib.losses import Loss
 from headprune_lib.running import evaluating
 
 
@@ -76,24 +75,8 @@ def _gated(
         torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
         for block in blocks
     ]
-    with ExitStack() as stack:
-        for block, gate in zip(blocks, gates, strict=True):
-            hook = block.part(model, "output").register_forward_pre_hook(_gate(gate, block.width))
-            stack.callback(hook.remove)
-        outputs = model(**(model_inputs(model, batch) if loss is None else batch))
-    losses = (loss or default_loss(model))(outputs, batch)
-    if losses.ndim != 1:
-        raise ValueError(
-            f"the loss has shape {tuple(losses.shape)}, expected one number an example, (batch,)"
-        )
-    return gates, losses
-
-
-def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
-        return (inputs[0] * gate.repeat_interleave(width), *inputs[1:])
-
-    return scale
+    with opened(model, blocks, gates):
+        return gates, example_losses(model, batch, loss)
 
 
 def _diagonal(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
+
+from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
-from headprune_lib.heads import HeadTensors
+from headprune_lib.heads import HeadTensors, full_mask
+from headprune_lib.kernels import fast_linears
+from headprune_lib.masking import masked_heads
 from headprune_lib.messages import unknown
+from headprune_lib.replication.store import Arrays
+from headprune_lib.scoring import score_heads
 
 WAYS = {
     "unnormalised": "scores as they are",
@@ -20,7 +27,6 @@ WAYS = {
     "low": "by low entropy in place of high",
     "model": "ranks over all heads of the model",
     "words": "without the keys of special tokens",
-    "shuffled": "entropies change places within their layer",
 }
 """What may follow a criterion's name, and ``alpha=`` with a number -> what it means."""
 
@@ -35,7 +41,6 @@ class NamedOrder:
         normalize: what is done to the scores.
         settings: further arguments of the criterion.
         words: whether special tokens are left out, of which the task's tokenizer knows.
-        shuffled: whether entropies change places (a control).
     """
 
     criterion: Criterion
@@ -43,7 +48,6 @@ class NamedOrder:
     reverse: bool = False
     rescored: bool = False
     words: bool = False
-    shuffled: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, mask: HeadTensors | None = None) -> str:
@@ -53,6 +57,26 @@ class NamedOrder:
         said += [f"under {mask_key(mask)}"] if mask is not None else []
         words = [self.criterion.name, str(self.criterion.version), str(self.normalize), *said]
         return " ".join(words)
+
+    def scores(
+        self,
+        model: nn.Module,
+        batches: Iterable[Batch],
+        mask: HeadTensors | None,
+        special: Callable[[], Collection[int]],
+    ) -> Arrays:
+        """Every head's score, by kind, under a mask if given; ``special`` gives special tokens' ids."""
+        left_out = {"leave_out": special()} if self.words else {}
+        with masked_heads(model, mask or full_mask(model)), fast_linears(model):
+            found = score_heads(
+                model,
+                batches,
+                self.criterion.name,
+                normalize=self.normalize,
+                **self.settings,
+                **left_out,
+            )
+        return {kind: values.numpy() for kind, values in found.items()}
 
 
 def mask_key(mask: HeadTensors) -> str:
@@ -96,7 +120,6 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         "reversed" in others,
         "rescored" in others,
         "words" in others,
-        "shuffled" in others,
         settings,
     )
 

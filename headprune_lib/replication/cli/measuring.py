@@ -15,18 +15,22 @@ from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
 
+Artifact = Annotated[
+    str,
+    typer.Argument(
+        help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
+    ),
+]
+Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
+ModelName = Annotated[str | None, typer.Option(help="In place of the profile's model.")]
+
 
 @app.command(rich_help_panel=PANEL)
 def reproduce(
-    artifact: Annotated[
-        str,
-        typer.Argument(
-            help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
-        ),
-    ],
+    artifact: Artifact,
     profile: ProfileName = "default",
-    task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
-    model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
+    task: Task = None,
+    model: ModelName = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,15 +68,10 @@ def reproduce(
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    artifact: Annotated[
-        str,
-        typer.Argument(
-            help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
-        ),
-    ],
+    artifact: Artifact,
     profile: ProfileName = "default",
-    task: Annotated[str | None, typer.Option(help="In place of the profile's task.")] = None,
-    model: Annotated[str | None, typer.Option(help="In place of the profile's model.")] = None,
+    task: Task = None,
+    model: ModelName = None,
     drawn_seed: Annotated[int, typer.Option(help="What masks and texts are drawn with.")] = 0,
     data: Data = None,
     device: Device = "cpu",

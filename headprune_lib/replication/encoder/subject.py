@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
-from headprune_lib.heads import HeadTensors, find_heads, full_mask
+from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.kernels import fast_linears
-from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
@@ -28,7 +27,7 @@ from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.scoring import head_importance, normalize_l2, score_heads
+from headprune_lib.scoring import head_importance, normalize_l2
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 _BATCHES_A_UNIT = 8
@@ -165,21 +164,19 @@ class EncoderSubject:
         self,
         journal: Journal,
         *,
-        mask: HeadTensors | None = None,
         normalize: str | None = "l2",
-        key: str = "all heads",
     ) -> HeadTensors:
-        """I_h on the scoring sentences, under ``mask`` if given; ``key`` names the mask."""
+        """I_h on the scoring sentences."""
 
         def measure() -> Arrays:
             # a kernel with a fast backward pass; the same weights
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             batches = self.batches(self.scoring).batches
-            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
+            with fast_linears(model):
                 return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
 
         (unit,) = run_units(
-            {f"{self.key} I_h {key}": measure}, journal, f"importance, seed {self.seed}, {key}"
+            {f"{self.key} I_h all heads": measure}, journal, f"importance, seed {self.seed}"
         ).values()
         scores = {"self": torch.from_numpy(unit["self"])}
         return normalize_l2(scores) if normalize == "l2" else scores
@@ -191,17 +188,10 @@ class EncoderSubject:
 
         def measure() -> Arrays:
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
-            left_out = {"leave_out": load_tokenizer(self.profile.model).all_special_ids}
-            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
-                found = score_heads(
-                    model,
-                    self.batches(self.scoring).batches,
-                    named.criterion.name,
-                    normalize=named.normalize,
-                    **named.settings,
-                    **(left_out if named.words else {}),
-                )
-            return {"self": found["self"].numpy()}
+            batches = self.batches(self.scoring).batches
+            return named.scores(
+                model, batches, mask, lambda: load_tokenizer(self.profile.model).all_special_ids
+            )
 
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},

@@ -129,7 +129,7 @@ def _single(context: Context, name: str, main: Subject) -> list[Head]:
     if name == "importance reversed":
         return prune_order(normalize_l2(plain))[::-1]
     if name == "importance rescored":
-        return rescored(context, main)
+        return rescored(context, main, read_name(name))
     return prune_order(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
@@ -168,18 +168,15 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 
-def rescored(context: Context, main: Subject, named: NamedOrder | None = None) -> list[Head]:
-    """Heads in the order of scores that are measured again after each step; importance's at first."""
+def rescored(context: Context, main: Subject, named: NamedOrder) -> list[Head]:
+    """Heads in the order of scores that are measured again after each step, without what is gone."""
     mask, order = full_mask(main.model), []
     schedule = prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
     )
     for done in range(context.profile.steps):
-        if named is None:
-            scores = main.importance(context.journal, mask=mask, key=f"after step {done}")
-        else:
-            scores = main.scores(context.journal, named, mask)
-        found = prune_order(scores)[:: -1 if named and named.reverse else 1]
+        scores = main.scores(context.journal, named, mask)
+        found = prune_order(scores)[:: -1 if named.reverse else 1]
         left = [head for head in found if head not in order]
         order += left[: schedule[done + 1] - schedule[done]]
         for kind, layer, head in order:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from headprune_lib.criteria.importance_entropy import ranks
+from headprune_lib.criteria.importance_entropy import combined
 from headprune_lib.heads import HeadTensors
 from headprune_lib.orders import Head, order_mask, prune_order
 from headprune_lib.replication import stats
@@ -40,7 +40,6 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Journal, Measured, Outcomes
-from headprune_lib.scoring import normalize_l2
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Of the heads, removed at each step: finely as far as orders are compared."""
@@ -155,7 +154,7 @@ def _shuffled(context: Context, subject: EncoderSubject) -> Iterator[_Run]:
     important, wide = _parts_of(context, subject)
     for draw in range(CONTROL_DRAWS):
         drawn = {kind: shuffled_within(values, draw) for kind, values in wide.items()}
-        order = prune_order(_combined(alpha, important, drawn))
+        order = prune_order(combined(alpha, important, drawn))
         yield _Run(subject, order, f"{draw}")
 
 
@@ -172,23 +171,17 @@ def _chosen(context: Context, subject: EncoderSubject) -> _Run:
     important, wide = _parts_of(context, subject)
     added = {}
     for alpha in ALPHAS:
-        order = prune_order(_combined(alpha, important, wide))
+        order = prune_order(combined(alpha, important, wide))
         loss = _along(subject, order, shares, subject.selection, context.journal)["loss"]
         added[alpha] = float(loss_area(shares, loss).mean())
     best = min(ALPHAS, key=lambda alpha: added[alpha])
-    return _Run(subject, prune_order(_combined(best, important, wide)), f"alpha={best:g}")
+    return _Run(subject, prune_order(combined(best, important, wide)), f"alpha={best:g}")
 
 
 def _parts_of(context: Context, subject: EncoderSubject) -> tuple[HeadTensors, HeadTensors]:
     """Importance (not normalised) and entropy of every head, each measured once."""
     important = subject.scores(context.journal, read_name("importance unnormalised"))
     return important, subject.scores(context.journal, read_name("entropy"))
-
-
-def _combined(alpha: float, important: HeadTensors, wide: HeadTensors) -> HeadTensors:
-    one, other = ranks(normalize_l2(important)), ranks(wide)
-    # as in the criterion: of two heads with one mean the less important goes first
-    return {kind: (alpha + 1e-9) * one[kind] + (1 - alpha) * other[kind] for kind in one}
 
 
 # --- what it is -----------------------------------------------------------------------------------

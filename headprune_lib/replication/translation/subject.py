@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from headprune_lib.attention import marks_of
+from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.importance import example_importance
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.kernels import fast_linears, fast_single_queries
-from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -31,7 +30,7 @@ from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import Translator, load_translator
-from headprune_lib.scoring import normalize_l2, score_heads
+from headprune_lib.scoring import normalize_l2
 
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32
@@ -195,17 +194,8 @@ class TranslationSubject:
 
         def measure() -> Arrays:
             model = self.eager().model
-            left_out = {"leave_out": marks_of(model)}
-            with masked_heads(model, mask or full_mask(model)), fast_linears(model):
-                found = score_heads(
-                    model,
-                    forced_batches(self, self.split("score")),
-                    named.criterion.name,
-                    normalize=named.normalize,
-                    **named.settings,
-                    **(left_out if named.words else {}),
-                )
-            return {kind: values.numpy() for kind, values in found.items()}
+            batches = forced_batches(self, self.split("score"))
+            return named.scores(model, batches, mask, lambda: special_ids(model))
 
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},
