@@ -14,7 +14,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from transformers.trainer_utils import sort_checkpoints
 
 from headprune_lib.messages import quiet
-from headprune_lib.replication.weights import BFLOAT16
+from headprune_lib.replication.weights import BFLOAT16, working_precision
 
 
 def arguments(
@@ -27,7 +27,7 @@ def arguments(
     made = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
-        bf16=precision == BFLOAT16,
+        bf16=working_precision(precision, device) == BFLOAT16,
         use_cpu=torch.device(device).type == "cpu",
         num_train_epochs=epochs,
         per_device_train_batch_size=1,

@@ -14,10 +14,24 @@ from torch import Tensor, nn
 from headprune_lib.replication.store.files import set_aside, whole_file
 
 BFLOAT16 = "bfloat16 autocast"
-"""What a recipe calls mixed precision; any other value is plain float32."""
+FLOAT32 = "float32"
+"""What a recipe says of precision: mixed, or plain."""
 
 TRAINING_VERSION = 1
 """Of every recipe; bumped when the same parameters would give other weights."""
+
+
+def working_precision(precision: str, device: str | torch.device) -> str:
+    """What a recipe's precision is carried out in on a device.
+
+    float32 on a processor that has no bfloat16 arithmetic: it would emulate mixed precision, which
+    takes fifty times as long (measured on one with AVX2 alone) and is no more exact.
+    """
+    if precision != BFLOAT16 or torch.device(device).type != "cpu":
+        return precision
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # not in torch before 2.10
+    has_it = any(value for name, value in capabilities.items() if "bf16" in name)
+    return precision if has_it else FLOAT32
 
 
 def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
@@ -25,6 +39,7 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
 
     A tensor that two names share is written once; what is not trained is made anew, or the base's.
     """
+    device = next(model.parameters()).device
     write_weights(
         {
             name: weight.detach()
@@ -33,14 +48,22 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
         },
         path,
         recipe,
+        working_precision(recipe.get("precision", FLOAT32), device),
     )
 
 
-def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
-    """Write tensors rounded to float16, and the recipe with them; all or nothing."""
+def write_weights(
+    weights: dict[str, Tensor], path: Path, recipe: dict, trained_in: str | None = None
+) -> None:
+    """Write tensors rounded to float16, and the recipe with them; all or nothing.
+
+    Args:
+        trained_in: see :func:`working_precision`; kept in the file if given.
+    """
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     with whole_file(path) as part:
-        save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
+        metadata = {"recipe": json.dumps(recipe, sort_keys=True)}
+        save_file(weights, part, metadata | ({"trained_in": trained_in} if trained_in else {}))
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
@@ -75,6 +98,12 @@ def stored_recipe(path: Path) -> dict | None:
             f"{path} is damaged ({error}) and is not used; restore it with git", stacklevel=2
         )
         return None
+
+
+def trained_in(path: Path) -> str | None:
+    """The precision that a file's weights were trained in, where the file says so."""
+    with safe_open(path, "pt") as file:
+        return (file.metadata() or {}).get("trained_in")
 
 
 def _recipe_in(file: safe_open) -> dict | None:

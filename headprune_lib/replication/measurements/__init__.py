@@ -14,6 +14,7 @@ from pathlib import Path
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import obtain
 from headprune_lib.replication.pretrained import BASES
@@ -56,7 +57,7 @@ def get(
         ValueError: an unknown name (the nearest ones are suggested), or a figure that is about
             another task than the one that is asked for.
     """
-    measurement, half, profile, own = find_artifact(name, profile)
+    measurement, half, profile, own = find_artifact(name, profile, task)
     return _get(measurement, half, profile, task or own, parts=parts, fresh=fresh)
 
 
@@ -80,13 +81,21 @@ def _get(
     )
 
 
-def find_artifact(name: str, profile: Profile) -> tuple[Measurement, Half, Profile, str]:
-    """What a name means: measurement, half of the paper, the profile on its task, and that task."""
+def find_artifact(
+    name: str, profile: Profile, task: str | None = None
+) -> tuple[Measurement, Half, Profile, str]:
+    """What a name means: measurement, half of the paper, the profile on its task, and that task.
+
+    Args:
+        task: a pair of languages, where one is asked for: of a measurement that exists for both
+            halves, it tells which one is meant.
+    """
     if name not in {**paper.ARTIFACTS, **MEASUREMENTS}:
         raise ValueError(unknown("artifact", name, {**paper.ARTIFACTS, **MEASUREMENTS}))
     if name in MEASUREMENTS:
         measurement = MEASUREMENTS[name]
-        half = measurement.halves[0]
+        translated = task in TRANSLATION_TASKS and "translation" in measurement.halves
+        half = "translation" if translated else measurement.halves[0]
         return (
             measurement,
             half,

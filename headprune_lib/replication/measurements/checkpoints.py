@@ -10,27 +10,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from headprune_lib.batching import NO_LABEL, without_labels
-from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.heads import KINDS, HeadTensors
 from headprune_lib.kernels import fast_linears
-from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import masked_heads
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
-from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.stats.bounds import C5_REMOVED
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     coarse_losses,
-    forced_batches,
-    forced_groups,
     heads_array,
 )
 from headprune_lib.replication.translation.training import (
@@ -131,7 +125,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
     """Outcomes of a checkpoint under the masks of every order.
 
     Returns:
-        What :meth:`TranslationSubject.sweep` and :func:`reference_losses` give; the first ``steps``
+        What :meth:`TranslationSubject.sweep` and :func:`rounded_losses` give; the first ``steps``
         masks are those of the paper's order (``order``), the further ones are named in ``further``.
         ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
     """
@@ -148,7 +142,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         subject.pairs("test").first(wanted.n_verses),
     )
     raw = coarse_losses(subject.sweep(pairs, every, journal, "pruned"))
-    raw |= reference_losses(subject, pairs, {**masks, **further}, journal)
+    raw |= rounded_losses(subject, pairs, {**masks, **further}, journal)
     each = subject.verse_importance(journal)
     return {
         **raw,
@@ -185,45 +179,3 @@ def further_masks(
     for draw in range(wanted.random_orders or 0):
         orders[f"random {draw}"] = random_order(heads, draw)
     return {name: order_mask(subject.model, order, n_cut) for name, order in orders.items()}
-
-
-def reference_losses(
-    subject: TranslationSubject, pairs: Pairs, masks: dict[str, HeadTensors], journal: Journal
-) -> Arrays:
-    """The teacher-forced loss of every reference, uncut and under every mask.
-
-    Returns:
-        ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
-        the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
-    """
-    device = next(subject.model.parameters()).device
-    batches = [
-        {name: values.to(device) for name, values in batch.items()}
-        for batch in forced_batches(subject, pairs)
-    ]
-    back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
-
-    def measure(mask: HeadTensors) -> Arrays:
-        with torch.inference_mode(), masked_heads(subject.model, mask), fast_linears(subject.model):
-            losses = [
-                cross_entropy(subject.model(**without_labels(batch)), batch) for batch in batches
-            ]
-        return {"loss": np.concatenate([loss.cpu().numpy() for loss in losses])[back]}
-
-    units = run_units(
-        {
-            f"{subject.key} loss {name}": lambda mask=mask: measure(mask)
-            for name, mask in {"uncut": full_mask(subject.model), **masks}.items()
-        },
-        journal,
-        "loss of the references",
-    ).values()
-    loss = np.rint(MILLINAT * np.stack([unit["loss"] for unit in units]).astype(float))
-    pieces = np.concatenate(
-        [(batch["labels"] != NO_LABEL).sum(1).cpu().numpy() for batch in batches]
-    )
-    return {
-        "reference_loss_uncut": loss[0].astype(np.int32),
-        "reference_loss_change": np.rint(coarse(loss[1:] - loss[0])).astype(np.int32),
-        "reference_pieces": pieces[back].astype(np.int16),
-    }

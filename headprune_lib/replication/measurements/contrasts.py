@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.measurements.measurement import Runs
+from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.stats.bleu import corpus_bleu, unpack
 from headprune_lib.replication.stats.bootstrap import count_chunks
 from headprune_lib.replication.stats.losses import MILLINAT
-from headprune_lib.replication.stats.metrics import SCORES, Score
+from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Outcomes
 
 UP_TO = 0.5
 """Share of the heads up to which orders are compared."""
 COMBINED = "importance-entropy chosen"
-"""The weight of importance is chosen on training sentences."""
+"""The weight of importance is chosen on training text."""
 CONTROL = "importance-entropy shuffled"
 """The same with entropies that change places within their layer."""
 CONTRASTS = {
@@ -33,7 +37,7 @@ CONTRASTS = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """Resamples of the bootstrap over trainings and examples."""
+    """Resamples of the bootstrap over trainings and texts."""
 
     resamples: int = 5_000
     seed: int = 0
@@ -49,10 +53,11 @@ class Estimate(TypedDict):
 
 
 class Order(TypedDict):
-    """Of an order: mean curves over trainings, and its two areas up to ``UP_TO``.
+    """Of an order: mean curves over its trainings, and its two areas up to ``UP_TO``.
 
     ``kept`` is the share of the metric above chance, ``area`` its mean along the curve;
-    ``added_loss`` is what the loss grows by, in nats, in the mean along the curve.
+    ``added_loss`` is what the loss of a text grows by, in nats (of a translation, in the mean over
+    its pieces), in the mean along the curve.
     """
 
     score: np.ndarray
@@ -61,23 +66,80 @@ class Order(TypedDict):
     area: Estimate
     added_loss: Estimate
     said: list[str]
+    trainings: list[int]
+
+
+class Contrast(TypedDict):
+    """The first order's area minus the second's, and the second's added loss minus the first's, so
+    that more is better in both; on the trainings that have both orders.
+    """
+
+    area: Estimate
+    loss: Estimate
+    trainings: list[int]
 
 
 class Values(TypedDict):
-    """By order, and by contrast: the first order's area minus the second's (``area``), and the
-    second's added loss minus the first's (``loss``), so that more is better in both.
-    """
+    """By order, and by contrast."""
 
     shares: np.ndarray
     chance: float
-    n_trainings: int
     orders: dict[str, Order]
-    contrasts: dict[str, dict[str, Estimate]]
+    contrasts: dict[str, Contrast]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What an order did on its trainings, run after run.
+
+    Attributes:
+        counts: (runs, steps, n, k), each text's part of the sums that ``of`` makes a score from.
+        chance: the score that needs no model.
+        loss_area: (runs, n) in thousandths of a nat.
+        log_loss: (runs, steps) in nats.
+        of_runs: (runs,) the seed of each run's training.
+    """
+
+    counts: np.ndarray
+    of: Callable[[np.ndarray], np.ndarray]
+    chance: float
+    shares: np.ndarray
+    loss_area: np.ndarray
+    log_loss: np.ndarray
+    said: list[str]
+    of_runs: np.ndarray
+
+    @property
+    def trainings(self) -> list[int]:
+        """Seeds, ascending."""
+        return [int(seed) for seed in np.unique(self.of_runs)]
+
+    def on(self, trainings: Sequence[int]) -> Followed:
+        """The same order on these trainings alone."""
+        rows = np.isin(self.of_runs, trainings)
+        return dataclasses.replace(
+            self,
+            counts=self.counts[rows],
+            loss_area=self.loss_area[rows],
+            log_loss=self.log_loss[rows],
+            said=[said for said, kept in zip(self.said, rows, strict=True) if kept],
+            of_runs=self.of_runs[rows],
+        )
+
+    def by_training(self, values: np.ndarray) -> np.ndarray:
+        """(runs, ...) as the mean over each training's runs: (trainings, ...)."""
+        return np.stack([values[self.of_runs == one].mean(0) for one in self.trainings])
+
+    def kept(self, curve: np.ndarray) -> np.ndarray:
+        """Share of the score above chance of the first entry along the last axis, 0 without any."""
+        above = curve - self.chance
+        whole = above[..., :1]
+        return np.divide(above, whole, out=np.zeros_like(above), where=whole > 0)
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """An order's areas: what was found, and on resampled trainings and examples."""
+    """An order's areas: what was found, and on resampled trainings and texts."""
 
     area: float
     areas: np.ndarray
@@ -85,35 +147,78 @@ class _Drawn:
     losses: np.ndarray
 
 
-def values_of(outcomes: Outcomes, statistics: Statistics) -> Values:
-    """What a page says; orders are compared on the same resamples of trainings and examples."""
-    first = next(iter(outcomes.values()))
-    score, labels = SCORES[str(first["metric"])], first["labels"]
-    chance = score.chance(labels)
-    trainings = np.unique(first["trainings"])
-    drawn = {
-        name: _drawn(raw, score, chance, trainings, statistics) for name, raw in outcomes.items()
-    }
+def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
+    """What a page says; orders are compared on the same resamples of trainings and texts."""
+    followed = follow(outcomes, runs)
+    drawn = {name: _drawn(one, statistics) for name, one in followed.items()}
     return {
-        "shares": max((raw["shares"] for raw in outcomes.values()), key=len),
-        "chance": chance,
-        "n_trainings": len(trainings),
-        "orders": {
-            name: _order(raw, score, chance, trainings, drawn[name])
-            for name, raw in outcomes.items()
-        },
+        "shares": max((one.shares for one in followed.values()), key=len),
+        "chance": next(iter(followed.values())).chance,
+        "orders": {name: _order(one, drawn[name]) for name, one in followed.items()},
         "contrasts": {
-            name: {
-                "area": _estimate(
-                    drawn[one].area - drawn[other].area, drawn[one].areas - drawn[other].areas
-                ),
-                "loss": _estimate(
-                    drawn[other].loss - drawn[one].loss, drawn[other].losses - drawn[one].losses
-                ),
-            }
+            name: _contrast(followed[one], followed[other], common, statistics)
             for name, (one, other) in CONTRASTS.items()
-            if one in drawn and other in drawn
+            if one in followed and other in followed
+            if (common := sorted({*followed[one].trainings} & {*followed[other].trainings}))
         },
+    }
+
+
+def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
+    """Order -> what it did on all trainings whose parts are there."""
+    parts: dict[str, list[Followed]] = {}
+    for name, raw in outcomes.items():
+        seeds = np.full(len(raw["said"]), runs[name][0]["seed"])
+        parts.setdefault(training_in(name)[0], []).append(_followed(raw, seeds))
+    return {order: _joined(some) for order, some in parts.items()}
+
+
+def _followed(raw: Arrays, of_runs: np.ndarray) -> Followed:
+    if "counts_change" in raw:
+        packed = raw["counts_uncut"] + raw["counts_change"]
+        counts, of, chance = unpack(packed, raw["reference_lengths"]), corpus_bleu, 0.0
+    else:
+        score, labels = SCORES[str(raw["metric"])], raw["labels"]
+        counts, of = score.counts(raw["correct"], labels), score.of
+        chance = score.chance(labels)
+    said = [str(one) for one in raw["said"]]
+    return Followed(
+        counts, of, chance, raw["shares"], raw["loss_area"], raw["log_loss"], said, of_runs
+    )
+
+
+def _joined(parts: list[Followed]) -> Followed:
+    return dataclasses.replace(
+        parts[0],
+        counts=np.concatenate([one.counts for one in parts]),
+        loss_area=np.concatenate([one.loss_area for one in parts]),
+        log_loss=np.concatenate([one.log_loss for one in parts]),
+        said=[said for one in parts for said in one.said],
+        of_runs=np.concatenate([one.of_runs for one in parts]),
+    )
+
+
+def _order(one: Followed, drawn: _Drawn) -> Order:
+    curve = one.by_training(one.of(one.counts.sum(2))).mean(0)
+    return {
+        "score": curve,
+        "kept": one.kept(curve),
+        "log_loss": one.by_training(one.log_loss).mean(0),
+        "area": _estimate(drawn.area, drawn.areas),
+        "added_loss": _estimate(drawn.loss, drawn.losses),
+        "said": [said for said in one.said if said],
+        "trainings": one.trainings,
+    }
+
+
+def _contrast(
+    one: Followed, other: Followed, trainings: list[int], statistics: Statistics
+) -> Contrast:
+    better, worse = (_drawn(each.on(trainings), statistics) for each in (one, other))
+    return {
+        "area": _estimate(better.area - worse.area, better.areas - worse.areas),
+        "loss": _estimate(worse.loss - better.loss, worse.losses - better.losses),
+        "trainings": trainings,
     }
 
 
@@ -122,57 +227,26 @@ def _estimate(value: float, drawn: np.ndarray) -> Estimate:
     return {"value": value, "interval": [low, high], "error": float(drawn.std())}
 
 
-def _order(raw: Arrays, score: Score, chance: float, trainings: np.ndarray, drawn: _Drawn) -> Order:
-    curve = of_trainings(score(raw["correct"], raw["labels"]), raw["trainings"], trainings).mean(0)
-    return {
-        "score": curve,
-        "kept": _kept(curve, chance),
-        "log_loss": of_trainings(raw["log_loss"], raw["trainings"], trainings).mean(0),
-        "area": _estimate(drawn.area, drawn.areas),
-        "added_loss": _estimate(drawn.loss, drawn.losses),
-        "said": [str(one) for one in raw["said"] if one],
-    }
-
-
-def of_trainings(values: np.ndarray, of_runs: np.ndarray, trainings: np.ndarray) -> np.ndarray:
-    """(runs, ...) as the mean over each training's runs: (trainings, ...)."""
-    return np.stack([values[of_runs == one].mean(0) for one in trainings])
-
-
-def _kept(curve: np.ndarray, chance: float) -> np.ndarray:
-    """Share of the score above chance of the first entry along the last axis."""
-    above = curve - chance
-    whole = above[..., :1]
-    return np.divide(above, whole, out=np.zeros_like(above), where=whole > 0)
-
-
-def _drawn(
-    raw: Arrays, score: Score, chance: float, trainings: np.ndarray, statistics: Statistics
-) -> _Drawn:
-    inside = raw["shares"] <= statistics.up_to + 1e-9
-    shares = raw["shares"][inside]
-    counts = score.counts(raw["correct"][:, inside], raw["labels"])  # (runs, steps, n, k)
+def _drawn(one: Followed, statistics: Statistics) -> _Drawn:
+    inside = one.shares <= statistics.up_to + 1e-9
+    shares, counts = one.shares[inside], one.counts[:, inside]  # (runs, steps, n, k)
 
     def area(curves: np.ndarray) -> np.ndarray:
-        return stats.area_under_curve(shares, _kept(curves, chance))
+        return stats.area_under_curve(shares, one.kept(curves))
 
     areas = np.empty(statistics.resamples)
     losses = np.empty(statistics.resamples)
-    for rows, curves, added, chosen in _resampled(raw, counts, score, trainings, statistics):
+    for rows, curves, added, chosen in _resampled(one, counts, statistics):
         each = np.arange(len(chosen))[:, None]
         areas[rows] = area(curves[each, chosen].mean(1))
         losses[rows] = added[each, chosen].mean(1)
-    whole = of_trainings(score.of(counts.sum(2)), raw["trainings"], trainings)
-    loss = of_trainings(raw["loss_area"].mean(-1), raw["trainings"], trainings).mean()
+    whole = one.by_training(one.of(counts.sum(2)))
+    loss = one.by_training(one.loss_area.mean(-1)).mean()
     return _Drawn(float(area(whole.mean(0))), areas, float(loss) / MILLINAT, losses / MILLINAT)
 
 
 def _resampled(
-    raw: Arrays,
-    counts: np.ndarray,
-    score: Score,
-    trainings: np.ndarray,
-    statistics: Statistics,
+    one: Followed, counts: np.ndarray, statistics: Statistics
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
     """Chunks of resamples: their rows, (chunk, trainings, steps) scores, (chunk, trainings) added
     loss, and (chunk, trainings) which trainings were drawn: the same for every order.
@@ -180,15 +254,15 @@ def _resampled(
     runs, steps, n, k = counts.shape
     flat = np.moveaxis(counts, 2, 0).reshape(n, -1).astype(np.float32)
     generator = np.random.default_rng([statistics.seed, 1])
-    loss = raw["loss_area"].T.astype(np.float32)
+    loss, n_trainings = one.loss_area.T.astype(np.float32), len(one.trainings)
     for rows, drawn in count_chunks(n, statistics.resamples, statistics.seed):
         sums = (drawn @ flat).reshape(len(drawn), runs, steps, k).astype(np.float64)
-        scores = np.moveaxis(score.of(sums), 1, 0)
+        scores = np.moveaxis(one.of(sums), 1, 0)
         added = ((drawn @ loss) / n).T
-        chosen = generator.integers(0, len(trainings), (len(drawn), len(trainings)))
+        chosen = generator.integers(0, n_trainings, (len(drawn), n_trainings))
         yield (
             rows,
-            np.moveaxis(of_trainings(scores, raw["trainings"], trainings), 0, 1),
-            np.moveaxis(of_trainings(added, raw["trainings"], trainings), 0, 1),
+            np.moveaxis(one.by_training(scores), 0, 1),
+            np.moveaxis(one.by_training(added), 0, 1),
             chosen,
         )

@@ -53,9 +53,9 @@ ENCODER = {
 _TRAINING = " training "
 
 
-def further_training(seed: int) -> str:
-    """The order of importance on a training that is not the first."""
-    return f"{IMPORTANCE}{_TRAINING}{seed}"
+def further_training(seed: int, order: str = IMPORTANCE) -> str:
+    """The name of an order on a training that is not the first."""
+    return f"{order}{_TRAINING}{seed}"
 
 
 def training_in(name: str) -> tuple[str, int | None]:

@@ -104,6 +104,7 @@ class Profile:
     random_orders: Count
     orders: Literal["every", "leak-free", "importance"]
     compared: list[str]
+    compared_trainings: Count
     finetuning: Finetuning
     recipes: list[Candidate]
     translation_task: _Translation

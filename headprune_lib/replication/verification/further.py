@@ -15,9 +15,9 @@ from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
-from headprune_lib.replication.measurements.checkpoints import reference_losses
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.quality import shared_ngrams
+from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
@@ -147,7 +147,7 @@ def _checkpoint(
         first = prune_schedule(len(heads), len(raw["shares"]) - 1)[1]
         masks = {"importance 1": order_mask(subject.model, heads, first)}
     tested = subject.pairs("test").first(len(raw["reference_lengths"]))
-    found = reference_losses(subject, tested, masks, journal)
+    found = rounded_losses(subject, tested, masks, journal)
     for what, label in (("uncut", "unpruned"), ("change", "change at the first step")):
         stored = raw[f"reference_loss_{what}"]
         stored = stored if what == "uncut" else stored[: len(masks)]

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from headprune_lib import masked_heads, prune_order
 from headprune_lib.criteria.importance_entropy import importance_entropy
+from headprune_lib.generation.greedy import generate
+from headprune_lib.heads import KINDS, full_mask
 from headprune_lib.orders import order_mask
 from headprune_lib.replication import measurements, stats
+from headprune_lib.replication.data.parallel import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.measurements import contrasts, which_first
+from headprune_lib.replication.measurements import compared, contrasts
 from headprune_lib.replication.measurements.contrasts import (
     COMBINED,
     CONTRASTS,
@@ -22,7 +25,12 @@ from headprune_lib.replication.measurements.contrasts import (
     values_of,
 )
 from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.measurements.shared_masks import losses_under, outcomes_under
+from headprune_lib.replication.stats.bleu import corpus_bleu, sentence_counts, unpack
 from headprune_lib.replication.store import Journal
+from headprune_lib.replication.translation.models import detokenise
+from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
 
 
 @pytest.fixture(scope="module")
@@ -30,26 +38,32 @@ def result(smoke):
     return measurements.get("which_first", smoke)
 
 
-def outcomes(result):
-    return {name: part.raw for name, part in result.parts.items()}
+@pytest.fixture(scope="module")
+def translated(smoke):
+    own = dataclasses.replace(smoke, translation_model="pre-norm")
+    orders = ("importance", "entropy training 6", "random", "random training 6")
+    return measurements.get("which_first", own, task="toy", parts=orders)
 
 
 def test_every_order_of_the_profile_on_every_training(result, smoke):
-    assert {*result.parts} == {*smoke.compared}
+    assert {*result.parts} == {
+        name for order in smoke.compared for name in (order, f"{order} training 2")
+    }
     for name, part in result.parts.items():
-        runs = {"random": 4, CONTROL: 40}.get(name, 2)  # 2 trainings
-        steps = 11 if name == CONTROL else 16
+        order, seed = training_in(name)
+        runs = {"random": 2, CONTROL: 20}.get(order, 1)
+        steps = 11 if order == CONTROL else 16
         assert part.raw["correct"].shape == (runs, steps, 48), name
         assert part.raw["loss_area"].shape == (runs, 48)
-        assert {run["seed"] for run in part.runs} == {1, 2}
+        assert [run["seed"] for run in part.runs] == [seed or 1]
     assert {*result.values["contrasts"]} == {*CONTRASTS}
 
 
 def test_an_order_is_measured_as_plain_masks_say(result, smoke):
-    raw = result.parts["importance"].raw
+    raw = result.parts["importance training 2"].raw
     subject = EncoderSubject.of(smoke, 2)
     prepared = subject.batches(subject.test)
-    order = [("self", layer, head) for layer, head in raw["order"][1].tolist()]
+    order = [("self", layer, head) for layer, head in raw["order"][0].tolist()]
     for step in (3, 10, 15):
         mask = order_mask(subject.model, order, int(np.ceil(8 * raw["shares"][step])))
         with masked_heads(subject.model, mask), torch.no_grad():
@@ -59,13 +73,70 @@ def test_an_order_is_measured_as_plain_masks_say(result, smoke):
             ]
         labels = torch.cat([batch["labels"] for batch in prepared.batches])
         right = prepared.restore((torch.cat(logits).argmax(-1) == labels).numpy())
-        assert (raw["correct"][1, step] != right).sum() <= 1
+        assert (raw["correct"][0, step] != right).sum() <= 1
+
+
+def test_orders_follow_from_the_scores_that_are_kept(result, translated):
+    parts = {**result.parts, **{f"toy {name}": one for name, one in translated.parts.items()}}
+    kept = 0
+    for name, part in parts.items():
+        scores = {
+            array.removeprefix("scores "): torch.from_numpy(values)
+            for array, values in part.raw.items()
+            if array.startswith("scores ")
+        }
+        if not scores:
+            assert "random" in name or "importance-entropy" in name or "rescored" in name
+            continue
+        heads = prune_order(scores)
+        stored = part.raw["order"][0].tolist()
+        expected = [[KINDS.index(k), *rest] if "toy" in name else rest for k, *rest in heads]
+        assert stored == expected
+        kept += 1
+    assert kept == 8 + 2
+
+
+def test_translations_along_an_order_are_those_under_plain_masks(translated, smoke):
+    raw = translated.parts["entropy training 6"].raw
+    own = dataclasses.replace(smoke, translation_model="pre-norm")
+    subject = TranslationSubject.of(own, "toy", 6)
+    pairs = subject.pairs("test")
+    order = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"][0].tolist()]
+    sources = subject.translator.encode(pairs.sources)
+    for step in (0, 4, 9):
+        mask = order_mask(subject.model, order, int(np.ceil(len(order) * raw["shares"][step])))
+        with masked_heads(subject.model, mask):
+            ids = generate(subject.model, sources)
+        found = detokenise(subject.translator.vocabulary, ids)
+        counts = sentence_counts(found, list(pairs.targets))
+        stored = unpack(
+            raw["counts_uncut"] + raw["counts_change"][0, step], raw["reference_lengths"]
+        )
+        np.testing.assert_array_equal(stored, counts)
+
+
+def test_a_translations_loss_is_that_of_its_reference_by_piece(translated, smoke, tmp_path):
+    raw = translated.parts["importance"].raw
+    own = dataclasses.replace(smoke, translation_model="pre-norm")
+    subject = TranslationSubject.of(own, "toy", 1)
+    pairs = subject.pairs("test").first(3)
+    means = []
+    for i in range(3):
+        alone = forced_batches(
+            subject,
+            Pairs(pairs.places[i : i + 1], pairs.sources[i : i + 1], pairs.targets[i : i + 1]),
+        )[0]
+        with torch.no_grad():
+            logits = subject.model(**{k: v for k, v in alone.items() if k != "labels"}).logits
+        means.append(float(torch.nn.functional.cross_entropy(logits[0], alone["labels"][0])))
+    found = losses_under(subject, [full_mask(subject.model)], pairs, Journal(tmp_path))
+    np.testing.assert_allclose(found[0], means, rtol=1e-4)
+    assert raw["log_loss"].shape == (1, 16)
 
 
 def test_the_area_of_the_loss_is_the_trapezoid_rule_example_by_example():
-    generator = np.random.default_rng(0)
-    loss, shares = generator.random((16, 5)), list(which_first.SHARES)
-    found = which_first.loss_area(shares, loss)
+    loss = np.random.default_rng(0).random((16, 5))
+    found = compared.loss_area(compared.SHARES, loss)
     for i in range(5):
         added = loss[:11, i] - loss[0, i]
         expected = sum((added[j] + added[j + 1]) / 2 * 0.05 for j in range(10)) / 0.5
@@ -77,40 +148,55 @@ def test_masks_that_two_orders_share_are_evaluated_once(smoke, tmp_path):
     heads = [("self", layer, head) for layer in range(2) for head in range(4)]
     turned = [*heads[:4][::-1], *heads[4:]]  # the same from half of the heads on
     for order in (heads, turned):
-        which_first._along(subject, order, list(which_first.SHARES), subject.test, journal)
+        masks = compared.masks_along(subject, order, compared.SHARES)
+        outcomes_under(subject, masks, subject.test, journal)
     # no head, 1 to 8 of them, and again 1 to 3
     assert len(list(tmp_path.iterdir())) == 9 + 3
 
 
+def test_the_same_mask_on_other_text_is_measured_again(smoke, tmp_path):
+    own = dataclasses.replace(smoke, translation_model="pre-norm")
+    for subject, texts in (
+        (EncoderSubject.of(smoke), lambda one: (one.test, one.selection)),
+        (TranslationSubject.of(own, "toy", 1), lambda one: (one.pairs("test"), one.pairs("train"))),
+    ):
+        journal, mask = Journal(tmp_path / subject.key), full_mask(subject.model)
+        here, there = texts(subject)
+        losses = [losses_under(subject, [mask], text, journal) for text in (here, there, here)]
+        assert losses[0].shape == (1, len(here)) and losses[1].shape == (1, len(there))
+        np.testing.assert_array_equal(losses[0], losses[2])
+
+
 def test_the_weight_is_chosen_on_training_sentences(result, smoke, tmp_path):
-    said = result.parts[COMBINED].raw["said"].tolist()
+    part = result.parts[f"{COMBINED} training 2"].raw
+    (said,) = part["said"].tolist()
     subject = EncoderSubject.of(smoke, 2)
     eager = EncoderSubject.of(smoke, 2, "eager")
     batches, journal = eager.batches(eager.scoring).batches, Journal(tmp_path)
     added = {}
-    for alpha in which_first.ALPHAS:
+    for alpha in compared.ALPHAS:
         order = prune_order(importance_entropy(eager.model, batches, alpha=alpha))
-        shares = [i / 20 for i in range(11)]
-        found = which_first._along(subject, order, shares, subject.selection, journal)
-        added[f"alpha={alpha:g}"] = which_first.loss_area(shares, found["loss"]).mean()
-        if f"alpha={alpha:g}" == said[1]:
-            stored = result.parts[COMBINED].raw["order"][1].tolist()
-            assert [list(head[1:]) for head in order] == stored
-    assert added[said[1]] == pytest.approx(min(added.values()), abs=0.5)
+        shares = tuple(i / 20 for i in range(11))
+        masks = compared.masks_along(subject, order, shares)
+        loss = losses_under(subject, masks, subject.selection, journal)
+        added[f"alpha={alpha:g}"] = compared.loss_area(shares, loss).mean()
+        if f"alpha={alpha:g}" == said:
+            assert [list(head[1:]) for head in order] == part["order"][0].tolist()
+    assert added[said] == pytest.approx(min(added.values()), abs=0.5)
 
 
 @settings(max_examples=20, deadline=None)
 @given(draw=st.integers(0, 1000))
 def test_the_control_moves_entropies_within_their_layer_alone(draw):
     values = torch.arange(24.0).view(4, 6)
-    moved = which_first.shuffled_within(values, draw)
+    moved = compared.shuffled_within(values, draw)
     assert torch.equal(moved.sort(1).values, values)
-    assert torch.equal(moved, which_first.shuffled_within(values, draw))
+    assert torch.equal(moved, compared.shuffled_within(values, draw))
 
 
 def test_the_control_has_other_orders_than_the_combined_one(result):
     control, combined = (result.parts[name].raw for name in (CONTROL, COMBINED))
-    orders = {tuple(map(tuple, order)) for order in control["order"][:20].tolist()}
+    orders = {tuple(map(tuple, order)) for order in control["order"].tolist()}
     if combined["said"][0] != "alpha=1":
         assert len(orders) > 5
 
@@ -118,29 +204,39 @@ def test_the_control_has_other_orders_than_the_combined_one(result):
 # --- what is said of them -------------------------------------------------------------------------
 
 
-def made_up(seed, metric="accuracy", runs=(1, 1, 2), n=40):
+def made_up(seed, metric="accuracy", runs=3, n=40):
     generator = np.random.default_rng(seed)
-    steps = len(which_first.SHARES)
+    steps = len(compared.SHARES)
     return {
-        "trainings": np.array(runs),
-        "said": np.array([""] * len(runs)),
-        "correct": generator.random((len(runs), steps, n)) < np.linspace(0.9, 0.5, steps)[:, None],
-        "loss_area": generator.integers(0, 500, (len(runs), n)),
-        "log_loss": generator.random((len(runs), steps)),
-        "labels": generator.integers(0, 2, n) if metric != "accuracy" else np.arange(n) % 2,
-        "shares": np.array(which_first.SHARES),
+        "said": np.array([""] * runs),
+        "correct": generator.random((runs, steps, n)) < np.linspace(0.9, 0.5, steps)[:, None],
+        "loss_area": generator.integers(0, 500, (runs, n)),
+        "log_loss": generator.random((runs, steps)),
+        "labels": np.arange(n) % 2,
+        "shares": np.array(compared.SHARES),
         "metric": np.array(metric),
     }
 
 
+def part_of(raw, rows):
+    one_a_run = ("said", "correct", "loss_area", "log_loss")
+    return {name: values[rows] if name in one_a_run else values for name, values in raw.items()}
+
+
+def two_trainings(raw, order="importance"):
+    """Two runs on the first training, one on the second."""
+    outcomes = {order: part_of(raw, slice(2)), f"{order} training 2": part_of(raw, slice(2, None))}
+    return outcomes, {order: [{"seed": 1}], f"{order} training 2": [{"seed": 2}]}
+
+
 def test_areas_are_means_over_runs_then_trainings():
     raw = made_up(0)
-    found = values_of({"importance": raw}, Statistics(resamples=50))
-    assert found["n_trainings"] == 2 and found["chance"] == 0.5
+    found = values_of(*two_trainings(raw), Statistics(resamples=50))
+    order = found["orders"]["importance"]
+    assert order["trainings"] == [1, 2] and found["chance"] == 0.5
     accuracy = raw["correct"].mean(-1)
     curve = (accuracy[:2].mean(0) + accuracy[2]) / 2
     kept = (curve - 0.5) / (curve[0] - 0.5)
-    order = found["orders"]["importance"]
     np.testing.assert_allclose(order["kept"], kept)
     area = sum((kept[j] + kept[j + 1]) / 2 * 0.05 for j in range(10)) / 0.5
     assert order["area"]["value"] == pytest.approx(area)
@@ -152,8 +248,9 @@ def test_areas_are_means_over_runs_then_trainings():
 def test_resamples_are_those_of_a_loop(metric):
     raw = made_up(1, metric)
     score = contrasts.SCORES[metric]
-    chance, trainings = score.chance(raw["labels"]), np.array([1, 2])
-    found = contrasts._drawn(raw, score, chance, trainings, Statistics(resamples=6, seed=3))
+    chance = score.chance(raw["labels"])
+    one = contrasts.follow(*two_trainings(raw))["importance"]
+    found = contrasts._drawn(one, Statistics(resamples=6, seed=3))
     chosen = np.random.default_rng([3, 1]).integers(0, 2, (6, 2))
     drawn = stats.bootstrap_indices(40, 6, 3)
     for i in range(6):
@@ -169,23 +266,52 @@ def test_resamples_are_those_of_a_loop(metric):
         assert found.losses[i] == pytest.approx(np.mean([each[j] for j in chosen[i]]) / 1000)
 
 
+def test_the_area_of_a_translator_is_that_of_its_corpus_bleu(translated):
+    parts = {name: part for name, part in translated.parts.items() if "random" in name}
+    bleu = []
+    for part in parts.values():
+        packed = part.raw["counts_uncut"] + part.raw["counts_change"]
+        counts = unpack(packed, part.raw["reference_lengths"])
+        bleu.append([corpus_bleu(run.sum(1)) for run in counts])
+    curve = np.mean(bleu, axis=(0, 1))
+    order = translated.values["orders"]["random"]
+    np.testing.assert_allclose(order["score"], curve, rtol=1e-5)
+    assert order["trainings"] == [1, 6] and translated.values["chance"] == 0
+    kept = curve[:11] / curve[0]
+    area = stats.area_under_curve(np.arange(11) / 20, kept)
+    assert order["area"]["value"] == pytest.approx(area, rel=1e-5)
+
+
+def against(better, worse):
+    outcomes = {"importance rescored": better, "importance": worse}
+    found = values_of(
+        outcomes, {name: [{"seed": 1}] for name in outcomes}, Statistics(resamples=300)
+    )
+    return found["contrasts"]["scored again against once"]
+
+
 def test_an_order_against_itself_is_nothing_and_a_better_one_is_seen():
     worse, better = made_up(2, n=400), made_up(2, n=400)
     better["correct"] = better["correct"] | (np.random.default_rng(9).random((3, 16, 400)) < 0.3)
     better["correct"][:, 0] = worse["correct"][:, 0]
     better["loss_area"] = better["loss_area"] - 100
-    same = values_of({"importance rescored": worse, "importance": worse}, Statistics(resamples=300))
-    assert same["contrasts"]["scored again against once"]["area"] == {
-        "value": 0.0,
-        "interval": [0.0, 0.0],
-        "error": 0.0,
-    }
-    found = values_of(
-        {"importance rescored": better, "importance": worse}, Statistics(resamples=300)
-    )
-    again = found["contrasts"]["scored again against once"]
+    assert against(worse, worse)["area"] == {"value": 0.0, "interval": [0.0, 0.0], "error": 0.0}
+    again = against(better, worse)
     assert again["area"]["interval"][0] > 0
     assert again["loss"]["value"] == pytest.approx(0.1) and again["loss"]["error"] < 1e-6
+
+
+def test_a_contrast_is_over_the_trainings_that_have_both_orders():
+    outcomes, runs = two_trainings(made_up(3))
+    outcomes["importance rescored"] = part_of(made_up(4), slice(1))
+    runs["importance rescored"] = [{"seed": 1}]
+    found = values_of(outcomes, runs, Statistics(resamples=20))
+    assert found["contrasts"]["scored again against once"]["trainings"] == [1]
+    only = {name: outcomes[name] for name in ("importance", "importance rescored")}
+    alone = values_of(only, runs, Statistics(resamples=20))
+    assert alone["contrasts"] == found["contrasts"]
+    runs["importance rescored"] = [{"seed": 9}]
+    assert values_of(outcomes, runs, Statistics(resamples=20))["contrasts"] == {}
 
 
 def test_a_name_that_is_no_order_is_refused_before_anything_is_measured(smoke, tmp_path):
@@ -194,4 +320,4 @@ def test_a_name_that_is_no_order_is_refused_before_anything_is_measured(smoke, t
         measurements.get("which_first", own)
     context = Context("encoder", smoke, "synthetic", Journal(tmp_path), None)
     with pytest.raises(ValueError, match="give alpha=0 to alpha=1"):
-        list(which_first._runs(context, "importance-entropy alpha=7"))
+        list(compared.runs_of(context, "importance-entropy alpha=7", None))
