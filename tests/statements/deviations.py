@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from headprune_lib.heads import KINDS
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.stats.bounds import C8_UP_TO
 from statements import Statement, found, result, values
@@ -202,15 +203,16 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "- Several trainings of the translators with the norm after each block; Figure 4, and the random "
-        "orders and further trainings of Figure 6d, on the model with the norm before. - A second "
-        "fine-tuning of MPNet.",
+        "- Several trainings of the translators with the norm after each block; Figures 4 and 6d on "
+        "further trainings of the model with the norm before, and Figure 4's random orders on it. - A "
+        "second fine-tuning of MPNet.",
         lambda: (
             fine_tunings("mpnet") == {1}
             and fine_tunings("post-norm") == {1}
-            and not any(one.model == "pre-norm" for one in found("pruning_by_kind"))
+            and [{*one.parts} for one in found("pruning_by_kind") if one.model == "pre-norm"]
+            == [{f"{kind} importance" for kind in KINDS}]
             and [{*one.parts} for one in found("pruning_curve") if one.model == "pre-norm"]
-            == [{"importance"}]
+            == [{"importance", "random"}]
         ),
     ),
 ]
