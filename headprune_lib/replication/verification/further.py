@@ -27,6 +27,7 @@ from headprune_lib.replication.translation.subject import (
     first_verses,
     heads_array,
 )
+from headprune_lib.replication.verification.followed import followed
 from headprune_lib.replication.verification.orders import (
     Subject,
     beside,
@@ -174,4 +175,5 @@ _CHECKS: dict[str, tuple[Check, ...]] = {
     "speed": (_sizes,),
     "quality": (_texts,),
     "along_training": (_checkpoint,),
+    "which_first": (followed,),
 }

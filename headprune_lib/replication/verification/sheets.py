@@ -20,8 +20,10 @@ from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.search import BEAMS
+from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.stats.bleu import sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Result
@@ -98,8 +100,8 @@ def _all_but_one(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
 def _along(model: nn.Module, order: np.ndarray, steps: int, name: str) -> Iterator[Row]:
     """The masks after each step of an order but the first."""
     heads = _heads({"heads": order})
-    for step, n_cut in enumerate(prune_schedule(len(heads), steps)[1:], 1):
-        yield f"{name}, step {step}", order_mask(model, heads, n_cut)
+    for step, gone in enumerate(prune_schedule(len(heads), steps)[1:], 1):
+        yield f"{name}, step {step}", order_mask(model, heads, gone)
 
 
 # --- outcomes -------------------------------------------------------------------------------------
@@ -256,6 +258,30 @@ def _along_training_sheets(result: Result, subject: TranslationSubject) -> Itera
     yield Sheet(texts, rows, kept)
 
 
+def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    """A sheet an order that was followed on the subject's training."""
+    for part, one in result.parts.items():
+        if one.runs[0]["seed"] != subject.seed:
+            continue
+        raw, rows = one.raw, [_uncut(subject.model)]
+        for run, order in enumerate(raw["order"]):
+            heads = _heads({"heads": order})
+            for share in raw["shares"][1:]:
+                mask = order_mask(subject.model, heads, n_cut(len(heads), share))
+                rows.append((f"{part}, run {run + 1}, {share:.0%} removed", mask))
+        if isinstance(subject, EncoderSubject):
+            found = {"correct": _run_by_run(raw["correct"])}
+        else:
+            packed = raw["counts_uncut"] + _run_by_run(raw["counts_change"])
+            found = {"counts": unpack(packed, raw["reference_lengths"])}
+        yield Sheet(tested(subject), rows, found)
+
+
+def _run_by_run(values: np.ndarray) -> np.ndarray:
+    """(run, step, ...) as the first step and then the others of every run."""
+    return np.concatenate([values[0, :1], *(run[1:] for run in values)])
+
+
 _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = {
     ("one_head", "encoder"): _one_head_sheets,
     ("one_head", "translation"): _one_head_sheets,
@@ -268,6 +294,8 @@ _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = 
     ("pruning_curve", "encoder"): _curve_sheets,
     ("pruning_curve", "translation"): _curve_sheets,
     ("pruning_by_kind", "translation"): _curve_sheets,
+    ("which_first", "encoder"): _followed_sheets,
+    ("which_first", "translation"): _followed_sheets,
     ("along_training", "translation"): _along_training_sheets,
     ("search", "translation"): _search_sheets,
     ("quality", "translation"): _quality_sheets,

@@ -1,0 +1,131 @@
+"""What a result of ``which_first`` holds besides outcomes of masks: scores, orders, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.orders import Head, prune_order
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.measurements.compared import (
+    alpha_in,
+    combined_order,
+    loss_area,
+    masks_along,
+)
+from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL, UP_TO
+from headprune_lib.replication.measurements.orders import Subject, random_order, training_in
+from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.which_first import tested
+from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.store import Arrays, Journal, Part, Result
+from headprune_lib.replication.verification.quantities import NATS, Quantity, equal, same_scores
+from headprune_lib.scoring import normalize_l2
+
+_SCORED = ("importance", "importance unnormalised", "entropy")
+"""Scores that are measured again: the others' orders must follow from what is stored."""
+_TEXTS = 16
+
+
+def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+    """Scores, orders and losses along them, of the orders that were measured on a training."""
+    parts = {
+        training_in(name)[0]: part
+        for name, part in result.parts.items()
+        if part.runs[0]["seed"] == subject.seed
+    }
+    for order, part in parts.items():
+        if isinstance(subject, EncoderSubject):
+            yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
+        yield from _orders(order, part, parts, subject, journal)
+        yield from _losses(order, part.raw, subject, journal)
+
+
+def heads_in(order: np.ndarray) -> list[Head]:
+    """The heads of a stored order (heads, 2 or 3)."""
+    return [
+        ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
+        for head in order.tolist()
+    ]
+
+
+def _orders(
+    order: str, part: Part, parts: dict[str, Part], subject: Subject, journal: Journal
+) -> Iterator[Quantity]:
+    raw, scores = part.raw, _scores(part.raw)
+    if scores:
+        heads = prune_order(scores)[:: -1 if read_name(order).reverse else 1]
+        yield equal(f"order of {order}", heads_in(raw["order"][0]), heads)
+        yield equal(f"what is said of {order}", raw["said"].tolist(), [""])
+    if order in _SCORED:
+        found = subject.scores(journal, read_name(order))
+        for kind, values in scores.items():
+            yield same_scores(f"{order}, {kind}", values.numpy(), found[kind].numpy())
+    important, wide = (_scores(parts[name].raw) if name in parts else {} for name in _SCORED[1:])
+    if not (important and wide):
+        return
+    if order == "random":
+        heads = prune_order(normalize_l2(important))
+        drawn = [random_order(heads, 1000 * subject.seed + int(draw)) for draw in raw["said"]]
+    elif order == COMBINED:
+        drawn = [combined_order(alpha_in(str(raw["said"][0])), important, wide)]
+    elif order == CONTROL and COMBINED in parts:
+        alpha = alpha_in(str(parts[COMBINED].raw["said"][0]))
+        drawn = [combined_order(alpha, important, wide, int(draw)) for draw in raw["said"]]
+    else:
+        return
+    yield equal(f"order of {order}", [heads_in(one) for one in raw["order"]], drawn)
+
+
+def _scores(raw: Arrays) -> HeadTensors:
+    """In the order of kinds that the model has: equal ranks of two kinds go by it."""
+    return {
+        kind: torch.from_numpy(raw[f"scores {kind}"])
+        for kind in ("self", *KINDS)
+        if f"scores {kind}" in raw
+    }
+
+
+def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+    """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
+    texts, shares = tested(subject), tuple(raw["shares"])
+    few, inside = texts.first(_TEXTS), tuple(share for share in shares if share <= UP_TO + 1e-9)
+    for run, heads in enumerate(map(heads_in, raw["order"])):
+        if run and order == CONTROL:
+            break  # one of its draws
+        masks = masks_along(subject, heads, inside)
+        area = loss_area(inside, losses_under(subject, masks, few, journal))
+        off = np.abs(area - raw["loss_area"][run, : len(few)])
+        most = 1000 * NATS + np.abs(area) / 16  # rounded to one part in 32, to either neighbour
+        yield Quantity(
+            f"loss added, {order}, run {run + 1}, {len(few)} texts",
+            f"mean {raw['loss_area'][run, : len(few)].mean():.1f} mnat",
+            f"mean {area.mean():.1f} mnat, off by {off.max()}",
+            f"{NATS} nats, and its rounding",
+            bool((off <= most).all()),
+        )
+    whole = full_mask(subject.model)
+    nothing = {kind: torch.zeros_like(mask) for kind, mask in whole.items()}
+    ends = {0: whole, **({-1: nothing} if shares[-1] == 1 else {})}
+    found = losses_under(subject, list(ends.values()), texts, journal).mean(-1)
+    stored = np.array([raw["log_loss"][:, end] for end in ends]).T
+    yield Quantity(
+        f"mean losses, {order}",
+        " and ".join(f"{value:.3f}" for value in stored[0]),
+        " and ".join(f"{value:.3f}" for value in found),
+        f"{NATS} nats",
+        bool((np.abs(stored - found) <= NATS).all()),
+    )
+    steps = raw["log_loss"][:, : len(inside)]
+    areas = 1000 * (((steps[:, 1:] + steps[:, :-1]) / 2).mean(-1) - steps[:, 0])
+    means = raw["loss_area"].mean(-1)
+    yield Quantity(
+        f"mean losses beside those of texts, {order}",
+        f"{areas[0]:.2f} mnat",
+        f"{means[0]:.2f} mnat",
+        f"{NATS} nats, and its rounding",
+        bool((np.abs(areas - means) <= 1000 * NATS + np.abs(raw["loss_area"]).mean(-1) / 32).all()),
+    )
