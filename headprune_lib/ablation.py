@@ -133,7 +133,8 @@ def _swept(model: nn.Module, batch: Batch, how: str, device: str | torch.device 
             recorded(projections) as projected,
         ):
             uncut = model(**inputs).logits.cpu()
-        if any(call.times > 1 for call in projected):
+        # layers that share a module, or may stand otherwise than one after another
+        if any(call.times != 1 for call in projected) or any(b.how == "found" for b in blocks):
             return uncut, _masked_one_by_one(model, inputs, how)
         for i, block in enumerate(blocks):
             # the layers below return what they did, and so does the attention but for its heads

@@ -21,15 +21,23 @@ class Architecture:
         output: the projection whose input holds the heads side by side; masks act there.
         n_heads: attribute with the number of heads; ``config.…`` where only the configuration
             knows.
-        width: attribute with the numbers a head contributes.
+        width: attribute with the numbers a head contributes; None where the output projection's
+            inputs over the number of heads are that.
         core: the submodule that turns hidden states into the heads side by side; ``""`` where the
             module itself does so and applies ``output`` as well.
         fused: one projection for query, key and value, in this order, in place of the three.
         fused_by_head: whether its rows lie head by head, each head's three together, in place of
-            all queries before all keys before all values.
+            all queries before all keys before all values. With ``group`` the rows of a group lie
+            together: its queries, its key, its value.
         more_rows: further projections with a row block a head; those a model lacks are passed over.
-        size: attribute with ``n_heads * width``, where the module's code reads it.
+        per_head: parameters and buffers with an axis that is as long as there are heads, such as a
+            table of position biases; those a model lacks are passed over.
+        size: attribute with ``n_heads * width``, where the module's code reads it; or several.
         group: attribute with the number of query heads that share a key and value head.
+        kv_heads: attribute with the number of key and value heads, where the module's code reads
+            it, or where there is no ``group`` to say how many queries share one.
+        own_config: whether the module's code reads its sizes from its configuration, so that a
+            module with fewer heads needs a configuration of its own.
         bias_argument: argument with something a head (a relative position bias), computed once and
             handed from layer to layer.
         bias_output: place of that bias among what the core returns, where it does. A core that
@@ -38,6 +46,7 @@ class Architecture:
         norm: submodule that normalises the module's input plus the projection's output; only where
             the module is its own core.
         returns: how many things the core returns; 1 is the tensor alone.
+        in_tuple: whether a single thing comes in a tuple.
 
     Raises:
         ValueError, TypeError: names that contradict each other.
@@ -48,17 +57,21 @@ class Architecture:
     value: str | None = None
     output: str = ""
     n_heads: str = "num_heads"
-    width: str = "head_dim"
+    width: str | None = "head_dim"
     core: str = ""
     fused: str | None = None
     fused_by_head: bool = False
     more_rows: tuple[str, ...] = ()
-    size: str | None = None
+    per_head: tuple[str, ...] = ()
+    size: str | tuple[str, ...] | None = None
     group: str | None = None
+    kv_heads: str | None = None
+    own_config: bool = False
     bias_argument: str | None = None
     bias_output: int | None = None
     norm: str | None = None
     returns: int = 2
+    in_tuple: bool = False
 
     def __post_init__(self) -> None:
         three = [self.query, self.key, self.value]
@@ -68,20 +81,16 @@ class Architecture:
                 "name all three projections, or the fused one"
             )
         for field in ("output", "n_heads", "width"):
-            if not getattr(self, field):
+            if getattr(self, field) == "" or (field != "width" and not getattr(self, field)):
                 raise ValueError(
                     f"{field} is {getattr(self, field)!r}; every attention module has "
                     "one, so name it"
                 )
-        if isinstance(self.more_rows, str):
-            raise TypeError(f"more_rows is {self.more_rows!r}; give a tuple of names")
+        for field in ("more_rows", "per_head"):
+            if isinstance(getattr(self, field), str):
+                raise TypeError(f"{field} is {getattr(self, field)!r}; give a tuple of names")
         if self.fused_by_head and not self.fused:
             raise ValueError("fused_by_head says how the rows of a fused projection lie; name it")
-        if self.fused and self.group:
-            raise ValueError(
-                f"fused is {self.fused!r} and group {self.group!r}: a fused "
-                "projection is cut as three blocks of one size, and a group's are not"
-            )
         if self.norm and self.core:
             raise ValueError(
                 f"norm is {self.norm!r} and core {self.core!r}: the module around a "
@@ -99,6 +108,11 @@ class Architecture:
                 f"bias_output is {self.bias_output}, returns {self.returns}: the bias "
                 "comes after the heads, among what is returned"
             )
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The attributes that ``size`` names."""
+        return (self.size,) if isinstance(self.size, str) else self.size or ()
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -205,6 +219,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Gemma3Attention": _LLAMA,
 }
 
+REGISTERED: set[str] = set()
+"""The classes that were taught, by name."""
+
 
 def register_attention(
     module: type | str,
@@ -233,5 +250,7 @@ def register_attention(
         TypeError: a field that :class:`headprune_lib.architectures.Architecture` does not have.
     """
     entry = Architecture(query=query, key=key, value=value, output=output, **names)
-    ARCHITECTURES[module if isinstance(module, str) else module.__name__] = entry
+    name = module if isinstance(module, str) else module.__name__
+    ARCHITECTURES[name] = entry
+    REGISTERED.add(name)
     return entry

@@ -82,7 +82,7 @@ def _gated(
     """Hooks that multiply, by one factor a head or by one an example and head."""
     with ExitStack() as stack:
         for block in find_heads(model):
-            gates = factors[block.kind][block.layer]
+            gates = factors[block.kind][block.layer][..., : block.n_heads]
             if bool((gates == 1).all()):
                 continue
             output = block.part(model, "output")
@@ -106,6 +106,11 @@ def _scaling_hook(
             placed[place] = columns.to(*place)
         factors = placed[place]
         if factors.ndim == 2:
+            if not block.by_example and len(factors) > 1:
+                raise ValueError(
+                    f"{block.path} takes its examples windowed, flattened or turned, so that a "
+                    "mask an example cannot be told apart there; give one example a batch"
+                )
             if len(context) % len(factors):
                 raise ValueError(
                     f"a batch of {len(context)} rows, but masks for {len(factors)}: "

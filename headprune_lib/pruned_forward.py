@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
@@ -18,10 +18,8 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.architectures import Architecture
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
 Attention = Any  # a module with attributes that its own class alone knows
+_NUMBERS = ("layer_idx", "layer_id", "layer_number")
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
@@ -71,31 +69,30 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
 
 
 def _attend_with_no_head(
-    core: Attention,
-    names: Architecture,
-    hidden_states: Float[Tensor, "batch position hidden"],
-    *args: Any,
-    **kwargs: Any,
+    core: Attention, names: Architecture, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
     The cache still learns how many tokens went by: generation reads it off the first layer.
     """
-    bound = _bound(core, hidden_states, *args, **kwargs).arguments
+    bound = _bound(core, *args, **kwargs).arguments
+    # what the module is given first, whatever it calls it: (batch, position, hidden)
+    hidden_states: Tensor = list(bound.values())[1]
     given = {**bound, **bound.get("kwargs", {})}
     length = key_length = hidden_states.shape[1]
     if given.get("key_value_states") is not None:
         key_length = given["key_value_states"].shape[1]
     elif (cache := _cache(given)) is not None:
         new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
-        key_length = cache.update(new, new, core.layer_idx)[0].shape[-2]
+        number = next(getattr(core, name) for name in _NUMBERS if hasattr(core, name))
+        key_length = cache.update(new, new, number)[0].shape[-2]
     made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
     if not names.core:  # else the module around the core applies the output projection
         made = core.get_submodule(names.output)(made)
         if names.norm:
             made = core.get_submodule(names.norm)(hidden_states + made)
     if names.returns == 1:
-        return made
+        return (made,) if names.in_tuple else made
     outputs: list[Tensor | None] = [made, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
         if getattr(core, "has_relative_attention_bias", False) and (

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
-from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
-
-if TYPE_CHECKING:
-    from jaxtyping import Int
+from headprune_lib.blocks import AttentionBlock
+from headprune_lib.heads import HeadTensors, check_mask, find_heads
+from headprune_lib.slicing import keep_heads
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
@@ -38,7 +33,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     """
     mask = check_mask(model, mask)
     for kind, values in mask.items():
-        if not torch.isin(values, torch.tensor([0.0, 1.0])).all():
+        if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0])).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
     blocks = find_heads(model)
     gone = [
@@ -61,6 +56,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         for block, keep in zip(blocks, left, strict=True)
         if len(keep) < len(block.kept)
     ]
+    _check_removable(changed)
     _check_groups(changed)
     _check_weights(model, [block for block, _ in changed])
     for block, keep in changed:
@@ -68,73 +64,18 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     return model
 
 
-def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
-    """Slice one block's weights down to the heads ``keep`` (original indices), unchecked."""
-    names = block.architecture
-    core: Any = block.part(model, "core")  # its class knows what attributes it has
-    module: Any = model.get_submodule(block.path)
-    positions = [block.kept.index(head) for head in keep]
-    columns = _features(positions, block.width)
-    shared = _features(sorted({place // block.group for place in positions}), block.width)
-    if names.fused:
-        third = len(block.kept) * block.width
-        rows = (
-            _features(positions, 3 * block.width)
-            if names.fused_by_head
-            else torch.cat([columns + i * third for i in range(3)])
-        )
-        _keep_features(block.part(model, "fused"), rows, "out")
-    else:
-        for name, index in (("query", columns), ("key", shared), ("value", shared)):
-            _keep_features(block.part(model, name), index, "out")
-    for path in names.more_rows:
-        if _has(module, path):
-            _keep_features(module.get_submodule(path), columns, "out")
-    _keep_features(block.part(model, "output"), columns, "in")
-    if not names.n_heads.startswith("config."):
-        setattr(core, names.n_heads, len(keep))
-    if names.size:
-        setattr(core, names.size, len(columns))
-    if names.bias_argument and not hasattr(core, "headprune_kept"):
-        take_bias_of_all_heads(core, names)
-    core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    # with the module: a copy that is loaded where nobody taught its class is understood too
-    module.headprune_architecture = names
-    if not keep:
-        run_without_heads(core, block.part(model, "output"), names)
-
-
-def _features(places: Sequence[int], width: int) -> Int[Tensor, " heads*width"]:
-    """Columns of the heads at these places, side by side."""
-    return (torch.tensor(places, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()
-
-
-def _has(module: nn.Module, path: str) -> bool:
-    try:
-        module.get_submodule(path)
-    except AttributeError:
-        return False
-    return True
-
-
-def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None:
-    """Keep some of a projection's outputs (``"out"``) or inputs (``"in"``)."""
-    turned = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
-    index, weight = index.to(linear.weight.device), linear.weight
-    linear.weight = nn.Parameter(
-        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad
-    )
-    size = {
-        ("out", False): "out_features",
-        ("in", False): "in_features",
-        ("out", True): "nf",
-        ("in", True): "nx",
-    }[side, turned]
-    setattr(linear, size, len(index))
-    if side == "out" and linear.bias is not None:
-        linear.bias = nn.Parameter(
-            linear.bias.detach().index_select(0, index), linear.bias.requires_grad
-        )
+def _check_removable(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
+    for block, keep in changed:
+        if block.masks_only:
+            raise ValueError(
+                f"{block.path}: heads of it can be masked and scored, not removed: "
+                f"{block.masks_only}; give 1 for all of them, or use masked_heads"
+            )
+        if block.keeps_one and not keep:
+            raise ValueError(
+                f"{block.path} cannot lose all its heads: {block.keeps_one}; keep one, or use "
+                "masked_heads"
+            )
 
 
 def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
@@ -171,7 +112,8 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
                     "slicing would change another module; use masked_heads"
                 )
         if block.architecture.fused:
-            projection, wanted = block.part(model, "fused"), 3 * len(block.kept) * block.width
+            projection = block.part(model, "fused")
+            wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width
             found = projection.nf if isinstance(projection, Conv1D) else projection.out_features
             if found != wanted:
                 raise ValueError(

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, load_model, save_model
 from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
-from headprune_lib.pruning import keep_heads
+from headprune_lib.slicing import keep_heads
 
 _RECORD, _WEIGHTS = "headprune.json", "model.safetensors"
 

@@ -169,7 +169,7 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
         ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
         ({**THREE, "width": ""}, "width is ''"),
         ({**THREE, "more_rows": "positions"}, "give a tuple"),
-        ({"fused": "qkv", "output": "o", "group": "groups"}, "three blocks of one size"),
+        ({**THREE, "per_head": "table"}, "give a tuple"),
         ({**THREE, "core": "self", "norm": "LayerNorm"}, "leave norm out"),
         ({**THREE, "bias_output": 1}, "no bias_argument is named"),
         ({**THREE, "bias_argument": "bias", "bias_output": 2}, "bias_output is 2, returns 2"),

@@ -27,6 +27,7 @@ ANNOTATIONS = {"jaxtyping"}
 # parameters are made of lies below the profiles, what works with a profile above.
 ORDER = [
     ["paths"],
+    ["census"],
     ["store"],
     ["data"],
     ["stats"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -76,15 +77,21 @@ Normalised = Annotated[
 
 @app.command(rich_help_panel=PANEL)
 def inspect(model: Model, as_json: AsJson = False) -> None:
-    """Show the attention heads of a model.
+    """Show the attention heads of a model, and the attention modules that were not taken.
 
     Example: headprune inspect ./my-model
     """
     from headprune_lib.cli.models import load_model
-    from headprune_lib.cli.tables import printed, structure
+    from headprune_lib.cli.tables import left_out, printed, structure
 
-    with refusing():
-        typer.echo(printed(structure(load_model(model)), as_json))
+    with refusing(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is not taken is listed below
+        loaded = load_model(model)
+        taken, others = structure(loaded), left_out(loaded)
+    if as_json:
+        typer.echo(printed([*taken, *others], as_json))
+    else:
+        typer.echo("\n\n".join(filter(None, [printed(taken), printed(others)])))
 
 
 @app.command(rich_help_panel=PANEL)

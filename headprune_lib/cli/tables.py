@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.discovery import discovered
 from headprune_lib.heads import HeadTensors, find_heads
 
 Row = dict[str, Any]
@@ -25,10 +26,16 @@ def structure(model: nn.Module) -> list[Row]:
             "kept": len(block.kept),
             "group": block.group,
             "width": block.width,
+            "known by": block.how,
             "module": block.path,
         }
         for block in find_heads(model)
     ]
+
+
+def left_out(model: nn.Module) -> list[Row]:
+    """One row an attention module that was seen and not taken: its name, and why."""
+    return [{"module": path, "not taken": why} for path, why in discovered(model).refused.items()]
 
 
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:

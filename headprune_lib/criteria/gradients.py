@@ -47,8 +47,19 @@ def gate_gradients(
             )
     result = []
     for block, own in zip(blocks, contexts, strict=True):
+        if not own:  # a tower that the batch does not reach: the loss does not depend on it
+            result.append(losses.new_zeros(len(losses), 1, len(block.kept)).detach())
+            continue
         products = [context.detach() * next(gradients) for context in own]
         product = sum(products[1:], products[0])  # (B, T, kept * width)
+        if not block.by_example:
+            if len(losses) > 1:
+                raise ValueError(
+                    f"{block.path} takes its examples {tuple(product.shape)}, windowed, flattened "
+                    "or turned, so that one example's part cannot be told; give batches of one "
+                    "example"
+                )
+            product = product.reshape(1, -1, product.shape[-1])
         by_head = product.unflatten(-1, (len(block.kept), block.width))
         result.append(by_head.sum(-1))
     return result

@@ -13,6 +13,7 @@ from headprune_lib.criteria.gradients import on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
+from headprune_lib.slicing import value_rows
 
 
 @register_criterion(
@@ -53,14 +54,15 @@ def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
 
 
 def _values(model: nn.Module, block: AttentionBlock) -> Tensor:
-    """The rows of each value head (value heads, width, hidden), a fused projection's last third."""
-    n, width = len(block.kept), block.width
-    if not block.architecture.fused:
-        return _matrix(model, block, "value").unflatten(0, (-1, width))
-    fused = _matrix(model, block, "fused")
-    if block.architecture.fused_by_head:
-        return fused.unflatten(0, (n, 3, width))[:, 2]
-    return fused.unflatten(0, (3, n, width))[2]
+    """The rows of each value head (value heads, width, hidden)."""
+    part = "fused" if block.architecture.fused else "value"
+    rows = value_rows(model, block, block.kept)
+    if len(rows) * block.group != len(block.kept) * block.width:
+        raise ValueError(
+            f"{block.path}: one projection makes keys and values of a head, and which of its rows "
+            "are the values is not known; score by a criterion that runs the model"
+        )
+    return _matrix(model, block, part)[rows].unflatten(0, (-1, block.width))
 
 
 def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:

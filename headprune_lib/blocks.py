@@ -1,0 +1,113 @@
+"""The heads of one attention layer, and the parts that make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib.architectures import Architecture
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """The heads of one attention layer.
+
+    Attributes:
+        kind: ``"self"``, or in an encoder-decoder ``"enc-enc"``, ``"enc-dec"`` (the decoder's
+            attention to the encoder) or ``"dec-dec"``, as in the paper; ``"vision"``, ``"audio"``
+            and ``"text"`` where a model has several towers, and ``"cross"`` for attention to
+            something from outside in a model without an encoder of its own.
+        layer: index among the blocks of this kind, from 0.
+        n_heads: heads the layer was built with; masks and scores keep this width for good.
+        width: numbers a head contributes to the output projection's input.
+        kept: original indices of the heads still there, ascending (all, before any removal).
+        group: query heads that share a key and value head; only whole groups can be removed.
+        path: name of the attention module in the model.
+        layer_path: name of the Transformer layer that holds it.
+        architecture: names of the parts below ``path``.
+        how: how the block was found: ``"table"``, ``"registered"``, ``"found"`` (by its structure,
+            and proved) or ``"assumed"`` (by its structure alone).
+        masks_only: why heads cannot be removed, only masked; empty where they can.
+        keeps_one: why the layer cannot lose all its heads; empty where it can.
+        by_example: whether the output projection takes (example, position, …); else examples are
+            windowed, flattened or turned there, and what is asked of each takes one a batch.
+    """
+
+    kind: str
+    layer: int
+    n_heads: int
+    width: int
+    kept: tuple[int, ...]
+    group: int
+    path: str
+    layer_path: str
+    architecture: Architecture
+    how: str = "table"
+    masks_only: str = ""
+    keeps_one: str = ""
+    by_example: bool = True
+
+    def part(self, model: nn.Module, name: str) -> nn.Module:
+        """The submodule that a field of :class:`headprune_lib.architectures.Architecture` names.
+
+        Args:
+            name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
+                that hold weights.
+
+        Raises:
+            ValueError: these modules have no such part, such as ``"query"`` where one projection
+                serves query, key and value.
+        """
+        relative = getattr(self.architecture, name)
+        if relative is None:
+            raise ValueError(
+                f"{self.path} has no part {name!r}; its projections are "
+                f"{self.architecture.projections}"
+            )
+        return model.get_submodule(".".join(filter(None, [self.path, relative])))
+
+
+def block_of(
+    model: nn.Module, path: str, architecture: Architecture, **said: Any
+) -> AttentionBlock:
+    """The block of the attention module of this path, whose parts have these names.
+
+    Args:
+        said: the fields that the module itself does not tell.
+
+    Raises:
+        AttributeError: a part that the module does not have.
+    """
+    module = model.get_submodule(path)
+    core: Any = module.get_submodule(architecture.core)
+    n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(architecture.n_heads)(core)
+    width = getattr(core, "headprune_width", None) or (
+        attrgetter(architecture.width)(core)
+        if architecture.width
+        else _columns(module.get_submodule(architecture.output)) // n_heads
+    )
+    return AttentionBlock(
+        n_heads=n_heads,
+        width=width,
+        kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
+        group=getattr(core, "headprune_group", None) or _group(core, architecture, n_heads),
+        path=path,
+        architecture=architecture,
+        **said,
+    )
+
+
+def _group(core: Any, architecture: Architecture, n_heads: int) -> int:
+    if architecture.group:
+        return attrgetter(architecture.group)(core)
+    if architecture.kv_heads:
+        return n_heads // attrgetter(architecture.kv_heads)(core)
+    return 1
+
+
+def _columns(projection: Any) -> int:
+    return projection.nx if isinstance(projection, Conv1D) else projection.in_features

@@ -1,0 +1,328 @@
+"""The attention blocks of a model: those known by name, and those found by structure and proved.
+
+Finding is asked for often and proving costs a pass of the model, so what is proved of a model is
+remembered as long as the model lives and its attention modules are the same.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from headprune_lib.architectures import (
+    ARCHITECTURES,
+    REGISTERED,
+    UnknownArchitecture,
+)
+from headprune_lib.batching import Batch
+from headprune_lib.blocks import AttentionBlock, block_of
+from headprune_lib.example_inputs import example_inputs
+from headprune_lib.kinds import kinds_of
+from headprune_lib.proving import Proof, Ran, prove, record
+from headprune_lib.running import evaluating
+from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
+
+
+@dataclass
+class Discovery:
+    """What was found in a model.
+
+    Attributes:
+        blocks: attention whose heads can be masked, in order of layers.
+        refused: path of each attention module that was seen and not taken -> why.
+    """
+
+    blocks: list[AttentionBlock]
+    refused: dict[str, str]
+
+
+@dataclass
+class _Memory:
+    """What was proved of a model: by path the proof, or why there is none."""
+
+    modules: tuple = ()
+    proofs: dict[str, Proof] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, bool] = field(default_factory=dict)
+    how: str = "found"
+
+
+# Arguments that states from outside are given by.
+_OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
+
+_REMEMBERED: weakref.WeakKeyDictionary[nn.Module, _Memory] = weakref.WeakKeyDictionary()
+
+
+def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = None) -> Discovery:
+    """The blocks of a model and what was not taken; see :func:`headprune_lib.find_heads`."""
+    named, unknown = _split(model)
+    memory = _REMEMBERED.get(model)
+    modules = tuple((path, id(model.get_submodule(path))) for path in unknown)
+    again = inputs is not None or (not verify and memory is not None and memory.how == "found")
+    if memory is None or memory.modules != modules or (unknown and again):
+        memory = _look(model, unknown, verify, inputs)
+        memory.modules = modules
+        memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
+        _REMEMBERED[model] = memory
+        if memory.refused and (named or memory.proofs):
+            _warn(model, memory.refused)
+    proofs = {path: proof for path, (proof, _) in named.items()} | memory.proofs
+    if not proofs:
+        raise UnknownArchitecture(_nothing_found(model, memory.refused))
+    ways = {path: how for path, (_, how) in named.items()}
+    blocks = list(_blocks(model, proofs, ways, memory))
+    return Discovery(blocks, memory.refused)
+
+
+def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
+    """The modules whose parts are known by name, and the others that look like attention."""
+    named: dict[str, tuple[Proof, str]] = {}
+    unknown: list[str] = []
+    for path, module in model.named_modules():
+        name = type(module).__name__
+        # a pruned module brings its own entry
+        own = getattr(module, "headprune_architecture", None)
+        architecture = own or ARCHITECTURES.get(name)
+        if own is not None and hasattr(module, "headprune_found"):
+            how, _, keeps_one, by_example = module.headprune_found
+            named[path] = Proof(own, keeps_one=keeps_one, by_example=by_example), how
+        elif architecture is not None:
+            named[path] = Proof(architecture), "registered" if name in REGISTERED else "table"
+        elif looks_like_attention(module):
+            unknown.append(path)
+    return named, [path for path in unknown if not _inside(path, named)]
+
+
+def _unread(model: nn.Module, taken: set[str]) -> dict[str, str]:
+    """The innermost modules that are named attention, hold weights, and were not looked at."""
+    named = [
+        path
+        for path, module in model.named_modules()
+        if "attention" in type(module).__name__.lower()
+        and next(module.parameters(), None) is not None
+    ]
+    holding = {
+        ".".join(path.split(".")[:end])
+        for path in (*named, *taken)
+        for end in range(path.count(".") + 1)
+    }
+    return {
+        path: "its class is named attention, and no projections of queries, keys and values that "
+        "could be read were seen in it"
+        for path in named
+        if path not in holding and not _inside(path, taken)
+    }
+
+
+def _inside(path: str, others: Container[str]) -> bool:
+    """Whether a path is, or lies below, one of others."""
+    parts = path.split(".")
+    return any(".".join(parts[:end]) in others for end in range(1, len(parts) + 1))
+
+
+def _look(model: nn.Module, paths: list[str], verify: bool, inputs: Batch | None) -> _Memory:
+    """Read the structure of modules, run the model, and prove what was read."""
+    memory, seen = _Memory(how="found" if verify else "assumed"), dict[str, Seen]()
+    for path in paths:
+        try:
+            one = read(model, path)
+            seen.setdefault(one.path, one)
+        except NotAttention as reason:
+            memory.refused[path] = str(reason)
+    if not verify:
+        memory.proofs = {path: Proof(one.candidates[0]) for path, one in seen.items()}
+        return memory
+    if not seen:
+        return memory
+    ran, problem = _run(model, list(seen), inputs)
+    memory.elsewhere = {path: _keys_from_outside(one) for path, one in ran.items()}
+    proved: dict[Any, Proof | str] = {}
+    # those that ran come first: what they prove holds of modules that are alike and did not run
+    for path, one in sorted(seen.items(), key=lambda pair: pair[0] not in ran):
+        module = model.get_submodule(path)
+        key = _alike(module, one)
+        if key not in proved and path not in ran:
+            memory.refused[path] = _did_not_run(problem)
+            continue
+        if key not in proved:
+            with evaluating(model), torch.random.fork_rng(devices=[]):
+                try:
+                    proved[key] = prove(module, one.candidates, ran[path])
+                except NotAttention as reason:
+                    proved[key] = str(reason)
+        found = proved[key]
+        if isinstance(found, Proof):
+            memory.proofs[path] = found
+        else:
+            memory.refused[path] = found
+    return memory
+
+
+def _keys_from_outside(ran: Ran) -> bool:
+    """Whether a module was given something else than its own states to make keys of."""
+    own = next((one for one in (*ran.args, *ran.kwargs.values()) if torch.is_tensor(one)), None)
+    for name in _OUTSIDE:
+        given = ran.kwargs.get(name)
+        if torch.is_tensor(given) and own is not None:
+            return given.shape != own.shape or not torch.equal(given, own)
+    return False
+
+
+def _did_not_run(problem: str) -> str:
+    return (
+        "it did not run on random inputs, so nothing about it could be proved"
+        f"{f' ({problem})' if problem else ''}: give find_heads(model, inputs=…) a batch that "
+        "reaches it"
+    )
+
+
+def _alike(module: nn.Module, seen: Seen) -> tuple:
+    """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
+    plain = tuple(
+        (path, name, value)
+        for path, inner in module.named_modules()
+        for name, value in sorted(vars(inner).items())
+        if isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id")
+    )
+    shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
+    return type(module), seen.candidates, plain, shapes
+
+
+def _run(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict[str, Ran], str]:
+    """What each module is given where the model, or the part of it that holds it, is run."""
+    ran: dict[str, Ran] = {}
+    problem = ""
+    for root_path in _roots(model, paths):
+        root = model.get_submodule(root_path)
+        prefix = f"{root_path}." if root_path else ""
+        wanted = [path for path in paths if path not in ran and path.startswith(prefix)]
+        if not wanted:
+            continue
+        tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
+        with _as_it_was(root):
+            for made in tried:
+                placed = _placed(root, made)
+                below = [path.removeprefix(prefix) for path in wanted if path not in ran]
+                if not below:
+                    break
+                found, error = record(root, below, placed)
+                # of a pass that ended in an error too: the modules that ran were given real inputs
+                ran |= {prefix + path: one for path, one in found.items()}
+                problem = problem or error
+    return ran, problem
+
+
+def _roots(model: nn.Module, paths: list[str]) -> list[str]:
+    """The model, then the models inside it that hold attention and can be run by themselves."""
+    inner = [
+        path
+        for path, module in model.named_modules()
+        if path
+        and hasattr(module, "config")
+        and hasattr(module, "main_input_name")
+        and any(one.startswith(f"{path}.") for one in paths)
+    ]
+    return ["", *sorted(inner, key=lambda path: path.count("."))]
+
+
+def _placed(model: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    first = next(model.parameters(), None)
+    device = first.device if first is not None else torch.device("cpu")
+    return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before."""
+    buffers = [
+        (m, n, b, b.clone())
+        for m in model.modules()
+        for n, b in m._buffers.items()
+        if b is not None and not b.is_meta
+    ]
+    with evaluating(model), torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            for module, name, buffer, value in buffers:
+                if module._buffers.get(name) is not buffer:
+                    module._buffers[name] = buffer
+                if buffer.shape == value.shape:
+                    buffer.copy_(value)
+
+
+def _blocks(
+    model: nn.Module, proofs: dict[str, Proof], ways: dict[str, str], memory: _Memory
+) -> Iterator[AttentionBlock]:
+    order = [path for path, _ in model.named_modules() if path in proofs]
+    kinds = kinds_of(model, order, memory.elsewhere)
+    layers: Counter[str] = Counter()
+    for path in order:
+        # a pruned module keeps its kind
+        _, kind, *_ = getattr(model.get_submodule(path), "headprune_found", ("", kinds[path]))
+        proof = proofs[path]
+        yield block_of(
+            model,
+            path,
+            proof.architecture,
+            kind=kind,
+            layer=layers[kind],
+            layer_path=_layer_path(model, path),
+            how=ways.get(path, memory.how),
+            masks_only=proof.masks_only,
+            keeps_one=proof.keeps_one,
+            by_example=proof.by_example,
+        )
+        layers[kind] += 1
+
+
+def _layer_path(model: nn.Module, path: str) -> str:
+    """The nearest ancestor that sits in a list of layers; the module itself where there is none."""
+    parts = path.split(".")
+    for end in range(len(parts), 1, -1):
+        if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
+            return ".".join(parts[:end])
+    return path
+
+
+def _warn(model: nn.Module, refused: dict[str, str]) -> None:
+    warnings.warn(
+        f"{len(refused)} attention modules of {type(model).__name__} were seen and not taken: "
+        f"{said_of(model, refused)}. Their heads are neither masked nor scored",
+        stacklevel=4,
+    )
+
+
+def said_of(model: nn.Module, refused: dict[str, str]) -> str:
+    """What was not taken, a class and reason at a time, with the first module of each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, reason in refused.items():
+        name = type(model.get_submodule(path)).__name__
+        groups.setdefault((name, reason), []).append(path)
+    return "; ".join(
+        f"{name} ({paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}): {reason}"
+        for (name, reason), paths in groups.items()
+    )
+
+
+def _nothing_found(model: nn.Module, refused: dict[str, str]) -> str:
+    classes = {type(module).__name__ for module in model.modules()}
+    seen = {name for name in classes if "attention" in name.lower()}
+    what = (
+        f"seen and refused: {said_of(model, refused)}"
+        if refused
+        else f"it holds {sorted(seen) or 'no module named like attention'}"
+    )
+    return (
+        f"no known attention module in {type(model).__name__}; {what}. Known: "
+        f"{sorted(ARCHITECTURES)}. Teach it yours with "
+        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
+    )

@@ -1,0 +1,345 @@
+"""Whether a module is what its structure says: tried on the model itself, with nothing changed.
+
+Three things are tried on what one pass of random inputs gives the module. Its output projection
+takes the heads side by side, and a scaled slice moves what it returns as its columns say. Changing
+one head's values changes that head's slice and no other: heads do not mix before the projection.
+And a copy whose head is really removed returns what the module does with that head masked.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
+
+from headprune_lib.architectures import Architecture
+from headprune_lib.blocks import AttentionBlock, block_of
+from headprune_lib.slicing import keep_heads, value_rows
+from headprune_lib.structure import NotAttention, further_parts
+
+
+@dataclass
+class Ran:
+    """What a module was given in one pass of the model."""
+
+    args: tuple
+    kwargs: dict[str, Any]
+    examples: int
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What of a module is proved.
+
+    Attributes:
+        architecture: names of its parts.
+        masks_only: why heads cannot be removed; empty where they can.
+        keeps_one: why a layer cannot lose all its heads; empty where it can.
+        by_example: whether its output projection takes (example, position, …).
+    """
+
+    architecture: Architecture
+    masks_only: str = ""
+    keeps_one: str = ""
+    by_example: bool = True
+
+
+def prove(module: nn.Module, candidates: Sequence[Architecture], ran: Ran) -> Proof:
+    """The first candidate that holds on the module.
+
+    Raises:
+        NotAttention: none does; says what was seen of the first.
+    """
+    reasons: list[str] = []
+    for one in candidates:
+        try:
+            block = block_of(module, "", one, kind="self", layer=0, layer_path="", how="found")
+            context = _check_masks(module, block, ran)
+        except (NotAttention, RuntimeError, ValueError, IndexError, TypeError) as error:
+            reasons.append(_said(error))
+            continue
+        by_example = context.ndim == 3 and len(context) == ran.examples
+        return replace(_with_removal(module, block, ran), by_example=by_example)
+    raise NotAttention(reasons[0] if reasons else "no candidate was seen")
+
+
+def _check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
+    """What the projection takes, if masking a head before it means what it says.
+
+    Raises:
+        NotAttention: if not; says what was seen.
+    """
+    count, width, group = block.n_heads, block.width, block.group
+    with _context(module, block) as contexts:
+        first = _run(module, ran)
+        again = _run(module, ran)
+    if len(contexts) != 2:
+        raise NotAttention(
+            f"its output projection ran {len(contexts) // 2} times in one pass of the module"
+        )
+    context = contexts[0]
+    if context.shape[-1] != count * width:
+        raise NotAttention(
+            f"its output projection takes {context.shape[-1]} numbers, not {count} heads of {width}"
+        )
+    if not torch.equal(first, again):
+        raise NotAttention("it returns something else at each pass")
+    places = {0, count // group - 1}
+    _check_columns(block.part(module, "output"), context, [p * group for p in places], width)
+    for place in places:
+        changed = _changed_heads(module, block, ran, place, context)
+        own = list(range(place * group, (place + 1) * group))
+        if not changed:
+            raise NotAttention(
+                f"changing the values of head {own[0]} changes nothing that its output projection "
+                "takes"
+            )
+        if changed != own:
+            raise NotAttention(
+                f"changing the values of heads {own} changes heads {changed}: heads mix before "
+                "the output projection, or lie otherwise than it seems"
+            )
+    with _masked(module, block, [0]):
+        masked = _run(module, ran)
+    if torch.equal(masked, first):
+        raise NotAttention("masking a head changes nothing that the module returns")
+    return context
+
+
+def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: int) -> None:
+    weight = getattr(output, "weight", None)
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+        return  # quantised: what its columns are cannot be read
+    turned = weight if hasattr(output, "nf") else weight.T  # (in, out)
+    with torch.no_grad():
+        plain = output(context)
+        for head in heads:
+            scaled, place = context.clone(), slice(head * width, (head + 1) * width)
+            scaled[..., place] *= 3
+            moved = output(scaled) - plain
+            said = 2 * context[..., place] @ turned[place]
+            if not _close(moved.reshape(said.shape), said, plain):
+                raise NotAttention(
+                    f"scaling the slice of head {head} does not move the output as the "
+                    "projection's columns say"
+                )
+
+
+def _changed_heads(
+    module: nn.Module, block: AttentionBlock, ran: Ran, place: int, context: Tensor
+) -> list[int]:
+    """The heads whose numbers change where the values of one head, or group, are changed."""
+    name = "fused" if block.architecture.fused else "value"
+    rows = value_rows(module, block, range(place * block.group, (place + 1) * block.group))
+
+    # neither a factor, which a norm of the head would undo, nor a sign, which one of all heads would
+    factors = torch.linspace(-1, 2.5, len(rows))
+
+    def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
+        output = output.clone()
+        output[..., rows.to(output.device)] *= factors.to(output)
+        return output
+
+    handle = block.part(module, name).register_forward_hook(change)
+    try:
+        with _context(module, block) as contexts:
+            _run(module, ran)
+    finally:
+        handle.remove()
+    moved = (contexts[0] - context).abs().unflatten(-1, (block.n_heads, block.width))
+    most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
+    return (most > _tolerance(context)).nonzero().flatten().tolist()
+
+
+def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
+    """The proof for masks, with what is proved of removal."""
+    names = block.architecture
+    core = block.part(module, "core")
+    with _core_output(core) as made:
+        _run(module, ran)
+    outputs = made[0] if made else None
+    many = isinstance(outputs, tuple)
+    returns = len(outputs) if isinstance(outputs, tuple) else 1
+    names = replace(names, returns=returns, in_tuple=many and returns == 1)
+    units = block.n_heads // block.group
+    # the second unit goes, or all that there are
+    kept = [h for h in range(block.n_heads) if units == 1 or h // block.group != 1]
+    reason = ""
+    for one in _variants(module, core, names, ran, outputs):
+        block = replace(block, architecture=one)
+        problem = _removal_problem(module, block, ran, kept) if units > 1 else ""
+        if not problem:
+            why = ""
+            for candidate in _emptied(module, one):
+                found = _removal_problem(module, replace(block, architecture=candidate), ran, [])
+                if not found:
+                    return Proof(candidate)
+                why = why or found
+            if units > 1:
+                return Proof(one, keeps_one=why)
+            reason = reason or why
+        reason = reason or problem
+    return Proof(names, masks_only=reason)
+
+
+def _variants(
+    module: nn.Module, core: Any, names: Architecture, ran: Ran, outputs: Any
+) -> Iterator[Architecture]:
+    count = attrgetter(names.n_heads)(core)
+    biases = [
+        name
+        for name, value in ran.kwargs.items()
+        if isinstance(value, Tensor) and value.ndim == 4 and value.shape[1] == count > 1
+    ]
+    made = [
+        place
+        for place, value in enumerate(outputs if isinstance(outputs, tuple) else ())
+        if place and isinstance(value, Tensor) and value.ndim == 4 and value.shape[1] == count
+    ]
+    if hasattr(core, "compute_bias") and made:
+        names = replace(names, bias_argument="position_bias", bias_output=made[0])
+        yield from further_parts(module, replace(names), core)
+        return
+    yield from further_parts(module, names, core)
+    for name in biases:
+        yield from further_parts(module, replace(names, bias_argument=name), core)
+
+
+def _emptied(module: nn.Module, names: Architecture) -> Iterator[Architecture]:
+    """Candidates for a module that loses all its heads: with a norm of its own, or without."""
+    yield names
+    if not names.core:
+        for name, child in module.named_children():
+            if "norm" in type(child).__name__.lower():
+                yield replace(names, norm=name)
+
+
+def _removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: list[int]) -> str:
+    """What is wrong with really removing heads; empty where it equals masking them."""
+    gone = [head for head in range(block.n_heads) if head not in kept]
+    with _masked(module, block, gone):
+        expected = _run(module, ran)
+    try:
+        pruned = copy.deepcopy(module)
+        keep_heads(pruned, block, kept)
+        found = _run(pruned, ran)
+    except Exception as error:  # whatever the module's own code makes of it
+        return f"its code does not run with fewer heads ({_said(error)})"
+    if found.shape != expected.shape or not _close(found, expected, expected):
+        return "with a head removed it returns something else than with that head masked"
+    return ""
+
+
+def _run(module: nn.Module, ran: Ran) -> Tensor:
+    """The tensor that the module returns, or the first that it does."""
+    # a module may write to a cache, or to what it is given
+    args, kwargs = copied((ran.args, ran.kwargs))
+    with torch.no_grad():
+        output = module(*args, **kwargs)
+    while isinstance(output, tuple | list):
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
+    return output
+
+
+def copied(given: Any) -> Any:
+    """Arguments of a module, its tensors and caches copied, so that nothing shared is written to."""
+    if isinstance(given, Tensor):
+        return given.detach().clone()
+    if isinstance(given, Cache | EncoderDecoderCache):
+        return copy.deepcopy(given)
+    if isinstance(given, tuple) and type(given) is tuple:
+        return tuple(copied(one) for one in given)
+    if type(given) is list:
+        return [copied(one) for one in given]
+    if type(given) is dict:
+        return {name: copied(one) for name, one in given.items()}
+    return given
+
+
+@contextmanager
+def _context(module: nn.Module, block: AttentionBlock) -> Iterator[list[Tensor]]:
+    contexts: list[Tensor] = []
+
+    def keep(_module: nn.Module, inputs: tuple) -> None:
+        contexts.append(inputs[0].detach().clone())
+
+    handle = block.part(module, "output").register_forward_pre_hook(keep)
+    try:
+        yield contexts
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _core_output(core: nn.Module) -> Iterator[list[Any]]:
+    made: list[Any] = []
+    handle = core.register_forward_hook(lambda _module, _inputs, output: made.append(output))
+    try:
+        yield made
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _masked(module: nn.Module, block: AttentionBlock, heads: Sequence[int]) -> Iterator[None]:
+    def zero(_module: nn.Module, inputs: tuple) -> tuple:
+        context = inputs[0].clone()
+        context.unflatten(-1, (block.n_heads, block.width))[..., list(heads), :] = 0
+        return (context, *inputs[1:])
+
+    handle = block.part(module, "output").register_forward_pre_hook(zero)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def record(
+    model: nn.Module, paths: Sequence[str], inputs: dict[str, Any]
+) -> tuple[dict[str, Ran], str]:
+    """What the modules of these paths are given in a pass of the model; and what went wrong."""
+    found: dict[str, Ran] = {}
+    examples = next((len(one) for one in inputs.values() if isinstance(one, Tensor)), 0)
+
+    def keep(path: str) -> Callable[[nn.Module, tuple, dict], None]:
+        def hook(_module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+            if path not in found:
+                found[path] = Ran(copied(args), copied(kwargs), examples)
+
+        return hook
+
+    with ExitStack() as stack:
+        for path in paths:
+            hook = model.get_submodule(path).register_forward_pre_hook(keep(path), with_kwargs=True)
+            stack.callback(hook.remove)
+        try:
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:  # these inputs are not the model's
+            return found, _said(error)
+    return found, ""
+
+
+def _tolerance(like: Tensor) -> float:
+    return 4 * torch.finfo(like.dtype).eps * float(like.abs().max())
+
+
+def _close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
+    limit = 64 * torch.finfo(scale.dtype).eps * float(scale.abs().nan_to_num().max())
+    limit = max(limit, 64 * torch.finfo(torch.float32).eps * float(scale.abs().nan_to_num().max()))
+    both = found.isnan() & expected.isnan()
+    return bool(((found - expected).abs().masked_fill(both, 0) <= limit + 1e-12).all())
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]

@@ -1,0 +1,137 @@
+"""A tiny random model of a model type: its configuration with every size made small."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import re
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto as auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from headprune_lib.replication.census.sizes import LISTS, OVERRIDES, SIZES
+
+# The class that a type is built as: the first of these tasks that it has one for.
+TASKS = (
+    auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+    auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    auto.MODEL_FOR_CAUSAL_LM_MAPPING,
+    auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    auto.MODEL_FOR_MASKED_LM_MAPPING,
+    auto.MODEL_MAPPING,
+    auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING,
+    auto.MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING,
+    auto.MODEL_FOR_CTC_MAPPING,
+)
+
+
+def tiny_config(model_type: str) -> PreTrainedConfig:
+    """The type's configuration with every size that is known by name made small."""
+    config_class = CONFIG_MAPPING[model_type]
+    overrides = OVERRIDES.get(model_type, {})
+    return config_class(**_merged(_small(config_class()), overrides))
+
+
+def _small(config: PreTrainedConfig) -> dict[str, Any]:
+    """Arguments that make a configuration of this class small, those inside it too."""
+    taken = inspect.signature(type(config).__init__).parameters
+    small: dict[str, Any] = {}
+    for name, value in vars(config).items():
+        if name not in taken:
+            continue
+        if isinstance(value, PreTrainedConfig):
+            inner = _small(value)
+            inner["model_type"] = value.model_type
+            small[name] = inner
+        elif value is None and name in ("num_key_value_heads", "head_dim"):
+            small[name] = SIZES[name]
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif name == "rope_parameters" and isinstance(value, dict):
+            small[name] = _with_sections(value, _SECTIONED.search(config.model_type))
+        elif isinstance(value, list | tuple) and name in LISTS:
+            small[name] = LISTS[name](value)
+        elif isinstance(value, int) and name in SIZES:
+            small[name] = SIZES[name](value) if callable(SIZES[name]) else SIZES[name]
+    heads = small.get("num_attention_heads")
+    if heads and "num_key_value_heads" in small:
+        own = getattr(config, "num_attention_heads", None)
+        kept = getattr(config, "num_key_value_heads", None)
+        small["num_key_value_heads"] = heads if own == kept else 1 if kept == 1 else heads // 2
+    return small
+
+
+# Types whose rotary positions are of time, height and width, whether their defaults say so or not.
+_SECTIONED = re.compile(r"vl|glm.*(v|image|ocr)|omni|colqwen|glmga|paddleocr|keye|ernie4_5_vl")
+
+
+def _with_sections(rope: dict[str, Any], sectioned: object) -> dict[str, Any]:
+    """Rotary parameters whose sections of time, height and width add up to half a head of 8."""
+    made = {
+        name: _with_sections(value, False) if isinstance(value, dict) else value
+        for name, value in rope.items()
+    }
+    if sectioned or "mrope_section" in made:
+        made["mrope_section"] = [2, 1, 1]
+    return made
+
+
+def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    merged = copy.copy(base)
+    for name, value in more.items():
+        if value is ...:
+            merged.pop(name, None)
+        elif isinstance(value, dict) and isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """The class that the type is built as: one of an auto class, or the first of its module."""
+    for mapping in TASKS:
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    name = type(config).__module__.replace(".configuration_", ".modeling_")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
+    fitting = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, PreTrainedModel)
+        and one.__module__ == name
+        and one.config_class is type(config)
+        and not one.__name__.endswith("PreTrainedModel")
+    ]
+    return fitting[0] if fitting else None
+
+
+def build(model_type: str, seed: int = 0) -> nn.Module:
+    """A random model whose weights are large enough for every head to matter.
+
+    Raises:
+        LookupError: no class of transformers is built from the type's configuration alone.
+    """
+    config = tiny_config(model_type)
+    found = model_class(config)
+    if found is None:
+        raise LookupError("no auto class")
+    torch.manual_seed(seed)
+    model = found(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(parameter, std=0.1)
+        elif parameter.ndim > 1 and parameter.is_floating_point():
+            nn.init.normal_(parameter, std=min(0.3, 1.7 / parameter.shape[-1] ** 0.5))
+    return model.eval()

@@ -1,0 +1,173 @@
+"""One attention module's weights, sliced down to some of its heads."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib.blocks import AttentionBlock
+from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+
+def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
+    """Slice one block's weights down to the heads ``keep`` (original indices), unchecked."""
+    names = block.architecture
+    core: Any = block.part(model, "core")  # its class knows what attributes it has
+    module: Any = model.get_submodule(block.path)
+    positions = [block.kept.index(head) for head in keep]
+    for path, rows in head_rows(model, block, keep).items():
+        _keep_features(module.get_submodule(path), rows.sort().values, "out")
+    columns = _features(positions, block.width)
+    for path in names.more_rows:
+        if (more := _submodule(module, path)) is not None:
+            width = _n_rows(more) // max(1, len(block.kept))
+            _keep_features(more, _features(positions, width), "out")
+    for path in names.per_head:
+        _keep_entries(module, path, len(block.kept), positions)
+    _keep_features(block.part(model, "output"), columns, "in")
+    _say_sizes(core, block, len(keep), len(columns))
+    if names.bias_argument and not hasattr(core, "headprune_kept"):
+        take_bias_of_all_heads(core, names)
+    core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
+    core.headprune_width, core.headprune_group = block.width, block.group
+    # with the module: a copy that is loaded where nobody taught its class is understood too
+    module.headprune_architecture = names
+    module.headprune_found = (block.how, block.kind, block.keeps_one, block.by_example)
+    if not keep:
+        run_without_heads(core, block.part(model, "output"), names)
+
+
+def head_rows(
+    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+) -> dict[str, Int[Tensor, " row"]]:
+    """The rows of some heads (original indices) in each projection that makes them.
+
+    Returns:
+        path below the block's module -> rows; of a fused projection those of all queries come
+        before those of all keys and values.
+    """
+    names, module = block.architecture, model.get_submodule(block.path)
+    positions = [block.kept.index(head) for head in heads]
+    groups = sorted({place // block.group for place in positions})
+    n_heads, n_groups = len(block.kept), len(block.kept) // block.group
+    if names.fused:
+        total, group = _n_rows(module.get_submodule(names.fused)), block.group
+        width = total // max(1, n_heads + 2 * n_groups)
+        if names.fused_by_head:
+            blocks = [
+                [j * (group + 2) + place for j in groups for place in range(group)],
+                [j * (group + 2) + group for j in groups],
+                [j * (group + 2) + group + 1 for j in groups],
+            ]
+            if group == 1:  # three together, in the order of the heads
+                blocks = [[j * 3 + i for j in positions] for i in range(3)]
+        else:
+            blocks = [
+                positions,
+                [n_heads + j for j in groups],
+                [n_heads + n_groups + j for j in groups],
+            ]
+        return {names.fused: _features([one for part in blocks for one in part], width)}
+    rows: dict[str, Tensor] = {}
+    for path, places, units in (
+        (names.query, positions, n_heads),
+        (names.key, groups, n_groups),
+        (names.value, groups, n_groups),
+    ):
+        assert path is not None
+        rows[path] = _features(places, _n_rows(module.get_submodule(path)) // max(1, units))
+    return rows
+
+
+def value_rows(
+    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+) -> Int[Tensor, " row"]:
+    """The rows that make the values of some heads, in the fused projection or that of the values."""
+    names, rows = block.architecture, head_rows(model, block, heads)
+    if not names.fused:
+        assert names.value is not None
+        return rows[names.value]
+    fused = rows[names.fused]  # queries, keys, values: of each group as many, one, one
+    return fused[len(fused) - len(fused) // (block.group + 2) :]
+
+
+def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, total: int) -> None:
+    """Put the new sizes where the module's own code reads them."""
+    names = block.architecture
+    changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
+    if names.kv_heads:
+        changed[names.kv_heads] = n_heads // block.group
+    in_config = {k[7:]: v for k, v in changed.items() if k.startswith("config.")}
+    for name, value in changed.items():
+        if not name.startswith("config."):
+            setattr(core, name, value)
+    if names.own_config:
+        core.config = copy.copy(core.config)  # that of the model still says what was built
+        for name in ("num_attention_heads", "num_heads"):
+            if names.n_heads.endswith(name) and hasattr(core.config, name):
+                in_config[name] = n_heads
+        if getattr(core.config, "num_key_value_heads", None):
+            in_config["num_key_value_heads"] = n_heads // block.group
+        for name, value in in_config.items():
+            setattr(core.config, name, value)
+
+
+def _features(places: Sequence[int], width: int) -> Int[Tensor, " heads*width"]:
+    """Columns of the heads at these places, side by side."""
+    return (torch.tensor(places, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()
+
+
+def _submodule(module: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return module.get_submodule(path)
+    except AttributeError:
+        return None
+
+
+def _n_rows(projection: Any) -> int:
+    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
+
+
+def _keep_entries(module: nn.Module, path: str, n_heads: int, positions: list[int]) -> None:
+    """Keep some heads' entries of a parameter or buffer with one axis of ``n_heads``."""
+    holder_path, _, name = path.rpartition(".")
+    holder = _submodule(module, holder_path)
+    tensor = getattr(holder, name, None)
+    if holder is None or not isinstance(tensor, Tensor) or n_heads not in tensor.shape:
+        return
+    axis, index = list(tensor.shape).index(n_heads), torch.tensor(positions, device=tensor.device)
+    kept = tensor.detach().index_select(axis, index.long())
+    if name in holder._parameters:
+        setattr(holder, name, nn.Parameter(kept, tensor.requires_grad))
+    else:
+        holder._buffers[name] = kept
+    if isinstance(holder, nn.Embedding):
+        holder.embedding_dim = holder.weight.shape[1]
+
+
+def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None:
+    """Keep some of a projection's outputs (``"out"``) or inputs (``"in"``)."""
+    turned = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
+    index, weight = index.to(linear.weight.device), linear.weight
+    linear.weight = nn.Parameter(
+        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad
+    )
+    size = {
+        ("out", False): "out_features",
+        ("in", False): "in_features",
+        ("out", True): "nf",
+        ("in", True): "nx",
+    }[side, turned]
+    setattr(linear, size, len(index))
+    if side == "out" and linear.bias is not None:
+        linear.bias = nn.Parameter(
+            linear.bias.detach().index_select(0, index), linear.bias.requires_grad
+        )
