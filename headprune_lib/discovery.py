@@ -26,7 +26,7 @@ from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.kinds import kinds_of
-from headprune_lib.proving import Proof, Ran, prove, record
+from headprune_lib.proving import Proof, Ran, check, prove, record
 from headprune_lib.running import evaluating
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
@@ -65,16 +65,26 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     """The blocks of a model and what was not taken; see :func:`headprune_lib.find_heads`."""
     named, unknown = _split(model)
     memory = _REMEMBERED.get(model)
-    modules = tuple((path, id(model.get_submodule(path))) for path in unknown)
+    taught = [
+        path
+        for path, (_, how) in named.items()
+        if how == "registered" and not hasattr(model.get_submodule(path), "headprune_found")
+    ]
     again = inputs is not None or (not verify and memory is not None and memory.how == "found")
-    if memory is None or memory.modules != modules or (unknown and again):
-        memory = _look(model, unknown, verify, inputs)
+    modules = tuple(
+        (path, id(module := model.get_submodule(path)), ARCHITECTURES.get(type(module).__name__))
+        for path in (*unknown, *taught)
+    )
+    if memory is None or memory.modules != modules or (modules and again):
+        memory = _look(model, unknown, taught, verify, inputs)
         memory.modules = modules
         memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
         _REMEMBERED[model] = memory
         if memory.refused and (named or memory.proofs):
             _warn(model, memory.refused)
-    proofs = {path: proof for path, (proof, _) in named.items()} | memory.proofs
+    proofs = {
+        path: proof for path, (proof, _) in named.items() if path not in memory.refused
+    } | memory.proofs
     if not proofs:
         raise UnknownArchitecture(_nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
@@ -128,8 +138,10 @@ def _inside(path: str, others: Container[str]) -> bool:
     return any(".".join(parts[:end]) in others for end in range(1, len(parts) + 1))
 
 
-def _look(model: nn.Module, paths: list[str], verify: bool, inputs: Batch | None) -> _Memory:
-    """Read the structure of modules, run the model, and prove what was read."""
+def _look(
+    model: nn.Module, paths: list[str], taught: list[str], verify: bool, inputs: Batch | None
+) -> _Memory:
+    """Read the structure of modules, run the model, and prove what was read or taught."""
     memory, seen = _Memory(how="found" if verify else "assumed"), dict[str, Seen]()
     for path in paths:
         try:
@@ -140,30 +152,36 @@ def _look(model: nn.Module, paths: list[str], verify: bool, inputs: Batch | None
     if not verify:
         memory.proofs = {path: Proof(one.candidates[0]) for path, one in seen.items()}
         return memory
-    if not seen:
+    if not seen and not taught:
         return memory
-    ran, problem = _run(model, list(seen), inputs)
+    ran, problem = _run(model, [*seen, *taught], inputs)
     memory.elsewhere = {path: _keys_from_outside(one) for path, one in ran.items()}
     proved: dict[Any, Proof | str] = {}
     # those that ran come first: what they prove holds of modules that are alike and did not run
-    for path, one in sorted(seen.items(), key=lambda pair: pair[0] not in ran):
-        module = model.get_submodule(path)
-        key = _alike(module, one)
-        if key not in proved and path not in ran:
-            memory.refused[path] = _did_not_run(problem)
-            continue
-        if key not in proved:
-            with evaluating(model), torch.random.fork_rng(devices=[]):
-                try:
-                    proved[key] = prove(module, one.candidates, ran[path])
-                except NotAttention as reason:
-                    proved[key] = str(reason)
-        found = proved[key]
+    for path in sorted([*seen, *taught], key=lambda path: path not in ran):
+        key = _alike(model.get_submodule(path), seen.get(path))
+        if key not in proved and path in ran:
+            proved[key] = _proved(model, path, seen.get(path), ran[path])
+        found = proved.get(key)
         if isinstance(found, Proof):
             memory.proofs[path] = found
-        else:
+        elif found is not None:
             memory.refused[path] = found
+        elif path in seen:  # what was taught and does not run is taken at its word
+            memory.refused[path] = _did_not_run(problem)
     return memory
+
+
+def _proved(model: nn.Module, path: str, seen: Seen | None, ran: Ran) -> Proof | str:
+    """The proof of a module whose structure was seen, or whose class was taught; or why not."""
+    module = model.get_submodule(path)
+    with evaluating(model), torch.random.fork_rng(devices=[]):
+        try:
+            if seen is not None:
+                return prove(module, seen.candidates, ran)
+            return check(module, ARCHITECTURES[type(module).__name__], ran)
+        except NotAttention as reason:
+            return str(reason) if seen is not None else f"as registered: {reason}"
 
 
 def _keys_from_outside(ran: Ran) -> bool:
@@ -184,7 +202,7 @@ def _did_not_run(problem: str) -> str:
     )
 
 
-def _alike(module: nn.Module, seen: Seen) -> tuple:
+def _alike(module: nn.Module, seen: Seen | None) -> tuple:
     """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
     plain = tuple(
         (path, name, value)
@@ -193,7 +211,7 @@ def _alike(module: nn.Module, seen: Seen) -> tuple:
         if isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id")
     )
     shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
-    return type(module), seen.candidates, plain, shapes
+    return type(module), seen and seen.candidates, plain, shapes
 
 
 def _run(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict[str, Ran], str]:

@@ -212,7 +212,8 @@ def _states(draw: _Draw, name: str) -> Iterator[Inputs]:
     other = ("encoder_hidden_size", "cross_attention_hidden_size", "cross_hidden_size")
     first = (*other, *own) if name.startswith(("encoder", "context")) else own
     length = _LENGTH - 2 if name.startswith(("encoder", "query")) else _LENGTH
-    for width in draw.sizes(*first)[:3]:
+    linear = (m.in_features for m in draw.model.modules() if isinstance(m, nn.Linear))
+    for width in draw.sizes(*first)[:3] or [next(linear, 1)]:
         yield {name: draw.numbers(_N, length, width)}
 
 

@@ -70,6 +70,25 @@ def prove(module: nn.Module, candidates: Sequence[Architecture], ran: Ran) -> Pr
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
+def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
+    """What of an entry that was taught holds on the module; nothing else is tried.
+
+    Raises:
+        NotAttention: masking a head would not mean what it says; says what was seen.
+    """
+    block = block_of(module, "", entry, kind="self", layer=0, layer_path="", how="registered")
+    context = _check_masks(module, block, ran)
+    kept = [h for h in range(block.n_heads) if h // block.group != 1]
+    several = block.n_heads > block.group
+    problem = _removal_problem(module, block, ran, kept) if several else ""
+    return Proof(
+        entry,
+        masks_only=problem,
+        keeps_one="" if problem else _removal_problem(module, block, ran, []),
+        by_example=context.ndim == 3 and len(context) == ran.examples,
+    )
+
+
 def _check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
     """What the projection takes, if masking a head before it means what it says.
 
@@ -225,29 +244,39 @@ def _removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: l
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
     with _masked(module, block, gone):
-        expected = _run(module, ran)
+        expected = _outputs(module, ran)
     try:
         pruned = copy.deepcopy(module)
         keep_heads(pruned, block, kept)
-        found = _run(pruned, ran)
+        found = _outputs(pruned, ran)
     except Exception as error:  # whatever the module's own code makes of it
         return f"its code does not run with fewer heads ({_said(error)})"
-    if found.shape != expected.shape or not _close(found, expected, expected):
-        return "with a head removed it returns something else than with that head masked"
+    if len(found) != len(expected) or found[0].shape != expected[0].shape:
+        return "with a head removed it returns something of another shape"
+    for left, right in zip(found, expected, strict=True):
+        # weights of attention have fewer heads; a bias that is handed on must be that of all
+        if left.shape == right.shape and not _close(left, right, right):
+            return "with a head removed it returns something else than with that head masked"
     return ""
 
 
 def _run(module: nn.Module, ran: Ran) -> Tensor:
     """The tensor that the module returns, or the first that it does."""
+    return _outputs(module, ran)[0]
+
+
+def _outputs(module: nn.Module, ran: Ran) -> list[Tensor]:
+    """The tensors that the module returns."""
     # a module may write to a cache, or to what it is given
     args, kwargs = copied((ran.args, ran.kwargs))
     with torch.no_grad():
         output = module(*args, **kwargs)
-    while isinstance(output, tuple | list):
+    while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
         output = output[0]
-    if not isinstance(output, Tensor):
+    each = output if isinstance(output, tuple | list) else [output]
+    if not each or not isinstance(each[0], Tensor):
         raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
-    return output
+    return [one for one in each if isinstance(one, Tensor)]
 
 
 def copied(given: Any) -> Any:

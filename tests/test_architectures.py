@@ -183,7 +183,9 @@ def test_names_that_contradict_each_other_are_refused(names, message):
 
 
 def test_an_unknown_class_is_named_with_the_way_to_teach_it():
-    with pytest.raises(UnknownArchitecture, match=r"'OwnAttention'.*register_attention"):
+    with pytest.raises(
+        UnknownArchitecture, match=r"refused: OwnAttention \(layers.0.*register_attention"
+    ):
         find_heads(OwnModel())
 
 

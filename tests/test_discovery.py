@@ -130,6 +130,22 @@ def test_what_is_registered_by_hand_goes_before_what_is_found(forget_taught):
     assert [block.how for block in find_heads(Model(""))] == ["registered"]
 
 
+def test_what_is_registered_wrongly_is_refused(forget_taught):
+    gpt_neox = t.GPTNeoXForCausalLM(
+        t.GPTNeoXConfig(**WIDE, vocab_size=30, max_position_embeddings=24)
+    ).eval()
+    register_attention(  # its rows lie head by head
+        "GPTNeoXAttention", fused="query_key_value", output="dense",
+        n_heads="config.num_attention_heads", width="head_size",
+    )  # fmt: skip
+    with pytest.raises(UnknownArchitecture, match=r"as registered: changing the values of head"):
+        find_heads(gpt_neox)
+    register_attention(Attention, query="wq", key="wk", value="wv", output="wo", n_heads="n_heads",
+                       width="head_size")  # fmt: skip
+    (block,) = find_heads(Model(""))  # it returns a tensor alone, not two things
+    assert block.how == "registered" and "does not run with fewer heads" in block.keeps_one
+
+
 def test_the_proof_changes_nothing_and_is_made_once(monkeypatch):
     model, passes = Model("", "").train(), []
     model.layers[0].eval()
@@ -250,7 +266,7 @@ def uneven():
             num_heads=[2, 4, 8, 16], num_labels=3,
         )
     ).eval()  # fmt: skip
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=0.2)
     return model

@@ -31,6 +31,18 @@ TASKS = (
 )
 
 
+# What some configurations leave open and their models need.
+_NEEDED = {
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "num_experts_per_tok": 2,
+    "topk_group": 1,
+    "n_group": 1,
+    "n_routed_experts": 4,
+    "num_local_experts": 4,
+}
+
+
 def tiny_config(model_type: str) -> PreTrainedConfig:
     """The type's configuration with every size that is known by name made small."""
     config_class = CONFIG_MAPPING[model_type]
@@ -49,8 +61,8 @@ def _small(config: PreTrainedConfig) -> dict[str, Any]:
             inner = _small(value)
             inner["model_type"] = value.model_type
             small[name] = inner
-        elif value is None and name in ("num_key_value_heads", "head_dim"):
-            small[name] = SIZES[name]
+        elif value is None and name in _NEEDED:
+            small[name] = _NEEDED[name]
         elif isinstance(value, bool) or value is None:
             continue
         elif name == "rope_parameters" and isinstance(value, dict):
