@@ -80,7 +80,7 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
         memory.modules = modules
         memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
         _REMEMBERED[model] = memory
-        if memory.refused and (named or memory.proofs):
+        if memory.refused and (named.keys() - memory.refused.keys() or memory.proofs):
             _warn(model, memory.refused)
     proofs = {
         path: proof for path, (proof, _) in named.items() if path not in memory.refused

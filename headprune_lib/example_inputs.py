@@ -26,7 +26,8 @@ def example_inputs(model: nn.Module, seed: int = 0) -> Iterator[Inputs]:
     needed = {p.name for p in named if p.default is inspect.Parameter.empty}
     draw = _Draw(model, seed, set(asked))
     main = getattr(model, "main_input_name", "input_ids")
-    starts = [one for one in dict.fromkeys([main, *_MAKERS]) if one in asked and one in _MAKERS]
+    mains = main if isinstance(main, list | tuple) else [main]
+    starts = [one for one in dict.fromkeys([*mains, *_MAKERS]) if one in asked and one in _MAKERS]
     quiet = {k: v for k, v in (("use_cache", False), ("return_dict", True)) if k in asked}
     count = 0
     for inputs in _with_starts(draw, starts, needed):

@@ -81,10 +81,18 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
     kept = [h for h in range(block.n_heads) if h // block.group != 1]
     several = block.n_heads > block.group
     problem = _removal_problem(module, block, ran, kept) if several else ""
+    with _core_output(block.part(module, "core")) as made:
+        _run(module, ran)
+    returned = len(made[0]) if isinstance(made[0], tuple | list) else 1
+    keeps_one = (
+        f"it returns {returned} things, and its entry says returns={entry.returns}"
+        if returned == 1 != entry.returns or returned > 1 == entry.returns
+        else _removal_problem(module, block, ran, [])
+    )
     return Proof(
         entry,
         masks_only=problem,
-        keeps_one="" if problem else _removal_problem(module, block, ran, []),
+        keeps_one="" if problem else keeps_one,
         by_example=context.ndim == 3 and len(context) == ran.examples,
     )
 
@@ -195,8 +203,9 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
         block = replace(block, architecture=one)
         problem = _removal_problem(module, block, ran, kept) if units > 1 else ""
         if not problem:
-            why = ""
-            for candidate in _emptied(module, one):
+            # the code around it may want the list that a module returns
+            why = "it returns a list" if isinstance(outputs, list) else ""
+            for candidate in _emptied(module, one) if not why else ():
                 found = _removal_problem(module, replace(block, architecture=candidate), ran, [])
                 if not found:
                     return Proof(candidate)

@@ -213,7 +213,9 @@ def read(model: nn.Module, path: str) -> Seen:
         module = model.get_submodule(holder)
         projection = module.get_submodule(output)
         for names in inputs:
-            named = {name: f"{prefix}.{part}" if prefix else part for name, part in names.items()}
+            named: dict[str, Any] = {
+                name: f"{prefix}.{part}" if prefix else part for name, part in names.items()
+            }
             base = Architecture(output=output, core=prefix, returns=1, **named)
             candidates += [(holder, one) for one in _sized(core, module, projection, base, names)]
     if not candidates:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 
-from headprune_lib.replication.census.census import model_types, read, take, write
+from headprune_lib.replication.census.census import model_types, read, take, tally, write
 from headprune_lib.replication.paths import project_root
 
 
@@ -29,8 +28,7 @@ def main() -> None:
     for row in take(asked, jobs=given.jobs, seconds=given.seconds):
         rows[row["model type"]] = row
         write(rows.values(), path)
-    outcomes = Counter(row["outcome"].partition(":")[0] for row in rows.values())
-    sys.stdout.write("".join(f"{n:4} {outcome}\n" for outcome, n in outcomes.most_common()))
+    sys.stdout.write("".join(f"{n:4} {name}\n" for name, n in tally(rows.values()).items()))
 
 
 if __name__ == "__main__":

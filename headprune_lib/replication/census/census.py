@@ -8,6 +8,7 @@ import os
 import resource
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -130,7 +131,7 @@ def _outcome(answers: Mapping[str, str], refused: Mapping[str, str]) -> str:
         return f"{REFUSED} in part"
     if refused:
         reasons = "; ".join(dict.fromkeys(refused.values()))
-        return f"{PASSED}, {len(refused)} modules not taken: {_short(reasons)}"
+        return f"{PASSED} in part: {len(refused)} modules not taken, {_short(reasons)}"
     return PASSED
 
 
@@ -146,6 +147,12 @@ def _first_line(error: Exception) -> str:
 def _short(text: str, most: int = 160) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def tally(rows: Iterable[Row]) -> dict[str, int]:
+    """How many types came out in each way, the most first; what a type is refused for left out."""
+    counts = Counter(row["outcome"].partition(":")[0] for row in rows)
+    return dict(counts.most_common())
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

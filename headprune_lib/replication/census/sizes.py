@@ -292,5 +292,6 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 # ... leaves an argument at its default.
 _WINDOWED = {"image_size": 64, "window_size": 2, "patch_size": 4}
 OVERRIDES: dict[str, dict[str, Any]] = {
+    "mpnet": {"relative_attention_num_buckets": 32},  # its code counts on it
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), _WINDOWED),
 }

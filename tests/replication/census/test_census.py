@@ -1,0 +1,104 @@
+"""The census: what the table says of model types is what asking them again gives."""
+
+import os
+import re
+
+import pytest
+import torch
+
+from headprune_lib.replication.census import laws
+from headprune_lib.replication.census.census import (
+    LAWS,
+    NOT_BUILT,
+    PASSED,
+    WRONG,
+    model_types,
+    passed,
+    read,
+    row_of,
+    take,
+    tally,
+    write,
+)
+from headprune_lib.replication.census.tiny import build
+from headprune_lib.replication.paths import project_root
+
+TABLE = project_root() / "data" / "census.csv"
+ROWS = {row["model type"]: row for row in read(TABLE)}
+# of each make one: fused, grouped, latent, two towers, encoder-decoder, speech, images, uneven
+SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin")
+
+
+# Their own code stops gradients on the way (predictors that are trained apart, cycles that are run
+# without a gradient), so that no derivative of theirs is that of the loss.
+STOPPED = {"fastspeech2_conformer", "fastspeech2_conformer_with_hifigan", "hrm_text"}
+
+
+def test_no_type_is_silently_wrong():
+    wrong = {name: row for name, row in ROWS.items() if row["outcome"].startswith(WRONG)}
+    assert set(wrong) <= STOPPED
+    for row in wrong.values():
+        broken = [law for law in LAWS if row[law].startswith("no: ")]
+        assert broken == ["importance"], row
+
+
+def test_every_row_says_what_came_of_the_type():
+    for name, row in ROWS.items():
+        assert row["outcome"], name
+        if row["outcome"] == PASSED:
+            assert passed(row) and row["identity"] == row["columns"] == "yes", name
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_types_that_no_list_names_pass_every_law(name):
+    row = row_of(name)
+    assert passed(row), row
+    assert passed(ROWS[name])
+
+
+@pytest.mark.slow
+def test_what_the_table_says_is_so():
+    # what is refused or not built today may be taken tomorrow; what is said to pass, passes
+    asked = [name for name, row in ROWS.items() if row["outcome"].startswith(PASSED)]
+    found = {row["model type"]: row for row in take(asked, jobs=os.cpu_count() or 1)}
+    laws_of = {name: [row.get(law) for law in LAWS] for name, row in found.items()}
+    assert laws_of == {name: [ROWS[name][law] for law in LAWS] for name in asked}
+
+
+def test_types_of_the_table_are_those_of_transformers():
+    assert set(ROWS) <= set(model_types())
+
+
+def test_the_page_shows_the_tally_of_the_table():
+    page = (project_root() / "book" / "models.md").read_text("utf-8")
+    shown = dict(re.findall(r"^\| ([\w ,]+?) \| +(\d+) \|$", page, re.MULTILINE))
+    assert shown == {name: str(n) for name, n in tally(ROWS.values()).items()}
+
+
+def test_a_law_that_does_not_hold_is_said(monkeypatch):
+    model = build("bert")
+
+    def damaged(model, mask):
+        model.bert.embeddings.word_embeddings.weight.data[:, 0] += 1
+        return model
+
+    monkeypatch.setattr(laws, "prune_heads", damaged)
+    monkeypatch.setattr(laws, "head_importance", lambda *_, **__: {"self": torch.full((2, 4), 5.0)})
+    answers = laws.ask(model)
+    assert answers["identity"] == answers["columns"] == "yes"
+    assert answers["removal"].startswith("no: pruned and masked differ")
+    assert answers["empty layer"].startswith("no: pruned and masked differ")
+    assert answers["importance"].startswith("no: self 0 0: 5, finite differences")
+
+
+def test_a_type_that_takes_too_long_is_left(monkeypatch):
+    (row,) = take(["bert"], seconds=0)
+    assert row["outcome"] == f"{NOT_BUILT}: more than 0 s"
+
+
+def test_the_table_is_read_as_it_was_written(tmp_path):
+    rows = [{"model type": "b", "outcome": 'said "so", twice'}, {"model type": "a"}]
+    write(rows, tmp_path / "table.csv")
+    found = read(tmp_path / "table.csv")
+    assert [row["model type"] for row in found] == ["a", "b"]
+    assert found[1]["outcome"] == 'said "so", twice' and found[0]["identity"] == ""
