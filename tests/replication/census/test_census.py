@@ -31,13 +31,16 @@ SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "d
 
 # Their own code stops gradients on the way (predictors that are trained apart, cycles that are run
 # without a gradient), so that no derivative of theirs is that of the loss.
-STOPPED = {"fastspeech2_conformer", "fastspeech2_conformer_with_hifigan", "hrm_text"}
+STOPPED = {"fastspeech2_conformer", "fastspeech2_conformer_with_hifigan", "hrm_text", "rf_detr"}
+# Once pruned they end in an error, which is wrong, but not silently.
+LOUD = {"sam3", "sam3_lite_text"}
 
 
 def test_no_type_is_silently_wrong():
     wrong = {name: row for name, row in ROWS.items() if row["outcome"].startswith(WRONG)}
-    assert set(wrong) <= STOPPED
-    for row in wrong.values():
+    assert set(wrong) <= STOPPED | LOUD
+    for name in wrong.keys() & STOPPED:
+        row = wrong[name]
         broken = [law for law in LAWS if row[law].startswith("no: ")]
         assert broken == ["importance"], row
 
