@@ -33,7 +33,7 @@ SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "d
 # without a gradient), so that no derivative of theirs is that of the loss.
 STOPPED = {"fastspeech2_conformer", "fastspeech2_conformer_with_hifigan", "hrm_text", "rf_detr"}
 # Once pruned they end in an error, which is wrong, but not silently.
-LOUD = {"sam3", "sam3_lite_text"}
+LOUD = {"sam3", "sam3_lite_text", "sam3_video"}
 
 
 def test_no_type_is_silently_wrong():
