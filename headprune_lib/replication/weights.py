@@ -17,6 +17,7 @@ BFLOAT16 = "bfloat16 autocast"
 FLOAT32 = "float32"
 """What a recipe says of precision: mixed, or plain."""
 
+_TRAINED_IN = "trained_in"
 TRAINING_VERSION = 1
 """Of every recipe; bumped when the same parameters would give other weights."""
 
@@ -38,8 +39,10 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
     """Write the parameters that were trained, rounded to float16, and the recipe with them.
 
     A tensor that two names share is written once; what is not trained is made anew, or the base's.
+    Where the recipe's precision was not worked in, the file says which one was.
     """
-    device = next(model.parameters()).device
+    precision = recipe.get("precision", FLOAT32)
+    worked_in = working_precision(precision, next(model.parameters()).device)
     write_weights(
         {
             name: weight.detach()
@@ -47,23 +50,16 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
             if weight.requires_grad
         },
         path,
-        recipe,
-        working_precision(recipe.get("precision", FLOAT32), device),
+        recipe if worked_in == precision else {**recipe, _TRAINED_IN: worked_in},
     )
 
 
-def write_weights(
-    weights: dict[str, Tensor], path: Path, recipe: dict, trained_in: str | None = None
-) -> None:
-    """Write tensors rounded to float16, and the recipe with them; all or nothing.
-
-    Args:
-        trained_in: see :func:`working_precision`; kept in the file if given.
-    """
+def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
+    """Write tensors rounded to float16, and the recipe with them; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     with whole_file(path) as part:
-        metadata = {"recipe": json.dumps(recipe, sort_keys=True)}
-        save_file(weights, part, metadata | ({"trained_in": trained_in} if trained_in else {}))
+        # one entry: the order of several is not the same in each process
+        save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
@@ -100,11 +96,6 @@ def stored_recipe(path: Path) -> dict | None:
         return None
 
 
-def trained_in(path: Path) -> str | None:
-    """The precision that a file's weights were trained in, where the file says so."""
-    with safe_open(path, "pt") as file:
-        return (file.metadata() or {}).get("trained_in")
-
-
 def _recipe_in(file: safe_open) -> dict | None:
-    return json.loads((file.metadata() or {}).get("recipe", "null"))
+    recipe = json.loads((file.metadata() or {}).get("recipe", "null"))
+    return recipe and {name: value for name, value in recipe.items() if name != _TRAINED_IN}
