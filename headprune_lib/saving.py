@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_model
 from transformers import PreTrainedModel
 
+from headprune_lib.fairseq_import.prenorm import PreNormTranslator
 from headprune_lib.heads import find_heads
 from headprune_lib.pruning import keep_heads
 
@@ -62,6 +63,8 @@ def load_pruned(
     except (json.JSONDecodeError, SafetensorError) as error:
         raise ValueError(f"{folder} is damaged ({error}); save the pruned model again") from error
     model_class = getattr(transformers, record["model_class"], None)
+    if record["model_class"] == PreNormTranslator.__name__:
+        model_class = PreNormTranslator
     if model_class is None:
         raise ValueError(
             f"{folder / _RECORD} names the class {record['model_class']!r}, which transformers "
