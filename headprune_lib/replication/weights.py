@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.store.files import set_aside, whole_file
 
 BFLOAT16 = "bfloat16 autocast"
@@ -99,3 +101,18 @@ def stored_recipe(path: Path) -> dict | None:
 def _recipe_in(file: safe_open) -> dict | None:
     recipe = json.loads((file.metadata() or {}).get("recipe", "null"))
     return recipe and {name: value for name, value in recipe.items() if name != _TRAINED_IN}
+
+
+def check_worker_has(path: Path | None, sha256: str) -> None:
+    """Raises FileNotFoundError where a worker of a cluster has not the weights to measure with.
+
+    It would train them anew, and measure something else.
+    """
+    found = file_sha256(path) if path is not None and path.is_file() else None
+    if found != sha256:
+        raise FileNotFoundError(
+            f"{socket.gethostname()} has {'other' if found else 'no'} weights"
+            f"{'' if path is None else f' at {path}'}, expected SHA-256 {sha256[:12]}…: a worker needs "
+            "the folders of the machine that asks; give it the same HEADPRUNE_CACHE and "
+            "HEADPRUNE_MODELS on a shared file system"
+        )

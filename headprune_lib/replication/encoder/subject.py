@@ -7,8 +7,10 @@ the uncut one is kept.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -27,6 +29,7 @@ from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import head_importance, normalize_l2
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
@@ -51,6 +54,11 @@ class EncoderSubject:
         model = finetuned(profile, seed, kernel=kernel)
         path = weights_path(profile.model, recipe(profile, seed))
         return cls(profile, seed, model, file_sha256(path))
+
+    def __reduce__(self) -> tuple:
+        """On its way to a worker, what loads it there."""
+        kernel = self.model.config._attn_implementation
+        return _loaded, (pickle.dumps(self.profile), self.seed, kernel, self.weights_sha256)
 
     @property
     def key(self) -> str:
@@ -239,6 +247,14 @@ class EncoderSubject:
             title,
         ).values()
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
+
+
+@lru_cache(maxsize=2)
+def _loaded(profile: bytes, seed: int, kernel: str, weights_sha256: str) -> EncoderSubject:
+    """A subject as a worker process needs it, loaded once."""
+    wanted = pickle.loads(profile)
+    check_worker_has(weights_path(wanted.model, recipe(wanted, seed)), weights_sha256)
+    return EncoderSubject.of(wanted, seed, kernel)
 
 
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
