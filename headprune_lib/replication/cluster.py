@@ -31,7 +31,7 @@ except ImportError as error:  # pragma: no cover, an extra that the tests have
 Unit = Callable[[], Arrays]
 _RETRIES = 2  # of a unit that raises
 _LOST = 3  # connections to the scheduler that may break in turn without a unit finished
-_RECONNECT = "300s"
+_CONNECT, _RECONNECT = "30s", "300s"  # a scheduler that was there may take its time to come back
 _FETCH = "60s"
 _one_at_a_time = threading.Lock()
 
@@ -39,9 +39,9 @@ _one_at_a_time = threading.Lock()
 class Cluster:
     """Where units are sent to; made by :func:`local_processes` or :func:`at_scheduler`."""
 
-    def __init__(self, connect: Callable[[], distributed.Client]):
+    def __init__(self, connect: Callable[[str], distributed.Client]):
         self._connect = connect
-        self._client = connect()
+        self._client = connect(_CONNECT)
 
     def close(self) -> None:
         """Leave the cluster; what others compute there goes on."""
@@ -99,7 +99,7 @@ class Cluster:
                         f"kept in {journal.folder}"
                     )
                 self._client.close()
-                self._client = self._connect()
+                self._client = self._connect(_RECONNECT)
 
     def _submitted(
         self, units: Mapping[str, Unit], journal: Journal, alone: bool
@@ -175,7 +175,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
                 silence_logs=logging.CRITICAL,
             )
         )
-        found = Cluster(lambda: distributed.Client(cluster))
+        found = Cluster(lambda timeout: distributed.Client(cluster, timeout=timeout))
         stack.callback(found.close)
         yield found
 
@@ -189,7 +189,7 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
         ValueError: not an address.
     """
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
-    found = Cluster(lambda: distributed.Client(**where, timeout=_RECONNECT))
+    found = Cluster(lambda timeout: distributed.Client(**where, timeout=timeout))
     try:
         yield found
     finally:
