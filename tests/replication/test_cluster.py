@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from headprune_lib.replication import cluster, measurements
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.engine import run_units, running_on
+from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Journal, UnitsFailed
 
 pytestmark = pytest.mark.slow
@@ -171,9 +172,21 @@ def test_two_clients_of_one_journal_share_the_work(address, tmp_path):
         assert_in_order_gives(found, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "model"), [("figure1b", None), ("figure1a", None)])
+def test_workers_that_a_queue_of_jobs_starts_take_the_units(tmp_path, monkeypatch):
+    from dask_jobqueue.local import LocalCluster  # SLURM's, but that a job is a process here
+
+    monkeypatch.setenv("PYTHONPATH", str(project_root()))
+    with LocalCluster(cores=1, processes=1, memory="4GB", local_directory=tmp_path) as queue:
+        queue.scale(jobs=2)
+        with cluster.at_scheduler(queue.scheduler_address) as found, running_on(found):
+            outcomes = run_units(noted(tmp_path, 0.3), Journal(tmp_path / "journal"), "heads")
+    assert os.getpid() not in {process for _, process in starts(tmp_path)}
+    assert_in_order_gives(outcomes, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["figure1b", "figure1a"])
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(
-    name, model, smoke, tmp_path, monkeypatch
+    name, smoke, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "in order"))
     measurements.get(name, smoke)

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
-from headprune_lib.replication.encoder.batches import Batches, make_batches
+from headprune_lib.replication.encoder.batches import Batches, in_halves, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
@@ -135,13 +136,15 @@ class EncoderSubject:
         prepared = self.batches(examples)
         heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
 
+        def swept(batch: Batch) -> Tensor:
+            ((uncut, cut),) = _SWEEPS[how](self.model, [batch])
+            return torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
+
         def measure(part: list) -> Arrays:
             correct, loss = [], []
             with fast_linears(self.model):
-                for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
-                    # (1 + H, B, class)
-                    logits = torch.stack([uncut, *(cut[head] for head in heads)])
-                    right, nats = answers(logits, batch["labels"])
+                for batch in part:
+                    right, nats = answers(in_halves(swept, batch, 1), batch["labels"])
                     correct.append(right)
                     loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
@@ -259,8 +262,13 @@ def _loaded(profile: bytes, seed: int, kernel: str, weights_sha256: str) -> Enco
 
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
     """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
+
+    def masked(batch: Batch) -> Tensor:
+        (logits,) = masked_logits(subject.model, [batch], mask)
+        return logits
+
     with fast_linears(subject.model):
-        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
+        logits = torch.cat([in_halves(masked, batch, 0) for batch in prepared.batches])
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

@@ -81,7 +81,9 @@ class Journal:
         """Write a unit that was computed during this run."""
         self.computed(key)
         content = npz_bytes({**arrays, "seconds of this unit": np.asarray(seconds)})
-        replace_files({self._path(key): content})
+        # Another run of the same measurement may just have finished, and removed the folder.
+        with contextlib.suppress(FileNotFoundError):
+            replace_files({self._path(key): content})
 
     def computed(self, key: str) -> None:
         """Note that a unit is of this run: its seconds were not spent by an earlier process."""
