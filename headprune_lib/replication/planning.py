@@ -139,7 +139,7 @@ def _sweep(profile: Profile, n: int) -> float:
 
 def _curve(profile: Profile, task: str) -> float:
     n, orders = _n_test(profile, task), ENCODER[profile.orders]
-    runs = len(profile.seeds) * (1 + profile.random_orders) + len(orders) - 2
+    runs = len(profile.seeds) + profile.random_orders + len(orders) - 2  # each other order once
     scored = _TRAINING * profile.n_scoring * len(profile.seeds)
     rescored = _TRAINING * profile.n_scoring * profile.steps * ("importance rescored" in orders)
     chosen = _sweep(profile, profile.n_selection) * (ONE_BY_ONE in orders)

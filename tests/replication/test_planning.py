@@ -27,6 +27,10 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
     assert training.passes == 3 * 3 * 392_702 and training.state == "missing"
     (one,) = [step for step in steps if step.what == "figure1b (one_head)"]
     assert one.passes == 9815 * (1 + sum(12 * (12 - layer) / 12 for layer in range(12)))
+    (curve,) = [step for step in steps if step.what == "figure6a (pruning_curve)"]
+    along = 10 * 872 * (5 + 3 + 1)  # importance by training, random orders, the one-by-one order
+    chosen, scored = 5000 * 79, 3 * 2000 * 5
+    assert curve.passes == along + chosen + scored
     fetched = planning.downloads(profile)
     assert [*fetched] == [
         "google-bert/bert-base-uncased",

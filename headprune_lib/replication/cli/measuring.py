@@ -227,7 +227,7 @@ def plan(
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
         found = planning.probe(settings)
     for name, (size, there) in fetched.items():
-        typer.echo(f"fetch  {name}: {size / 1e9:.3f} GB{', is here' if there else ''}")
+        typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', is here' if there else ''}")
     left = sum(size for size, there in fetched.values() if not there)
     typer.echo(f"to be fetched: {left / 1e9:.2f} GB")
     hours = [step.left / found.passes_per_second / 3600 for step in steps]
