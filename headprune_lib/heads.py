@@ -92,9 +92,15 @@ def find_heads(model: nn.Module) -> list[AttentionBlock]:
     """Every attention block of ``model``, in order of layers.
 
     Raises:
+        ValueError: a model in DataParallel's wrapper, which runs copies of it.
         UnknownArchitecture: no attention module of a known class; the message lists the classes
             whose name looks like attention, and the known ones.
     """
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
+            "itself, wrapper.module"
+        )
     blocks: list[AttentionBlock] = []
     layers: Counter[str] = Counter()
     two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)

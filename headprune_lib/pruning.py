@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
@@ -149,19 +150,37 @@ def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
             )
 
 
+def not_plain(module: nn.Module) -> str | None:
+    """Why a projection's weights cannot be read and sliced as they are; None where they can."""
+    if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
+        return (
+            "wraps the weights in an adapter (LoRA): merge it first, "
+            "model = model.merge_and_unload()"
+        )
+    if parametrize.is_parametrized(module) or "weight_g" in module.__dict__.get("_parameters", {}):
+        return (
+            "computes its weights from others (weight_norm, a parametrization), so that a slice "
+            "of them would not last; remove that first, "
+            "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
+        )
+    weight = module._parameters.get("weight")
+    if not isinstance(module, nn.Linear | Conv1D) or weight is None:
+        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+    if not weight.is_floating_point() or type(weight) not in (nn.Parameter, Tensor):
+        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+    return None
+
+
 def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
     users: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for block in blocks:
         for part in block.architecture.projections:
-            module = block.part(model, part)
+            module: Any = block.part(model, part)
             where = f"{block.path}, {part}"
-            if not isinstance(module, nn.Linear | Conv1D) or not module.weight.is_floating_point():
-                raise ValueError(
-                    f"{where}: {type(module).__name__} holds no plain weights to "
-                    "slice (quantised?); remove heads first, then quantise"
-                )
+            if (problem := not_plain(module)) is not None:
+                raise ValueError(f"{where}: {type(module).__name__} {problem}")
             weight = module.weight
             if weight.is_meta:
                 raise ValueError(f"{where}: the weights are on the meta device; load them first")

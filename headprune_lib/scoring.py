@@ -78,9 +78,9 @@ def head_importance(
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
-        loss: ``(outputs, batch) -> (batch,)``, one loss an example; cross-entropy of
-            ``outputs.logits`` against ``batch["labels"]`` if not given, in a language model that
-            of each next token, summed.
+        loss: ``(outputs, batch) -> (batch,)``, one loss an example, which must not depend on the
+            others of its batch; what the model is trained on if not given
+            (:func:`headprune_lib.losses.default_loss`), of tokens their sum.
         normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
             ``None`` leaves the raw scores, in units of the loss.
         variant: ``"example"`` is Eq. 2. The others are found elsewhere under the same name:
@@ -96,7 +96,9 @@ def head_importance(
 
     Raises:
         ValueError: an unknown variant or normalisation, no batches, a label outside the classes,
-            or a loss that is not one number an example.
+            a loss that is not one number an example, examples that interact, or a head that the
+            loss depends on without a gradient (layers quantised for inference).
+        RuntimeError: another thread masks or measures the model.
     """
     return score_heads(
         model,
