@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,7 +36,10 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Raises:
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
             head that was removed before or part of a group; or weights that cannot be sliced:
-            quantised, tied to another module, or on the meta device. The model is left as it was.
+            quantised, computed from others, in an adapter, tied to another module, of another size
+            than the heads, or on the meta device.
+
+    After any error the model is as it was.
     """
     mask = check_mask(model, mask)
     for kind, values in mask.items():
@@ -64,9 +68,34 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     ]
     _check_groups(changed)
     _check_weights(model, [block for block, _ in changed])
-    for block, keep in changed:
-        keep_heads(model, block, keep)
+    touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
+    with _all_or_nothing(touched):
+        for block, keep in changed:
+            keep_heads(model, block, keep)
     return model
+
+
+@contextmanager
+def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """An error inside leaves these modules with the attributes, weights and hooks that they had."""
+    before = [
+        (
+            module,
+            dict(module.__dict__),
+            {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict)},
+        )
+        for module in modules
+    ]
+    try:
+        yield
+    except BaseException:
+        for module, attributes, tables in before:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+            for name, table in tables.items():  # in place: who added a hook holds its table
+                module.__dict__[name].clear()
+                module.__dict__[name].update(table)
+        raise
 
 
 def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
@@ -150,6 +179,21 @@ def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
             )
 
 
+def _check_size(block: AttentionBlock, part: str, module: nn.Linear | Conv1D, where: str) -> None:
+    if part == "fused":  # checked as three blocks
+        return
+    heads = len(block.kept) // (block.group if part in ("key", "value") else 1)
+    rows, columns = module.weight.shape[:: -1 if isinstance(module, Conv1D) else 1]
+    found = columns if part == "output" else rows
+    if found != heads * block.width:
+        raise ValueError(
+            f"{where}: the weights have {found} numbers, not {heads * block.width} for {heads} "
+            f"heads of width {block.width}. Does its entry lack a group (query heads that share a "
+            "key and value head) or name another width? See headprune_lib.register_attention; "
+            "masked_heads works meanwhile"
+        )
+
+
 def not_plain(module: nn.Module) -> str | None:
     """Why a projection's weights cannot be read and sliced as they are; None where they can."""
     if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
@@ -189,6 +233,7 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
                     "slicing would change another module; use masked_heads"
                 )
+            _check_size(block, part, module, where)
         if block.architecture.fused:
             projection, wanted = block.part(model, "fused"), 3 * len(block.kept) * block.width
             found = projection.nf if isinstance(projection, Conv1D) else projection.out_features

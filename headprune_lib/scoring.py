@@ -14,6 +14,7 @@ from headprune_lib.criteria.registry import Normalize, normalize_l2
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
+from headprune_lib.orders import check_scores
 
 
 def score_heads(
@@ -42,8 +43,8 @@ def score_heads(
         kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
 
     Raises:
-        ValueError: an unknown criterion or normalisation, no batches, or a label outside the
-            classes.
+        ValueError: an unknown criterion or normalisation, no batches, a label outside the
+            classes, or a score that is NaN for a head that is there (an infinite loss).
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -56,6 +57,7 @@ def score_heads(
     wanted = criterion.normalize if normalize == "own" else normalize
     check_normalisation(wanted)
     scores = criterion.score(model, batches, loss=loss, device=device, **settings)
+    check_scores(model, scores)
     return normalize_l2(scores) if wanted == "l2" else scores
 
 
