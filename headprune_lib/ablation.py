@@ -148,7 +148,8 @@ def _swept(
     device: str | torch.device | None,
 ) -> Swept:
     """What a sweep yields of one batch."""
-    blocks, cut = find_heads(model), {}
+    blocks = find_heads(model)
+    cut: dict[Head, Tensor] = {}
     layers = [model.get_submodule(block.layer_path) for block in blocks]
     cores, projections = (
         [block.part(model, part) for block in blocks] for part in ("core", "output")
@@ -167,8 +168,16 @@ def _swept(
         if any(call.times > 1 for call in projected) or any(map(_opaque, projections)):
             return uncut, _masked_one_by_one(model, run, how)
         for i, block in enumerate(blocks):
+            if not projected[i].times:  # attention to an encoder that is not there
+                cut |= {(block.kind, block.layer, head): uncut.clone() for head in block.kept}
+                continue
             # the layers below return what they did, and so does the attention but for its heads
-            with replayed(layers[:i], [call.output for call in ran[:i]]):
+            below = {
+                layer: call.output
+                for layer, call in zip(layers[:i], ran[:i], strict=True)
+                if layer is not layers[i]  # which may hold several blocks
+            }
+            with replayed(list(below), list(below.values())):
                 for j, head in enumerate(block.kept):
                     made = _projection(model, block, projected[i], j, how)
                     with _attention_returning(model, block, attended[i], made):

@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
 from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
+from headprune_lib.records import record_when_saved
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -72,6 +73,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     with _all_or_nothing(touched):
         for block, keep in changed:
             keep_heads(model, block, keep)
+    record_when_saved(model)
     return model
 
 

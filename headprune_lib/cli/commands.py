@@ -144,14 +144,17 @@ def prune(
 
     Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
     """
+    if not 0 <= amount <= 1:
+        refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
+    with refusing():  # before torch is imported
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            refuse(f"{out} is there already and is not overwritten; name a new folder")
+
     from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
     from headprune_lib.cli.quality import measure
     from headprune_lib.criteria import get_criterion
+    from headprune_lib.saving import new_folder
 
-    if not 0 <= amount <= 1:
-        refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"{out} is there already and is not overwritten; name a new folder")
     with refusing():
         get_criterion(by)
         loaded, tokenizer, batches = _prepared(model, data, batch_size, max_length, device)
@@ -169,8 +172,9 @@ def prune(
         )
         smaller = prune_heads(copy.deepcopy(loaded), mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
-        save_pruned(smaller, out)
-        tokenizer.save_pretrained(out)
+        with new_folder(out) as staged:
+            save_pruned(smaller, staged)
+            tokenizer.save_pretrained(staged)
     if as_json:
         typer.echo(
             json.dumps(

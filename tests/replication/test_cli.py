@@ -152,3 +152,19 @@ def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     told = headprune("reproduce", "figure1b", "--profile", "paper")
     assert told.exit_code == 2 and "torch finds none here" in told.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "enfr", "a", "--beams", "0"),
+        ("bench", "--rounds", "0"),
+        ("bench", "--n-sentences", "0"),
+        ("reproduce", "figure1b", "--device", "cuda:99"),
+        ("train", "--device", "nonsense"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_is_done(words):
+    result = headprune(*words)
+    assert result.exit_code == 2
+    assert "Invalid value" in result.output or "no device" in result.output

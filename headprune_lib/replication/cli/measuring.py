@@ -168,8 +168,10 @@ def _settings(
 def run_bench(
     half: Annotated[str, typer.Argument(help="encoder, translation or workers.")] = "encoder",
     profile: ProfileName = "default",
-    n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
-    rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
+    n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds of each comparison, after a warm-up.")
+    ] = 5,
     output: Annotated[
         Path | None,
         typer.Option(
