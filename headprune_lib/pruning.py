@@ -25,6 +25,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Rows of the query, key and value projections and columns of the output projection go; outputs
     are those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep different
     numbers of heads; where none is left, attention contributes the output projection's bias.
+    Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
