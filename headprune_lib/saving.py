@@ -96,12 +96,13 @@ def load_pruned(
         weights = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"{folder} is damaged ({error}); save the pruned model again") from error
-    model_class = _class_named(record.model_class)
-    if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
+    named = _class_named(record.model_class)
+    if not (isinstance(named, type) and issubclass(named, PreTrainedModel)):
         raise ValueError(
             f"{folder / RECORD} names the class {record.model_class!r}, which transformers "
             f"{transformers.__version__} does not have"
         )
+    model_class: Any = named
     try:
         config = model_class.config_class.from_pretrained(folder)
         with torch.device("meta"):  # a wrong configuration may ask for more than there is memory
