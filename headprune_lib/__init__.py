@@ -1,18 +1,25 @@
-"""Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019)."""
+"""Score, mask and remove attention heads of Transformers (Michel, Levy & Neubig 2019).
 
+What is named here is imported when it is first asked for: the command's help must not wait for
+torch and transformers.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from headprune_lib.ablation import all_but_one, one_head_ablation
-from headprune_lib.architectures import register_attention
-from headprune_lib.criteria import register_criterion
-from headprune_lib.criteria.importance import example_importance
-from headprune_lib.fairseq_import import import_fairseq
-from headprune_lib.heads import cut_heads, find_heads, full_mask
-from headprune_lib.masking import masked_heads
-from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
-from headprune_lib.pruning import prune_heads
-from headprune_lib.saving import load_pruned, save_pruned
-from headprune_lib.scoring import head_importance, score_heads
+if TYPE_CHECKING:
+    from headprune_lib.ablation import all_but_one, one_head_ablation
+    from headprune_lib.architectures import register_attention
+    from headprune_lib.criteria import register_criterion
+    from headprune_lib.criteria.importance import example_importance
+    from headprune_lib.fairseq_import import import_fairseq
+    from headprune_lib.heads import cut_heads, find_heads, full_mask
+    from headprune_lib.masking import masked_heads
+    from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
+    from headprune_lib.pruning import prune_heads
+    from headprune_lib.saving import load_pruned, save_pruned
+    from headprune_lib.scoring import head_importance, score_heads
 
 __all__ = [
     "all_but_one",
@@ -37,3 +44,42 @@ __all__ = [
 ]
 
 __version__ = version("headprune")
+
+_HOMES = {
+    "all_but_one": "ablation",
+    "cut_heads": "heads",
+    "example_importance": "criteria.importance",
+    "find_heads": "heads",
+    "full_mask": "heads",
+    "head_importance": "scoring",
+    "import_fairseq": "fairseq_import",
+    "load_pruned": "saving",
+    "masked_heads": "masking",
+    "one_head_ablation": "ablation",
+    "order_mask": "orders",
+    "prune_heads": "pruning",
+    "prune_mask": "orders",
+    "prune_order": "orders",
+    "prune_schedule": "orders",
+    "register_attention": "architectures",
+    "register_criterion": "criteria",
+    "save_pruned": "saving",
+    "score_heads": "scoring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"headprune_lib.{_HOMES[name]}"), name)
+        globals()[name] = value  # found at once from now on
+        return value
+    try:  # headprune_lib.masking, without an import of its own
+        return import_module(f"headprune_lib.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"headprune_lib.{name}":
+            raise
+    raise AttributeError(f"module 'headprune_lib' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

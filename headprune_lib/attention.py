@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import AttentionBlock, find_heads
-from headprune_lib.running import evaluating
+from headprune_lib.hooking import hooking
+from headprune_lib.running import evaluating, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -56,9 +57,11 @@ def recorded_weights(
         )
     found: list[list[Tensor]] = [[] for _ in blocks]
     before = getattr(config, "output_attentions", False)
-    with ExitStack() as stack:
-        for block, own in zip(blocks, found, strict=True):
-            hook = block.part(model, "core").register_forward_hook(_keep(own, block))
+    cores = [block.part(model, "core") for block in blocks]
+    outputs = [block.part(model, "output") for block in blocks]
+    with hooking(cores + outputs), ExitStack() as stack:
+        for block, core, own in zip(blocks, cores, found, strict=True):
+            hook = core.register_forward_hook(_keep(own, block))
             stack.callback(hook.remove)
         stack.callback(setattr, config, "output_attentions", before)
         config.output_attentions = True
@@ -119,8 +122,7 @@ def attention_of(
         ValueError: see :func:`recorded_weights`.
     """
     blocks = find_heads(model)
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    model.to(device)
+    device = placed(model, device)
     for batch in batches:
         batch = {name: value.to(device) for name, value in batch.items()}
         with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:

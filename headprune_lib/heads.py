@@ -62,9 +62,15 @@ def find_heads(
         inputs: the model's keyword arguments for the proof, where random ones do not do.
 
     Raises:
+        ValueError: a model in DataParallel's wrapper, which runs copies of it.
         UnknownArchitecture: no attention module that is known or was proved; the message says
             what was seen of each class.
     """
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
+            "itself, wrapper.module"
+        )
     return discovered(model, verify=verify, inputs=inputs).blocks
 
 

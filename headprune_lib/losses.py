@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from headprune_lib.batching import NO_LABEL, Batch
 
@@ -15,8 +16,24 @@ Loss = Callable[[Any, Batch], Tensor]
 
 
 def default_loss(model: nn.Module) -> Loss:
-    """Cross-entropy as transformers would compute it: of the next token for a language model."""
+    """What transformers trains the model on, one number an example.
+
+    ``problem_type`` of the configuration says what a classifier is trained on, and one class alone
+    means regression; a span of an answer is found by its two ends, and a language model predicts
+    the next token. All others are :func:`cross_entropy`.
+    """
     config = getattr(model, "config", None)
+    name = type(getattr(model, "_orig_mod", model)).__name__
+    if name.endswith("ForQuestionAnswering"):
+        return span_cross_entropy
+    if name.endswith(("ForSequenceClassification", "ImageClassification", "AudioClassification")):
+        problem = getattr(config, "problem_type", None)
+        if problem == "multi_label_classification":
+            return binary_cross_entropy
+        if problem == "regression" or (
+            problem is None and getattr(config, "num_labels", None) == 1
+        ):
+            return squared_error
     causal = (
         not getattr(config, "is_encoder_decoder", False) and getattr(model, "can_generate", bool)()
     )
@@ -35,28 +52,122 @@ def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
 def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     """One cross-entropy an example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
 
-    For a model that predicts a token at each position, ``(batch, position, class) x (batch,
-    position) -> (batch,)``: the sum over the positions whose label is not -100.
+    Choices of a question count as classes. For a model that predicts a token or a class at each
+    position, ``(batch, position, class) x (batch, position) -> (batch,)``: the sum over the
+    positions whose label is not -100.
 
     Raises:
-        ValueError: no labels, or one outside ``0 .. classes - 1``.
+        ValueError: no logits, no labels, labels that are no class numbers or do not fit the logits,
+            or one outside ``0 .. classes - 1``.
     """
-    logits = outputs.logits
-    if "labels" not in batch:
+    logits, labels = _logits_and_labels(outputs, batch)
+    n_classes = logits.shape[-1]
+    if labels.is_floating_point() or labels.shape != logits.shape[:-1] or labels.ndim > 2:
         raise ValueError(
-            "the batch has no 'labels': give them, or a loss=(outputs, batch) of your own"
+            f"labels of shape {tuple(labels.shape)} and {labels.dtype} for logits of shape "
+            f"{tuple(logits.shape)}: expected one class number for each (batch,), or for each "
+            "position (batch, position). For several labels an example or for regression set "
+            "model.config.problem_type; for anything else give a loss=(outputs, batch) of your own"
         )
-    labels, n_classes = batch["labels"], logits.shape[-1]
     outside = (labels < 0) | (labels >= n_classes)
-    if labels.ndim == 2:
+    if labels.ndim > 1:
         outside &= labels != NO_LABEL
     if outside.any():
         wrong = labels[outside][0].item()
         raise ValueError(
             f"label {wrong} is outside the model's {n_classes} classes (0 to {n_classes - 1})"
         )
-    exact = logits.float() if logits.dtype != torch.float64 else logits
-    losses = nn.functional.cross_entropy(
-        exact.movedim(-1, 1), labels, reduction="none", ignore_index=NO_LABEL
+    # rows of classes: with classes as the second of three axes it takes longer and rounds more
+    losses = functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL
+    ).view(labels.shape)
+    return losses.sum(-1) if labels.ndim > 1 else losses
+
+
+def binary_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
+    """Several labels an example, each there or not: ``(batch, class) x (batch, class) -> (batch,)``.
+
+    The mean over the classes, in nats, as transformers takes it.
+
+    Raises:
+        ValueError: no logits, no labels, or labels that are not one number in 0 to 1 a class.
+    """
+    logits, labels = _logits_and_labels(outputs, batch)
+    if labels.shape != logits.shape or ((labels < 0) | (labels > 1)).any():
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}: "
+            "expected one number in 0 to 1 for each example and class, as the model's problem_type "
+            "is multi_label_classification"
+        )
+    losses = functional.binary_cross_entropy_with_logits(
+        logits, labels.to(logits), reduction="none"
     )
-    return losses.sum(-1) if labels.ndim == 2 else losses
+    return losses.mean(-1)
+
+
+def squared_error(outputs: Any, batch: Batch) -> Tensor:
+    """Regression: ``(batch, 1) x (batch,)``, or ``(batch, number) x (batch, number)`` ``-> (batch,)``.
+
+    The mean over an example's numbers, in squares of their unit, as transformers takes it.
+
+    Raises:
+        ValueError: no logits, no labels, or labels that do not fit the logits.
+    """
+    logits, labels = _logits_and_labels(outputs, batch)
+    if labels.ndim == 1:
+        labels = labels[:, None]
+    if labels.shape != logits.shape:
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}: "
+            "expected as many numbers an example as the model gives (regression)"
+        )
+    return (logits - labels.to(logits)).square().mean(-1)
+
+
+def span_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
+    """An answer's two ends: ``start_positions`` and ``end_positions`` (batch,) ``-> (batch,)``.
+
+    The mean of the two cross-entropies over the positions, in nats. As in transformers, an end
+    outside the text (cut off with it) counts nothing.
+
+    Raises:
+        ValueError: outputs without such logits, or a batch without the two ends.
+    """
+    if not hasattr(outputs, "start_logits"):
+        raise ValueError(_no_logits(outputs, "start_logits and end_logits"))
+    if missing := [name for name in ("start_positions", "end_positions") if name not in batch]:
+        raise ValueError(
+            f"the batch has no {missing[0]!r}: give start_positions and end_positions of each "
+            "answer, or a loss=(outputs, batch) of your own"
+        )
+    start = _one_end(outputs.start_logits, batch["start_positions"])
+    return (start + _one_end(outputs.end_logits, batch["end_positions"])) / 2
+
+
+def _one_end(logits: Tensor, positions: Tensor) -> Tensor:
+    length = logits.shape[1]
+    inside = positions.clamp(0, length)  # the last number is ignored
+    return functional.cross_entropy(_exact(logits), inside, reduction="none", ignore_index=length)
+
+
+def _logits_and_labels(outputs: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    logits = getattr(outputs, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise ValueError(_no_logits(outputs, "logits"))
+    if "labels" not in batch:
+        raise ValueError(
+            "the batch has no 'labels': give them, or a loss=(outputs, batch) of your own"
+        )
+    return _exact(logits), batch["labels"]
+
+
+def _exact(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _no_logits(outputs: Any, wanted: str) -> str:
+    there = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
+    return (
+        f"the model returns {there}, no {wanted}: its usual loss is not known here, so give a "
+        "loss=(outputs, batch) of your own, one number an example"
+    )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
+from headprune_lib.hooking import hooking
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -20,7 +21,9 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
     """Multiply each head's output by its entry of ``mask`` inside the block (paper, section 2.3).
 
     The mask acts on the *input* of the attention output projection, where heads are still apart.
-    Works under every attention implementation, in training and in generation.
+    Works under every attention implementation, in training and in generation. While it lasts,
+    what :func:`torch.compile` made of the model (or of any other) runs uncompiled: compiled code
+    would not look at the mask.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
@@ -29,6 +32,7 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
 
     Raises:
         TypeError, ValueError: see :func:`headprune_lib.heads.check_mask`.
+        RuntimeError: another thread masks the model.
 
     Example:
         >>> import torch
@@ -80,12 +84,13 @@ def _gated(
     model: nn.Module, factors: dict[str, Float[Tensor, "layer *example head"]]
 ) -> Iterator[None]:
     """Hooks that multiply, by one factor a head or by one an example and head."""
-    with ExitStack() as stack:
-        for block in find_heads(model):
+    blocks = find_heads(model)
+    outputs = [block.part(model, "output") for block in blocks]
+    with hooking(outputs), ExitStack() as stack:
+        for block, output in zip(blocks, outputs, strict=True):
             gates = factors[block.kind][block.layer][..., : block.n_heads]
             if bool((gates == 1).all()):
                 continue
-            output = block.part(model, "output")
             handle = output.register_forward_pre_hook(_scaling_hook(block, gates))
             stack.callback(handle.remove)
         yield

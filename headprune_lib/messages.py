@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import transformers
-
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
     """The message for a name that is not known, with the nearest ones.
@@ -24,6 +22,8 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""
+    import transformers  # the command's own messages must not wait for it
+
     level = transformers.logging.get_verbosity()
     bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
+from headprune_lib.heads import Head, HeadTensors, cut_heads, find_heads, full_mask, head_grid
 
 
 def prune_order(scores: HeadTensors) -> list[Head]:
@@ -35,11 +35,46 @@ def prune_schedule(n_heads: int, steps: int = 10) -> list[int]:
 
 
 def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTensors:
-    """The mask that cuts the first ``n_cut`` heads of ``order``."""
-    mask = full_mask(model)
-    for kind, layer, head in order[:n_cut]:
-        mask[kind][layer, head] = 0
-    return mask
+    """The mask that cuts the first ``n_cut`` heads of ``order``.
+
+    Raises:
+        ValueError: a negative number, or more than the order has.
+        IndexError: a head outside the model.
+    """
+    if not 0 <= n_cut <= len(order):
+        raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
+    return cut_heads(model, list(order[:n_cut]))
+
+
+def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | None = None) -> None:
+    """Scores must be of this model, and say something of every head that is still there.
+
+    Args:
+        kinds: those that matter; all kinds if not given.
+
+    Raises:
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
+            head that was not removed.
+    """
+    grid = head_grid(model)
+    wanted = {kind: grid[kind] for kind in kinds or grid}
+    found = {kind: tuple(values.shape) for kind, values in scores.items()}
+    if found not in (wanted, grid):
+        raise ValueError(
+            f"scores of shape {found}, but {type(model).__name__} has {grid} as (layer, head): "
+            "are they another model's?"
+        )
+    for block in find_heads(model):
+        if block.kind not in wanted:
+            continue
+        row = scores[block.kind][block.layer]
+        lost = [head for head in block.kept if row[head].isnan()]
+        if lost:
+            raise ValueError(
+                f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
+                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
+                "(float16, a row of padding alone)?"
+            )
 
 
 def prune_mask(
@@ -62,7 +97,8 @@ def prune_mask(
         keep_at_least: heads that every layer keeps.
 
     Raises:
-        ValueError: an amount outside 0 to 1, an unknown kind, or a negative ``keep_at_least``.
+        ValueError: an amount outside 0 to 1, an unknown kind, or a negative ``keep_at_least``; scores
+            of another shape than the model's heads, or NaN for a head that is still there.
     """
     blocks = find_heads(model)
     known = list(dict.fromkeys(block.kind for block in blocks))
@@ -72,6 +108,7 @@ def prune_mask(
         raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
     if keep_at_least < 0:
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
+    check_scores(model, scores, kinds or known)
     blocks = [block for block in blocks if block.kind in (kinds or known)]
     mask, left = full_mask(model), {block: len(block.kept) for block in blocks}
     groups = [

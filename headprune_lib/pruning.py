@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
+from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
 
 
@@ -17,6 +23,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Rows of the query, key and value projections and columns of the output projection go; outputs
     are those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep different
     numbers of heads; where none is left, attention contributes the output projection's bias.
+    Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
@@ -29,7 +36,10 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Raises:
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
             head that was removed before or part of a group; or weights that cannot be sliced:
-            quantised, tied to another module, or on the meta device. The model is left as it was.
+            quantised, computed from others, in an adapter, tied to another module, of another size
+            than the heads, or on the meta device.
+
+    After any error the model is as it was.
     """
     mask = check_mask(model, mask)
     for kind, values in mask.items():
@@ -59,8 +69,11 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     _check_removable(changed)
     _check_groups(changed)
     _check_weights(model, [block for block, _ in changed])
-    for block, keep in changed:
-        keep_heads(model, block, keep)
+    touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
+    with _all_or_nothing(touched):
+        for block, keep in changed:
+            keep_heads(model, block, keep)
+    record_when_saved(model)
     return model
 
 
@@ -78,6 +91,29 @@ def _check_removable(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
             )
 
 
+@contextmanager
+def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """An error inside leaves these modules with the attributes, weights and hooks that they had."""
+    before = [
+        (
+            module,
+            dict(module.__dict__),
+            {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict)},
+        )
+        for module in modules
+    ]
+    try:
+        yield
+    except BaseException:
+        for module, attributes, tables in before:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+            for name, table in tables.items():  # in place: who added a hook holds its table
+                module.__dict__[name].clear()
+                module.__dict__[name].update(table)
+        raise
+
+
 def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
     for block, keep in changed:
         groups = [block.kept[i : i + block.group] for i in range(0, len(block.kept), block.group)]
@@ -90,19 +126,52 @@ def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
             )
 
 
+def _check_size(block: AttentionBlock, part: str, module: nn.Linear | Conv1D, where: str) -> None:
+    if part == "fused":  # checked as three blocks
+        return
+    heads = len(block.kept) // (block.group if part in ("key", "value") else 1)
+    rows, columns = module.weight.shape[:: -1 if isinstance(module, Conv1D) else 1]
+    found = columns if part == "output" else rows
+    if found != heads * block.width:
+        raise ValueError(
+            f"{where}: the weights have {found} numbers, not {heads * block.width} for {heads} "
+            f"heads of width {block.width}. Does its entry lack a group (query heads that share a "
+            "key and value head) or name another width? See headprune_lib.register_attention; "
+            "masked_heads works meanwhile"
+        )
+
+
+def not_plain(module: nn.Module) -> str | None:
+    """Why a projection's weights cannot be read and sliced as they are; None where they can."""
+    if hasattr(module, "lora_A") or hasattr(module, "base_layer"):
+        return (
+            "wraps the weights in an adapter (LoRA): merge it first, "
+            "model = model.merge_and_unload()"
+        )
+    if parametrize.is_parametrized(module) or "weight_g" in module.__dict__.get("_parameters", {}):
+        return (
+            "computes its weights from others (weight_norm, a parametrization), so that a slice "
+            "of them would not last; remove that first, "
+            "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
+        )
+    weight = module._parameters.get("weight")
+    if not isinstance(module, nn.Linear | Conv1D) or weight is None:
+        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+    if not weight.is_floating_point() or type(weight) not in (nn.Parameter, Tensor):
+        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+    return None
+
+
 def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
     users: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for block in blocks:
         for part in block.architecture.projections:
-            module = block.part(model, part)
+            module: Any = block.part(model, part)
             where = f"{block.path}, {part}"
-            if not isinstance(module, nn.Linear | Conv1D) or not module.weight.is_floating_point():
-                raise ValueError(
-                    f"{where}: {type(module).__name__} holds no plain weights to "
-                    "slice (quantised?); remove heads first, then quantise"
-                )
+            if (problem := not_plain(module)) is not None:
+                raise ValueError(f"{where}: {type(module).__name__} {problem}")
             weight = module.weight
             if weight.is_meta:
                 raise ValueError(f"{where}: the weights are on the meta device; load them first")
@@ -111,6 +180,8 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
                     "slicing would change another module; use masked_heads"
                 )
+            if block.how != "found":  # what was proved has the sizes that it was proved with
+                _check_size(block, part, module, where)
         if block.architecture.fused:
             projection = block.part(model, "fused")
             wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width

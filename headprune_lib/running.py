@@ -12,6 +12,33 @@ import torch
 from torch import nn
 
 from headprune_lib.batching import Batch, without_labels
+from headprune_lib.hooking import claimed, hooking
+
+
+def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
+    """Move the model to a device and say where its inputs go; where it is, if none is given.
+
+    Raises:
+        ValueError: weights that are not in memory (offloaded to a disk, or on the meta device), or
+            a model that is spread over several devices and asked to another.
+    """
+    away = next((name for name, one in model.named_parameters() if one.is_meta), None)
+    if away is not None:
+        raise ValueError(
+            f"the weights of {away} are not in memory (offloaded to a disk, or on the meta "
+            "device): load the model whole, without offload_folder or device_map"
+        )
+    places = {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
+    if len(places) > 1:
+        if device is not None:
+            raise ValueError(
+                f"the model is spread over {sorted(places)}; "
+                "leave device out, or load the model on one device"
+            )
+        return next(model.parameters()).device  # accelerate moves inputs on from here
+    device = torch.device(device) if device is not None else next(model.parameters()).device
+    model.to(device)
+    return device
 
 
 @contextmanager
@@ -23,7 +50,16 @@ def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
     Args:
         frozen: also let no parameter ask for a gradient, where only activations need one.
+
+    Raises:
+        RuntimeError: another thread masks or measures the model.
     """
+    with claimed(model.modules()), _put_back(model, frozen):
+        yield
+
+
+@contextmanager
+def _put_back(model: nn.Module, frozen: bool) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     wanted = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()
@@ -58,7 +94,7 @@ def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
 
         return hook
 
-    with ExitStack() as stack:
+    with hooking(modules), ExitStack() as stack:
         for module, call in zip(modules, calls, strict=True):
             stack.callback(module.register_forward_hook(keep(call)).remove)
         yield calls
@@ -67,7 +103,7 @@ def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
 @contextmanager
 def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
     """Inside, each module returns its output of these, without computing anything."""
-    with ExitStack() as stack:
+    with hooking(modules), ExitStack() as stack:
         for module, output in zip(modules, outputs, strict=True):
             stack.enter_context(_returning(module, output))
         yield

@@ -14,6 +14,7 @@ from headprune_lib.criteria.registry import Normalize, normalize_l2
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
+from headprune_lib.orders import check_scores
 
 
 def score_heads(
@@ -42,8 +43,8 @@ def score_heads(
         kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
 
     Raises:
-        ValueError: an unknown criterion or normalisation, no batches, or a label outside the
-            classes.
+        ValueError: an unknown criterion or normalisation, no batches, a label outside the
+            classes, or a score that is NaN for a head that is there (an infinite loss).
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -56,6 +57,7 @@ def score_heads(
     wanted = criterion.normalize if normalize == "own" else normalize
     check_normalisation(wanted)
     scores = criterion.score(model, batches, loss=loss, device=device, **settings)
+    check_scores(model, scores)
     return normalize_l2(scores) if wanted == "l2" else scores
 
 
@@ -78,9 +80,9 @@ def head_importance(
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
-        loss: ``(outputs, batch) -> (batch,)``, one loss an example; cross-entropy of
-            ``outputs.logits`` against ``batch["labels"]`` if not given, in a language model that
-            of each next token, summed.
+        loss: ``(outputs, batch) -> (batch,)``, one loss an example, which must not depend on the
+            others of its batch; what the model is trained on if not given
+            (:func:`headprune_lib.losses.default_loss`), of tokens their sum.
         normalize: ``"l2"`` divides by the l2 norm over the heads of a layer (paper, section 4.1),
             ``None`` leaves the raw scores, in units of the loss.
         variant: ``"example"`` is Eq. 2. The others are found elsewhere under the same name:
@@ -96,7 +98,9 @@ def head_importance(
 
     Raises:
         ValueError: an unknown variant or normalisation, no batches, a label outside the classes,
-            or a loss that is not one number an example.
+            a loss that is not one number an example, examples that interact, or a head that the
+            loss depends on without a gradient (layers quantised for inference).
+        RuntimeError: another thread masks or measures the model.
     """
     return score_heads(
         model,

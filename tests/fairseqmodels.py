@@ -28,6 +28,7 @@ TRAINING = [
     "--no-epoch-checkpoints",
 ]
 SHAPES = {
+    "joined": ["--arch=transformer_vaswani_wmt_en_fr_big", "--share-all-embeddings"],
     "iwslt": ["--arch=transformer_iwslt_de_en", "--share-decoder-input-output-embed"],
     "joined, learned positions": [
         "--arch=transformer_vaswani_wmt_en_fr_big",
@@ -36,10 +37,20 @@ SHAPES = {
         "--decoder-learned-pos",
     ],
     "nothing shared": ["--arch=transformer_iwslt_de_en", "--activation-fn=gelu"],
-    "pre-norm": [
+    "pre-norm, nothing shared": [  # as the paper's IWSLT model
         "--arch=transformer_iwslt_de_en",
         "--encoder-normalize-before",
         "--decoder-normalize-before",
+    ],
+    "pre-norm, joined": [
+        "--arch=transformer_vaswani_wmt_en_fr_big",
+        "--share-all-embeddings",
+        "--encoder-normalize-before",
+        "--decoder-normalize-before",
+    ],
+    "pre-norm on one side": [
+        "--arch=transformer_iwslt_de_en",
+        "--encoder-normalize-before",
     ],
 }
 

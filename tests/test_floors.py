@@ -17,7 +17,10 @@ UPPER = "headprune_lib.replication"
 CORE = {"torch", "transformers", "safetensors", "numpy"}
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
-FURTHER = {"cli": {"typer"}, "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"}}
+FURTHER = {
+    "cli": {"typer", "huggingface_hub"},
+    "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
+}
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}
 # For annotations alone: a type checker has them, a user need not.
 ANNOTATIONS = {"jaxtyping"}
@@ -31,6 +34,7 @@ ORDER = [
     ["store"],
     ["data"],
     ["stats"],
+    ["cluster"],
     ["engine", "order_names"],
     ["weights"],
     ["training"],
@@ -39,6 +43,7 @@ ORDER = [
     ["encoder", "translation"],
     ["paper", "published"],
     ["measurements"],
+    ["planning"],
     ["titles"],
     ["verification"],
     ["claims"],
@@ -46,7 +51,7 @@ ORDER = [
     ["cli"],
 ]
 # Of the lines above it, what a package must not know besides.
-APART = {"store": {"data", "measurements", "profiles"}, "stats": {"store", "engine"}}
+APART = {"store": {"data", "measurements", "profiles"}, "stats": {"store", "engine", "cluster"}}
 
 
 def module_name(path: Path) -> str:
@@ -165,6 +170,7 @@ def test_no_module_imports_itself_by_a_detour():
 # are, and does without; the others must not even be loaded, for each costs a user time.
 ELSEWHERE = {
     "datasets",
+    "distributed",
     "matplotlib",
     "pandas",
     "pydantic",
@@ -180,12 +186,12 @@ TAKEN_IF_THERE = {"accelerate", "scipy"}
 
 def test_the_library_can_be_imported_without_the_packages_of_the_replication():
     missing = dict.fromkeys(sorted(ELSEWHERE | TAKEN_IF_THERE))
-    run(f"import sys; sys.modules.update({missing}); import headprune_lib")
+    run(f"import sys; sys.modules.update({missing}); from headprune_lib import *")
 
 
 @pytest.mark.slow
 def test_the_library_loads_no_package_of_the_replication():
-    loaded = run("import sys, headprune_lib; print(*sys.modules)").split()
+    loaded = run("import sys; from headprune_lib import *; print(*sys.modules)").split()
     assert not ELSEWHERE & set(loaded)
 
 
@@ -199,3 +205,39 @@ def run(code: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["score", "--help"], 0),
+        (["prune", "--help"], 0),
+        (["reproduce", "--help"], 0),
+        (["score"], 2),
+        (["nonsense"], 2),
+        (["score", "model", "data.tsv", "--batch-size", "0"], 2),
+        (["prune", "model", "data.tsv", "out", "--amount", "2"], 2),
+        (["translate", "enfr", "--beams", "0"], 2),
+        (["bench", "--rounds", "0"], 2),
+    ],
+)
+def test_help_and_wrong_arguments_wait_for_no_large_package(words, code):
+    asked = """
+import sys
+from headprune_lib.cli import main
+try:
+    main()
+except SystemExit as end:
+    print("ended", end.code, *sys.modules)
+"""
+    found = run(f"import sys; sys.argv = {['headprune', *words]}{asked}")
+    _, _, said = found.partition("ended ")
+    ended, *loaded = said.split()
+    assert ended == str(code)
+    slow = {"torch", "transformers", "numpy", "pandas", "scipy", "safetensors", *ELSEWHERE} - {
+        "typer",
+        "pydantic",  # which rich takes where it is
+    }
+    assert not slow & set(loaded)

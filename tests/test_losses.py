@@ -34,6 +34,14 @@ def test_of_tokens_it_is_the_sum_over_those_with_a_label():
     )
 
 
+def test_of_many_words_in_float32_it_is_as_exact_as_float32_allows():
+    logits = 4 * torch.randn(2, 128, 4000, dtype=torch.float64, generator=torch.Generator())
+    labels = torch.randint(0, 4000, (2, 128), generator=torch.Generator())
+    exact = cross_entropy(SimpleNamespace(logits=logits), {"labels": labels})
+    found = cross_entropy(SimpleNamespace(logits=logits.float()), {"labels": labels})
+    torch.testing.assert_close(found.double(), exact, rtol=1.2e-7, atol=0)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("bert", cross_entropy), ("bart", cross_entropy), ("llama", next_token_cross_entropy)],

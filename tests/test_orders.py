@@ -95,3 +95,38 @@ def test_a_pruned_model_is_pruned_further():
 def test_a_mask_that_cannot_be_made(given, message):
     with pytest.raises(ValueError, match=message):
         prune_mask(MODELS["bert"], scores_of(MODELS["bert"], 0), **given)
+
+
+NAN, MANY = float("nan"), torch.rand(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"self": MANY[:2]}, r"scores of shape .*\(2, 4\).*has .*\(3, 4\).*another model"),
+        ({"self": torch.rand(4, 4)}, "another model"),
+        ({"self": MANY, "enc-dec": MANY}, "another model"),
+        ({}, "another model"),
+        (
+            {"self": MANY.index_fill(0, torch.tensor(1), NAN)},
+            r"\('self', layer 1, head 0\) is NaN.*was a loss infinite",
+        ),
+    ],
+)
+def test_scores_that_cannot_be_of_this_model(scores, message):
+    with pytest.raises(ValueError, match=message):
+        prune_mask(build(), scores, 0.5)
+
+
+def test_scores_of_the_kinds_that_go_are_enough():
+    model = MODELS["marian"]
+    mask = prune_mask(model, {"enc-dec": torch.rand(2, 4)}, 0.5, kinds=["enc-dec"])
+    assert mask["enc-dec"].sum() == 4 and mask["enc-enc"].all()
+
+
+@pytest.mark.parametrize("n_cut", [-1, 3])
+def test_an_order_cannot_be_cut_at_a_place_it_has_not(n_cut):
+    with pytest.raises(ValueError, match=f"n_cut is {n_cut}; give 0 to 2"):
+        order_mask(build(), [("self", 2, 3), ("self", 0, 0)], n_cut)
+    with pytest.raises(IndexError, match="no head"):
+        order_mask(build(), [("self", -1, 0)], 1)

@@ -5,7 +5,15 @@ import torch
 from tiny import build
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headprune_lib import cut_heads, full_mask, load_pruned, prune_heads, save_pruned
+from headprune_lib import (
+    cut_heads,
+    full_mask,
+    load_pruned,
+    prune_heads,
+    pruning,
+    register_attention,
+    save_pruned,
+)
 
 
 def test_removing_a_removed_head_is_refused():
@@ -79,6 +87,74 @@ def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     with pytest.raises(ValueError, match=message):
         prune_heads(model, cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
     assert [tuple(weight.shape) for weight in model.parameters()] == shapes
+
+
+def everything(model):
+    """Each module's attributes, weights and hooks, by identity."""
+    return [
+        (
+            {k: v for k, v in vars(module).items() if not isinstance(v, dict)},
+            {k: list(v.items()) for k, v in vars(module).items() if isinstance(v, dict)},
+        )
+        for module in model.modules()
+    ]
+
+
+def _weight_norm(model):
+    torch.nn.utils.parametrizations.weight_norm(model.model.decoder.layers[1].encoder_attn.v_proj)
+
+
+def _old_weight_norm(model):
+    torch.nn.utils.weight_norm(model.model.decoder.layers[1].encoder_attn.out_proj)
+
+
+@pytest.mark.parametrize("change", [_weight_norm, _old_weight_norm])
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_are_computed_from_others_are_left_alone(change):
+    model = build("bart")
+    change(model)
+    before = everything(model)
+    mask = cut_heads(model, [("enc-enc", 0, 0), ("enc-dec", 1, 0), ("dec-dec", 1, 2)])
+    with pytest.raises(ValueError, match="computes its weights from others.*remove that first"):
+        prune_heads(model, mask)
+    assert everything(model) == before
+
+
+@pytest.mark.usefixtures("forget_taught")
+def test_a_group_that_was_forgotten():
+    register_attention(
+        "LlamaAttention",
+        query="q_proj",
+        key="k_proj",
+        value="v_proj",
+        output="o_proj",
+        n_heads="config.num_attention_heads",
+    )
+    model = build("llama")
+    before = everything(model)
+    with pytest.raises(ValueError, match=r"0.self_attn, key: the weights have 8 numbers, not 16"):
+        prune_heads(model, cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))
+    assert everything(model) == before
+
+
+@pytest.mark.parametrize("name", ["mpnet", "t5", "gpt2", "llama"])
+def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
+    model, done = build(name), []
+    before, mask = everything(model), full_mask(model)
+    for values in mask.values():
+        values[0, :2] = values[1] = 0
+
+    def run_out(*given):
+        pruning.keep_heads.own(*given)
+        done.append(given)
+        if len(done) == 2:
+            raise MemoryError("no memory left")
+
+    run_out.own = pruning.keep_heads
+    monkeypatch.setattr(pruning, "keep_heads", run_out)
+    with pytest.raises(MemoryError):
+        prune_heads(model, mask)
+    assert len(done) == 2 and everything(model) == before
 
 
 def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():

@@ -75,3 +75,13 @@ def test_errors(model, batches):
             head_importance(model, batches, normalize=normalize)
     with pytest.raises(ValueError, match="unknown normalisation 'l1'"):
         score_heads(model, batches, normalize="l1")
+
+
+def test_scores_of_an_infinite_loss_are_refused_and_not_taken_for_removed_heads():
+    model = build()
+    with pytest.raises(ValueError, match="is NaN, which marks a head that was removed"):
+        score_heads(
+            model,
+            [batch(3)],
+            loss=lambda outputs, _batch: (outputs.logits - 1e308 * 10).exp().log().sum(-1),
+        )

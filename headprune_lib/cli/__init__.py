@@ -26,3 +26,6 @@ def main() -> None:
             err=True,
         )
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that may not be written to
+        typer.echo(f"headprune: {error}", err=True)
+        sys.exit(2)

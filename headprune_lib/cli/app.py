@@ -10,8 +10,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
-
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -48,10 +46,22 @@ def refuse(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
+def _there(device: str) -> str:
+    if device != "cpu":  # which is everywhere, and torch takes seconds to import
+        from headprune_lib.cli.models import check_device
+
+        with refusing():
+            check_device(device)
+    return device
+
+
+Device = Annotated[str, typer.Option(callback=_there, help="cpu, cuda, …")]
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
     """Errors of input, a wrong value, a file that cannot be read, become one line and code 2."""
     try:
         yield
     except (ValueError, OSError) as error:
-        refuse(str(error))
+        refuse(" ".join(str(error).split()))

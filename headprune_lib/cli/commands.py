@@ -151,14 +151,17 @@ def prune(
 
     Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
     """
+    if not 0 <= amount <= 1:
+        refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
+    with refusing():  # before torch is imported
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            refuse(f"{out} is there already and is not overwritten; name a new folder")
+
     from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
     from headprune_lib.cli.quality import measure
     from headprune_lib.criteria import get_criterion
+    from headprune_lib.saving import new_folder
 
-    if not 0 <= amount <= 1:
-        refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"{out} is there already and is not overwritten; name a new folder")
     with refusing():
         get_criterion(by)
         loaded, tokenizer, batches = _prepared(model, data, batch_size, max_length, device)
@@ -176,8 +179,9 @@ def prune(
         )
         smaller = prune_heads(copy.deepcopy(loaded), mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
-        save_pruned(smaller, out)
-        tokenizer.save_pretrained(out)
+        with new_folder(out) as staged:
+            save_pruned(smaller, staged)
+            tokenizer.save_pretrained(staged)
     if as_json:
         typer.echo(
             json.dumps(
@@ -220,8 +224,8 @@ def fairseq_iwslt(
     """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
 
     Goes on from the last checkpoint; further arguments are fairseq-train's. The recipe:
-    transformer_iwslt_de_en, Adam, inverse square root with 4,000 warm-up updates to 5e-4, dropout
-    0.3, label smoothing 0.1, 4,096 tokens a batch.
+    transformer_iwslt_de_en with 8 heads and the norm before each block, Adam, inverse square root
+    with 4,000 warm-up updates to 5e-4, dropout 0.3, label smoothing 0.1, 4,000 tokens a batch.
 
     Example: headprune fairseq-iwslt data-bin/iwslt14 runs/iwslt --max-epoch 40 --fp16
     """

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from functools import cache
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -27,7 +32,7 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
         ValueError: a configuration that names no class of transformers, or a device that is not
             there.
     """
-    _check_device(device)
+    check_device(device)
     if (named := _named(name)) is not None:
         return _placed(named.load(), device)
     folder = Path(name)
@@ -41,26 +46,65 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
             )
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:  # no name on the Hub
         raise FileNotFoundError(f"no folder {name}")
+    model_class = _class_of(name)
     try:
-        config = AutoConfig.from_pretrained(name)
+        with quiet():
+            return _placed(
+                model_class.from_pretrained(name, local_files_only=_on_disk_only(name)), device
+            )
     except OSError as error:
+        raise FileNotFoundError(f"{name}: {_first_line(error)}") from None
+    except (RuntimeError, TypeError, ValueError, SafetensorError) as error:
+        raise ValueError(
+            f"{name}: the weights are damaged or do not fit config.json ({_first_line(error)})"
+        ) from None
+
+
+def _class_of(name: str) -> type[PreTrainedModel]:
+    """The class of transformers that the configuration of a model names."""
+    here = Path(name).is_dir()
+    try:
+        config = AutoConfig.from_pretrained(name, local_files_only=_on_disk_only(name))
+    except Exception as error:  # whatever a class makes of a configuration that cannot be
+        if here:
+            raise ValueError(f"{Path(name) / 'config.json'}: {_first_line(error)}") from None
         raise FileNotFoundError(
             f"{name} is no folder here, and the Hub does not give it ({_first_line(error)}); "
             "give a folder that save_pretrained wrote"
         ) from None
     classes = config.architectures or []
-    model_class = getattr(transformers, classes[0], None) if classes else None
+    first = classes[0] if isinstance(classes, list) and classes else None
+    model_class = getattr(transformers, first, None) if isinstance(first, str) else None
     if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
         raise ValueError(
             f"the configuration of {name} names {classes or 'no class'}, which "
             f"transformers {transformers.__version__} does not have: save the model "
             "with save_pretrained"
         )
+    return model_class
+
+
+def _on_disk_only(name: str) -> bool:
+    """Whether a model is to be looked for here alone: in a folder, or in the cache of the Hub."""
+    return Path(name).is_dir() or not _hub_in_reach()
+
+
+@cache
+def _hub_in_reach() -> bool:
+    """Whether the Hub answers: where it does not, its client tries again for 18 seconds.
+
+    Behind a proxy the client finds out by itself.
+    """
+    from huggingface_hub.constants import ENDPOINT
+
+    if getproxies():
+        return True
+    address = urlsplit(ENDPOINT)
     try:
-        with quiet():
-            return _placed(model_class.from_pretrained(name), device)
-    except OSError as error:
-        raise FileNotFoundError(f"{name}: {_first_line(error)}") from None
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
 
 
 def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -68,13 +112,19 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
     Raises:
         FileNotFoundError: there is none.
+        ValueError: its files are damaged.
     """
     if (named := _named(name)) is not None:
         return named.load_tokenizer()
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_on_disk_only(name))
+    except Exception as error:  # whatever a class makes of files that cannot be
+        if any(Path(name).glob("tokenizer*")):
+            raise ValueError(
+                f"the tokenizer's files in {name} are damaged or incomplete "
+                f"({_first_line(error)}); write them again with tokenizer.save_pretrained"
+            ) from None
         raise FileNotFoundError(f"{missing} ({_first_line(error)})") from None
     files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
     if Path(name).is_dir() and not any((Path(name) / file).is_file() for file in files):
@@ -91,7 +141,8 @@ def _named(name: str) -> NamedModel | None:
     return None if Path(name).exists() else named_model(name)
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Raises ValueError for a device that is not there."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -101,4 +152,4 @@ def _check_device(device: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import example_losses, on_grid, opened
+from headprune_lib.criteria.example_losses import differentiable_losses
+from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, placed
 
 # Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
 _TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
@@ -56,8 +57,10 @@ def gates(
     kept, blocks = list(batches), find_heads(model)
     if not kept:
         raise ValueError("no batches given: gates are learned from at least one example")
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    model.to(device)
+    device = placed(model, device)
+    with evaluating(model, frozen=True):  # refused once, and for all updates
+        first = {name: value.to(device) for name, value in kept[0].items()}
+        gate_gradients(model, first, blocks, loss)
     # open nine times out of ten before the first update
     start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
     places = [torch.full((len(block.kept),), start, requires_grad=True) for block in blocks]
@@ -72,7 +75,7 @@ def gates(
             torch.enable_grad(),
             opened(model, blocks, sampled),
         ):
-            losses = example_losses(model, batch, loss)
+            losses = differentiable_losses(model, batch, loss)
             share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
             optimizer.zero_grad()
             (losses.mean().cpu() + penalty * share).backward()

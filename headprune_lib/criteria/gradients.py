@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, without_labels
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.example_losses import (
+    check_apart,
+    check_unused,
+    differentiable_losses,
+)
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
-from headprune_lib.losses import Loss, default_loss
-from headprune_lib.running import evaluating
+from headprune_lib.hooking import hooking
+from headprune_lib.losses import Loss
+from headprune_lib.running import evaluating, placed
 
 
 def gate_gradients(
@@ -24,61 +30,57 @@ def gate_gradients(
 
     Returns:
         one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
-        Summed over positions it is ``dL(x)/dxi_h``.
+        Summed over positions it is ``dL(x)/dxi_h``. Where an example is several rows of the model
+        (the choices of a question), their positions lie one after the other; a block that the
+        loss does not use has zeros.
 
     Raises:
-        ValueError: a loss that is not one number an example.
+        ValueError: a loss that is not one number an example; or one that depends on a block
+            without having a gradient there, as through layers quantised for inference.
     """
     blocks = find_heads(model) if blocks is None else blocks
-    with contextlib.ExitStack() as stack:
-        contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
-        for block, own in zip(blocks, contexts, strict=True):
-            handle = block.part(model, "output").register_forward_pre_hook(_capture(own))
+    outputs = [block.part(model, "output") for block in blocks]
+    contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
+    with hooking(outputs), contextlib.ExitStack() as stack:
+        for output, own in zip(outputs, contexts, strict=True):
+            handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad():
-            losses = example_losses(model, batch, loss)
-            # the sum: an example's loss has no gradient in another example's heads
-            gradients = iter(
-                torch.autograd.grad(
-                    losses.sum(),
-                    [context for own in contexts for context in own],
-                    materialize_grads=True,
-                )
-            )
-    result = []
+            losses = differentiable_losses(model, batch, loss)
+            # the sum: an example's loss has no gradient in another example's heads. What is missing
+            # is not made zeros by autograd: it cannot tell "no influence" from "no derivative"
+            flat = [context for own in contexts for context in own]
+            found = iter(torch.autograd.grad(losses.sum(), flat, allow_unused=True))
+    result: list[Tensor] = []
     for block, own in zip(blocks, contexts, strict=True):
-        if not own:  # a tower that the batch does not reach: the loss does not depend on it
-            result.append(losses.new_zeros(len(losses), 1, len(block.kept)).detach())
-            continue
-        products = [context.detach() * next(gradients) for context in own]
-        product = sum(products[1:], products[0])  # (B, T, kept * width)
-        if not block.by_example:
-            if len(losses) > 1:
-                raise ValueError(
-                    f"{block.path} takes its examples {tuple(product.shape)}, windowed, flattened "
-                    "or turned, so that one example's part cannot be told; give batches of one "
-                    "example"
-                )
-            product = product.reshape(1, -1, product.shape[-1])
-        by_head = product.unflatten(-1, (len(block.kept), block.width))
-        result.append(by_head.sum(-1))
+        passed = [(context.detach(), next(found)) for context in own]
+        made = [context * gradient for context, gradient in passed if gradient is not None]
+        if made:
+            product = sum(made[1:], made[0])  # (rows, T, kept * width)
+            by_head = product.unflatten(-1, (len(block.kept), block.width)).sum(-1)
+            result.append(_by_example(by_head, len(losses), block))
+        else:
+            # a block that did not run (attention to an encoder that is not there) is not used
+            check_unused(model, batch, loss, [block] if own else [], [None] if own else [])
+            result.append(losses.detach().new_zeros(len(losses), 1, len(block.kept)))
     return result
 
 
-def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """Each example's loss (batch,), the model's usual one if none is given.
-
-    Raises:
-        ValueError: a loss that is not one number an example.
-    """
-    outputs = model(**(_model_inputs(model, batch) if loss is None else batch))
-    losses = (loss or default_loss(model))(outputs, batch)
-    if losses.ndim != 1:
+def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
+    """(rows, position, head) -> (example, positions of its rows, head)."""
+    if not block.by_example:
+        if n > 1:
+            raise ValueError(
+                f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
+                "turned, so that one example's part cannot be told; give batches of one example"
+            )
+        return gradient.reshape(1, -1, gradient.shape[-1])
+    if len(gradient) % n:
         raise ValueError(
-            f"the loss has shape {tuple(losses.shape)}, expected one number "
-            "an example, (batch,): neither their mean nor their sum"
+            f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
+            "is not known, so there is no derivative of each example's loss"
         )
-    return losses
+    return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
 
 
 @contextlib.contextmanager
@@ -89,9 +91,10 @@ def opened(model: nn.Module, blocks: list[AttentionBlock], gates: list[Tensor]) 
         gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
             :func:`headprune_lib.masked_heads`.
     """
-    with contextlib.ExitStack() as stack:
-        for block, gate in zip(blocks, gates, strict=True):
-            hook = block.part(model, "output").register_forward_pre_hook(_gate(gate, block.width))
+    outputs = [block.part(model, "output") for block in blocks]
+    with hooking(outputs), contextlib.ExitStack() as stack:
+        for block, output, gate in zip(blocks, outputs, gates, strict=True):
+            hook = output.register_forward_pre_hook(_gate(gate, block.width))
             stack.callback(hook.remove)
         yield
 
@@ -114,10 +117,9 @@ def batch_gradients(
 
     Between two batches the model is in the mode that its owner left it in.
     """
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    model.to(device)
-    for batch in batches:
-        batch = {name: value.to(device) for name, value in batch.items()}
+    device = placed(model, device)
+    for given in batches:
+        batch = {name: value.to(device) for name, value in given.items()}
         with evaluating(model, frozen=True):
             gradients = gate_gradients(model, batch, blocks, loss)
         yield batch, gradients
@@ -143,12 +145,14 @@ def mean_over_batches(
         kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
 
     Raises:
-        ValueError: no batches.
+        ValueError: no batches, or examples whose losses depend on each other.
     """
     blocks = find_heads(model)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     counts = [0] * len(blocks)
     for batch, gradients in batch_gradients(model, batches, blocks, loss, device):
+        if not any(counts):
+            check_apart(model, batch, loss)
         for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True)):
             counts[i] += count(batch, gradient, block.kind)
             totals[i] += reduce(gradient.double().cpu(), i)
@@ -176,14 +180,6 @@ def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]
     for block, value in zip(blocks, values, strict=True):
         grid[block.kind][..., block.layer, list(block.kept)] = value.double()
     return grid
-
-
-def _model_inputs(model: nn.Module, batch: Batch) -> Batch:
-    """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
-    needed = getattr(model.config, "is_encoder_decoder", False) and not (
-        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
-    )
-    return batch if needed else without_labels(batch)
 
 
 def _capture(contexts: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:

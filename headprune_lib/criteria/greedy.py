@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import example_losses
+from headprune_lib.criteria.example_losses import example_losses
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
-from headprune_lib.losses import Loss, cross_entropy
+from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import prune_schedule
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, placed
 
 
 @register_criterion(
@@ -75,13 +74,13 @@ def losses_without(
 ) -> list[float]:
     """Mean loss of an example without each head, and without those that the mask cuts.
 
-    Of an encoder with a classification head, what lies below a head is computed once.
+    Of a model that attends to itself alone, what lies below a head is computed once.
 
     Raises:
         ValueError: no batches, or a loss that is not one number an example.
     """
-    if loss is None and _reusable(model):
-        return _swept(model, batches, heads, mask, device)
+    if loss is None and {block.kind for block in find_heads(model)} == {"self"}:
+        return _swept(model, batches, heads, mask, default_loss(model), device)
     found = []
     for kind, layer, head in heads:
         without = {name: values.clone() for name, values in mask.items()}
@@ -90,31 +89,19 @@ def losses_without(
     return found
 
 
-def _reusable(model: nn.Module) -> bool:
-    """Whether a sweep can reuse activations: a classifier that attends to itself alone."""
-    generates = getattr(model, "can_generate", bool)()
-    return not generates and {block.kind for block in find_heads(model)} == {"self"}
-
-
 def _swept(
     model: nn.Module,
     batches: Sequence[Batch],
     heads: Sequence[Head],
     mask: HeadTensors,
+    loss: Loss,
     device: str | torch.device | None,
 ) -> list[float]:
     totals, count = torch.zeros(len(heads), dtype=torch.float64), 0
     with masked_heads(model, mask):
-        swept = one_head_ablation(model, batches, device=device)
-        for (_, cut), batch in zip(swept, batches, strict=True):
-            logits = torch.stack([cut[head] for head in heads])  # (heads, B, class)
-            many = logits.flatten(0, 1)
-            labels = [batch["labels"].cpu()] * len(heads) if "labels" in batch else []
-            losses = cross_entropy(
-                SimpleNamespace(logits=many), {"labels": torch.cat(labels)} if labels else {}
-            )
-            totals += losses.double().view(len(heads), -1).sum(1)
-            count += logits.shape[1]
+        for uncut, cut in one_head_ablation(model, batches, reduce=loss, device=device):
+            totals += torch.stack([cut[head].double().sum() for head in heads])
+            count += len(uncut)
     if not count:
         raise ValueError("no batches given: a loss is a mean over at least one example")
     return (totals / count).tolist()
@@ -129,8 +116,7 @@ def mean_loss(
     device: str | torch.device | None = None,
 ) -> float:
     """Mean loss of an example under a mask, in nats; errors of :func:`losses_without`."""
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    model.to(device)
+    device = placed(model, device)
     losses: list[Tensor] = []
     for given in batches:
         batch = {name: value.to(device) for name, value in given.items()}

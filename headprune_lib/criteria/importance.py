@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.example_losses import check_apart
 from headprune_lib.criteria.gradients import batch_gradients, mean_over_batches, on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
@@ -54,11 +55,14 @@ def example_importance(
     a head was removed. For intervals of what is computed from importance.
 
     Raises:
-        ValueError: no batches, or a label outside the classes.
+        ValueError: no batches, a label outside the classes, or examples whose losses depend on each
+            other.
     """
     blocks = find_heads(model)
     rows: list[list[Tensor]] = [[] for _ in blocks]
-    for _, gradients in batch_gradients(model, batches, blocks, loss, device):
+    for batch, gradients in batch_gradients(model, batches, blocks, loss, device):
+        if not rows[0]:
+            check_apart(model, batch, loss)
         for row, gradient in zip(rows, gradients, strict=True):
             row.append(gradient.sum(1).abs().cpu())
     if not rows[0]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from headprune_lib.attention import entropies, read_weights, recorded_weights
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.example_losses import check_apart
 from headprune_lib.criteria.gradients import batch_gradients, on_grid
 from headprune_lib.criteria.registry import Look, normalize_l2, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
@@ -92,6 +93,8 @@ def both(
     for batch in batches:
         with recorded_weights(model, blocks) as found:
             ((moved, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
+        if not count:
+            check_apart(model, moved, loss)
         count += len(gradients[0])
         for total, gradient in zip(important, gradients, strict=True):
             total += gradient.sum(1).abs().sum(0).double().cpu()

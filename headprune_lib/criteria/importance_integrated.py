@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.example_losses import check_apart
 from headprune_lib.criteria.gradients import batch_gradients, on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
@@ -50,7 +51,9 @@ def importance_integrated(
             at = (step + 0.5) / steps
             mask = {kind: at * ones for kind, ones in full_mask(model).items()}
             with masked_heads(model, mask):
-                ((_, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
+                ((moved, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
+            if not count and not step:
+                check_apart(model, moved, loss)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             integrals = [
                 total + gradient.sum(1).double().cpu() / at / steps

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import example_losses, on_grid, opened
+from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
+from headprune_lib.criteria.gradients import on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, placed
 
 
 @register_criterion(
@@ -46,17 +47,19 @@ def second_order(
     if probes is not None and probes < 1:
         raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
     blocks, count = find_heads(model), 0
-    device = torch.device(device) if device is not None else next(model.parameters()).device
-    model.to(device)
+    device = placed(model, device)
     generator = torch.Generator().manual_seed(seed)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     for batch in batches:
         batch = {name: value.to(device) for name, value in batch.items()}
         with evaluating(model, frozen=True), torch.enable_grad():
             gates, losses = _gated(model, blocks, batch, loss)
-            slopes = torch.autograd.grad(
-                losses.sum(), gates, create_graph=True, materialize_grads=True
-            )
+            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
+            check_unused(model, batch, loss, blocks, found)
+            slopes = [
+                torch.zeros_like(gate) if slope is None else slope
+                for slope, gate in zip(found, gates, strict=True)
+            ]
             curves = _diagonal(slopes, gates, probes, generator)
         count += len(losses)
         for total, slope, curve in zip(totals, slopes, curves, strict=True):
@@ -76,11 +79,11 @@ def _gated(
         for block in blocks
     ]
     with opened(model, blocks, gates):
-        return gates, example_losses(model, batch, loss)
+        return gates, differentiable_losses(model, batch, loss)
 
 
 def _diagonal(
-    slopes: tuple[Tensor, ...],
+    slopes: Sequence[Tensor],
     gates: list[Tensor],
     probes: int | None,
     generator: torch.Generator,
@@ -105,7 +108,7 @@ def _diagonal(
     return [each.detach() for each in found]
 
 
-def _exact(slopes: tuple[Tensor, ...], gates: list[Tensor]) -> list[Tensor]:
+def _exact(slopes: Sequence[Tensor], gates: list[Tensor]) -> list[Tensor]:
     found = []
     for slope, gate in zip(slopes, gates, strict=True):
         rows = [

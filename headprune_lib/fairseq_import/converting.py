@@ -1,8 +1,8 @@
-"""Arguments and weights of a fairseq Transformer as those of a ``MarianMTModel``.
+"""Arguments and weights of a fairseq Transformer as those of a model of transformers.
 
-Both are post-norm and name most of their parts alike. Differences: fairseq counts positions from
-``padding + 1`` on and has another table of sines; old checkpoints keep query, key and value in one
-matrix, and norms under numbers.
+Post-norm ones become a ``MarianMTModel``, pre-norm ones an M2M100; these name most parts as fairseq
+does. Differences: fairseq counts positions from ``padding + 1`` on, and Marian has another table of
+sines; old checkpoints keep query, key and value in one matrix, and norms under numbers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import MarianConfig, MarianMTModel
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+)
 
+from headprune_lib.fairseq_import.prenorm import PreNormTranslator
 from headprune_lib.fairseq_import.vocabulary import END, PAD
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-# Arguments that change the computation, with the only value that Marian's layers compute.
+# Arguments that change the computation, with the only value that these models' layers compute.
 _ONLY = {
-    "encoder_normalize_before": False,
-    "decoder_normalize_before": False,
+    "no_decoder_final_norm": False,
     "layernorm_embedding": False,
     "no_cross_attention": False,
     "cross_self_attention": False,
@@ -45,12 +51,12 @@ _NORMS = {
 _NO_WEIGHTS = re.compile(r"\.(version|embed_positions\._float_tensor)$")
 
 
-def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTModel:
+def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrainedModel:
     """A model in evaluation mode that computes what fairseq's does, in float32.
 
     Raises:
-        ValueError: a shape that Marian has no counterpart for (the argument is named), or weights
-            that are missing or left over.
+        ValueError: a shape without counterpart (the argument is named), or weights that are missing
+            or left over.
     """
     _check(arguments)
     weights = {
@@ -58,14 +64,14 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTMo
         for name, tensor in _modern(weights).items()
         if not _NO_WEIGHTS.search(name)
     }
-    model = MarianMTModel(_config(arguments, weights))
-    given = _named_as_marian(arguments, weights, model.config.max_position_embeddings)
+    model = _new(arguments, weights)
+    given = _renamed(arguments, weights, model)
     own = model.state_dict()
     optional = {"final_logits_bias"}
     missing, extra = own.keys() - given.keys() - optional, given.keys() - own.keys()
     if missing or extra:
         raise ValueError(
-            f"the checkpoint does not fit a post-norm Transformer: missing "
+            f"the checkpoint does not fit a {type(model).__name__}: missing "
             f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}"
         )
     wrong = [
@@ -78,16 +84,36 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianMTMo
     model.load_state_dict(given, strict=False)
     # as fairseq's search: a translation has a word, and padding is none
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
-    # this table of positions is not the one that transformers would make
-    model._keys_to_ignore_on_save = None
+    if isinstance(model, MarianMTModel):
+        # this table of positions is not the one that transformers would make
+        model._keys_to_ignore_on_save = None
     return model.eval()
+
+
+def _new(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrainedModel:
+    """A model of the checkpoint's shape, with random weights."""
+    given = _config(arguments, weights)
+    if not _before(arguments):
+        return MarianMTModel(MarianConfig(**given))
+    shared, target = given.pop("share_encoder_decoder_embeddings"), given.pop("decoder_vocab_size")
+    source = given.pop("vocab_size")
+    given |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "vocab_size": target}
+    if shared:
+        return M2M100ForConditionalGeneration(M2M100Config(**given))
+    # what fairseq ties on the decoder's side alone is kept twice
+    given["tie_word_embeddings"] = False
+    return PreNormTranslator(M2M100Config(**given, encoder_vocab_size=source))
+
+
+def _before(arguments: dict[str, Any]) -> bool:
+    return bool(arguments.get("encoder_normalize_before"))
 
 
 def _check(arguments: dict[str, Any]) -> None:
     for name, only in _ONLY.items():
         if (arguments.get(name, only) or False) != (only or False):
             raise ValueError(
-                f"{name} is {arguments[name]!r}: MarianMTModel has no counterpart for "
+                f"{name} is {arguments[name]!r}: transformers has no counterpart for "
                 f"it (only {only!r})"
             )
     for name in ("embed_dim", "ffn_embed_dim"):
@@ -109,6 +135,14 @@ def _check(arguments: dict[str, Any]) -> None:
     learned = [bool(arguments.get(f"{side}_learned_pos")) for side in ("encoder", "decoder")]
     if learned[0] != learned[1]:
         raise ValueError("positions are learned on one side only: not supported")
+    before = [bool(arguments.get(f"{side}_normalize_before")) for side in ("encoder", "decoder")]
+    if before[0] != before[1]:
+        raise ValueError("the norm is before the blocks of one side only: not supported")
+    if before[0] and learned[0]:
+        raise ValueError(
+            "positions are learned and the norm is before each block: transformers has no "
+            "counterpart for both"
+        )
 
 
 def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -128,7 +162,8 @@ def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianConfig:
+def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
+    """The shape, as Marian's configuration says it."""
     source, target = (weights[f"{side}.embed_tokens.weight"] for side in ("encoder", "decoder"))
     shared = bool(arguments.get("share_all_embeddings"))
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
@@ -137,28 +172,28 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> MarianConf
     lengths = [
         arguments.get(name) or 1024 for name in ("max_source_positions", "max_target_positions")
     ]
-    return MarianConfig(
-        vocab_size=len(source),
-        decoder_vocab_size=len(target),
-        d_model=source.shape[1],
-        share_encoder_decoder_embeddings=shared,
-        tie_word_embeddings=tied,
-        encoder_layers=arguments["encoder_layers"],
-        decoder_layers=arguments["decoder_layers"],
-        encoder_attention_heads=arguments["encoder_attention_heads"],
-        decoder_attention_heads=arguments["decoder_attention_heads"],
-        encoder_ffn_dim=arguments["encoder_ffn_embed_dim"],
-        decoder_ffn_dim=arguments["decoder_ffn_embed_dim"],
-        activation_function=_ACTIVATIONS[arguments.get("activation_fn", "relu")],
-        scale_embedding=not arguments.get("no_scale_embedding", False),
-        max_position_embeddings=min(lengths),
-        dropout=arguments.get("dropout", 0.1),
-        pad_token_id=PAD,
-        eos_token_id=END,
-        bos_token_id=None,
-        decoder_start_token_id=END,
-        forced_eos_token_id=None,
-    )
+    return {
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "d_model": source.shape[1],
+        "share_encoder_decoder_embeddings": shared,
+        "tie_word_embeddings": tied,
+        "encoder_layers": arguments["encoder_layers"],
+        "decoder_layers": arguments["decoder_layers"],
+        "encoder_attention_heads": arguments["encoder_attention_heads"],
+        "decoder_attention_heads": arguments["decoder_attention_heads"],
+        "encoder_ffn_dim": arguments["encoder_ffn_embed_dim"],
+        "decoder_ffn_dim": arguments["decoder_ffn_embed_dim"],
+        "activation_function": _ACTIVATIONS[arguments.get("activation_fn", "relu")],
+        "scale_embedding": not arguments.get("no_scale_embedding", False),
+        "max_position_embeddings": min(lengths),
+        "dropout": arguments.get("dropout", 0.1),
+        "pad_token_id": PAD,
+        "eos_token_id": END,
+        "bos_token_id": None,
+        "decoder_start_token_id": END,
+        "forced_eos_token_id": None,
+    }
 
 
 def _output(weights: dict[str, Tensor]) -> Tensor | None:
@@ -166,16 +201,20 @@ def _output(weights: dict[str, Tensor]) -> Tensor | None:
     return weights.get("decoder.output_projection.weight", weights.get("decoder.embed_out"))
 
 
-def _named_as_marian(
-    arguments: dict[str, Any], weights: dict[str, Tensor], n_positions: int
+def _renamed(
+    arguments: dict[str, Any], weights: dict[str, Tensor], model: PreTrainedModel
 ) -> dict[str, Tensor]:
+    """The checkpoint's weights under the model's names."""
     skipped = ("decoder.output_projection.weight", "decoder.embed_out")
     given = {f"model.{name}": tensor for name, tensor in weights.items() if name not in skipped}
     decoder = weights["decoder.embed_tokens.weight"]
     output = _output(weights)
     given["lm_head.weight"] = decoder if output is None else output
-    if arguments.get("share_all_embeddings"):
+    if arguments.get("share_all_embeddings") or isinstance(model, PreNormTranslator):
         given["model.shared.weight"] = decoder
+    if _before(arguments):  # M2M100 makes fairseq's positions itself
+        return given
+    n_positions = model.config.max_position_embeddings
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
         if arguments.get(f"{side}_learned_pos"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import LogitsProcessor, MarianMTModel
+from transformers import LogitsProcessor, PreTrainedModel
 
 from headprune_lib.batching import by_length, pad, teacher_forced
 from headprune_lib.fairseq_import.converting import convert
@@ -18,9 +18,12 @@ from headprune_lib.fairseq_import.vocabulary import END, PAD, Dictionary, Splitt
 
 @dataclass(frozen=True)
 class FairseqTranslator:
-    """A converted model with its dictionaries; ``model`` is an ordinary ``MarianMTModel``."""
+    """A converted model with its dictionaries.
 
-    model: MarianMTModel
+    ``model`` is an ordinary ``MarianMTModel``, or an M2M100 where the norm is before each block.
+    """
+
+    model: PreTrainedModel
     source: Dictionary
     target: Dictionary
     splitter: Splitter
@@ -94,10 +97,11 @@ def import_fairseq(
 ) -> FairseqTranslator:
     """Turn a Transformer that fairseq trained into a transformers model.
 
-    Post-norm Transformers with shared or separate embeddings and sinusoidal or learned positions,
-    such as ``transformer_iwslt_de_en`` and ``transformer_vaswani_wmt_en_fr_big`` (the paper's), in
-    the checkpoint formats of fairseq 0.6 to 0.12. The file is a pickle; it is read without running
-    what is in it.
+    Transformers with the norm after each block or before it (the paper's WMT and IWSLT models, such
+    as ``transformer_vaswani_wmt_en_fr_big`` and ``transformer_iwslt_de_en`` with
+    ``--encoder-normalize-before --decoder-normalize-before``), with shared or separate embeddings,
+    and, with the norm after, learned positions; in the checkpoint formats of fairseq 0.6 to 0.12. The
+    file is a pickle; it is read without running what is in it.
 
     Args:
         checkpoint: a ``.pt`` file.
@@ -108,7 +112,7 @@ def import_fairseq(
     Raises:
         FileNotFoundError: a file that is not there.
         ValueError: a file that is no checkpoint or could run code, a shape without counterpart in
-            ``MarianMTModel``, or dictionaries of another size than the embeddings.
+            transformers, or dictionaries of another size than the embeddings.
 
     Example::
 
@@ -123,7 +127,9 @@ def import_fairseq(
     if len(paths) not in (1, 2):
         raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
     model = convert(*read_checkpoint(Path(checkpoint)))
-    sizes = model.config.vocab_size, model.config.decoder_vocab_size
+    sizes = [
+        side.embed_tokens.num_embeddings for side in (model.model.encoder, model.model.decoder)
+    ]
     source, target = Dictionary(paths[0]), Dictionary(paths[-1])
     for path, words, size in zip((paths[0], paths[-1]), (source, target), sizes, strict=True):
         if len(words) != size:

@@ -1,31 +1,59 @@
-"""Where units of work run: one after the other, each finished one kept in a journal."""
+"""Where units of work run: here one after the other, or on a cluster; the journal keeps each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal
 
+if TYPE_CHECKING:
+    from headprune_lib.replication.cluster import Cluster
+
 Unit = Callable[[], Arrays]
 """One mask, or one head of a sweep, on one set of examples."""
 
+_cluster: ContextVar[Cluster | None] = ContextVar("_cluster", default=None)
 
-def run_units(units: Mapping[str, Unit], journal: Journal, title: str) -> dict[str, Arrays]:
+
+@contextmanager
+def running_on(cluster: Cluster) -> Iterator[None]:
+    """Inside, units are sent to a cluster: see :mod:`headprune_lib.replication.cluster`."""
+    token = _cluster.set(cluster)
+    try:
+        yield
+    finally:
+        _cluster.reset(token)
+
+
+def run_units(
+    units: Mapping[str, Unit], journal: Journal, title: str, *, here: bool = False
+) -> dict[str, Arrays]:
     """The outcome of every unit, from the journal or computed now, with a bar and the time left.
 
     Args:
         units: by key; what a unit depends on and the journal's folder does not tell (the hash of
-            weights trained on this machine) belongs in its key.
+            weights trained on this machine) belongs in its key. A subject that a unit uses is
+            loaded anew on a worker; other objects are sent there.
         title: of the progress bar.
+        here: one after the other in this process, even where there is a cluster: for what is timed.
+
+    Raises:
+        UnitsFailed: from a cluster, for units that failed; the others are done, and kept.
     """
-    todo = sum(not journal.done(key) for key in units)
-    found = {}
-    with tqdm(total=todo, desc=title, unit="part", disable=not todo) as bar:
-        for key, unit in units.items():
-            fresh = not journal.done(key)
-            found[key] = journal.unit(key, unit)
-            bar.update(fresh)
-    return found
+    todo = {key: unit for key, unit in units.items() if not journal.done(key)}
+    cluster, found = None if here else _cluster.get(), {}
+    with tqdm(total=len(todo), desc=title, unit="part", disable=not todo) as bar:
+        if cluster is not None:
+            for key, arrays in cluster.compute(todo, journal, title):
+                found[key] = arrays
+                bar.update()
+        for key in [key for key in units if key not in found]:
+            found[key] = journal.unit(key, units[key])
+            bar.update(key in todo)
+    return {key: found[key] for key in units}

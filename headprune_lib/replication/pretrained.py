@@ -24,15 +24,18 @@ from headprune_lib.replication.data import (
     MissingData,
     Source,
     WrongChecksum,
+    check_fetched,
     file_sha256,
     locate,
+    noted,
 )
 from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.store.files import set_aside
 
 
 @dataclass(frozen=True)
 class Base:
-    """A pretrained encoder: registered files, an archive of them, or a random model.
+    """A pretrained encoder: registered files, an archive of them, the Hub's, or a random model.
 
     Attributes:
         name: as ``--model`` takes it.
@@ -40,6 +43,7 @@ class Base:
         short: what tables and figures call it; the name if not given.
         files: the registered files of an installed package.
         archive: packages that hold a zip file in pieces; ``files`` are then its members.
+        hub: repository on the Hugging Face Hub; what is fetched first is noted, and checked after.
         build: makes the configuration of a model with random weights.
         kernel: the attention implementation that is faster where no gradient is needed.
     """
@@ -48,13 +52,22 @@ class Base:
     title: str
     files: tuple[Source, ...] = ()
     archive: tuple[str, ...] = ()
+    hub: str = ""
     build: Callable[[], transformers.PretrainedConfig] | None = None
     kernel: str = "sdpa"
     short: str = ""
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Name -> SHA-256 of each file; a random model has its name alone."""
+        """Name -> SHA-256 of each file; a random model has its name alone.
+
+        Fetches the weights of the Hub where it was never noted what they are.
+        """
+        if self.hub:
+            name = f"{self.hub}/{_WEIGHTS}"
+            if noted(name) is None:
+                self.folder()
+            return {name: noted(name) or ""}
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
     def folder(self) -> Path:
@@ -62,12 +75,53 @@ class Base:
 
         Raises:
             MissingData: not installed, and (for an archive) not to be fetched either.
-            WrongChecksum: a file is another than the registered one.
+            WrongChecksum: a file is another than the registered one, or than the noted one.
         """
         if self.archive:
             return _unpacked(self, cache_root() / "bases" / self.name)
+        if self.hub:
+            return _from_hub(self.hub)
         paths = [locate(source) for source in self.files]
         return paths[0].parent
+
+
+_WEIGHTS = "model.safetensors"
+
+
+@cache
+def _from_hub(repository: str) -> Path:
+    """The repository's configuration, tokenizer and weights, in the Hub's own cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(
+            snapshot_download(
+                repository,
+                allow_patterns=["config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS],
+            )
+        )
+    except Exception as error:  # network, proxy, a gated repository: each layer has its own
+        raise MissingData(
+            f"{repository} of the Hugging Face Hub cannot be fetched "
+            f"({type(error).__name__}: {error}); the same command goes on where it broke off"
+        ) from error
+    weights = folder / _WEIGHTS
+    if not weights.is_file():
+        raise MissingData(f"{repository} of the Hugging Face Hub has no {_WEIGHTS}")
+    found, blob = file_sha256(weights), weights.resolve()  # a link leads into the cache
+    try:
+        # There a large file is called by the SHA-256 that the Hub says it has.
+        if len(blob.name) == len(found) and blob.name != found:
+            raise WrongChecksum(
+                f"{repository}/{_WEIGHTS} has SHA-256 {found}, the Hub says {blob.name}: it was "
+                "changed on the way here; fetch it again"
+            )
+        check_fetched({f"{repository}/{_WEIGHTS}": found})
+    except WrongChecksum as error:
+        (aside,) = set_aside(blob)
+        weights.unlink(missing_ok=True)
+        raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
+    return folder
 
 
 @cache
@@ -202,6 +256,12 @@ BASES: dict[str, Base] = {
             archive=_MPNET_PIECES,
             kernel="eager",
             short="MPNet",
+        ),
+        Base(
+            "bert-base",
+            "BERT-base, uncased (12 layers of 12 heads, 440 MB)",
+            hub="google-bert/bert-base-uncased",
+            short="BERT-base",
         ),
         Base("tiny", "random BERT (2 layers of 4 heads)", build=_tiny_config),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import warnings
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.store.files import set_aside, whole_file
 
 BFLOAT16 = "bfloat16 autocast"
 FLOAT32 = "float32"
 """What a recipe says of precision: mixed, or plain."""
 
+_TRAINED_IN = "trained_in"
 TRAINING_VERSION = 1
 """Of every recipe; bumped when the same parameters would give other weights."""
 
@@ -38,8 +41,10 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
     """Write the parameters that were trained, rounded to float16, and the recipe with them.
 
     A tensor that two names share is written once; what is not trained is made anew, or the base's.
+    Where the recipe's precision was not worked in, the file says which one was.
     """
-    device = next(model.parameters()).device
+    precision = recipe.get("precision", FLOAT32)
+    worked_in = working_precision(precision, next(model.parameters()).device)
     write_weights(
         {
             name: weight.detach()
@@ -47,23 +52,16 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
             if weight.requires_grad
         },
         path,
-        recipe,
-        working_precision(recipe.get("precision", FLOAT32), device),
+        recipe if worked_in == precision else {**recipe, _TRAINED_IN: worked_in},
     )
 
 
-def write_weights(
-    weights: dict[str, Tensor], path: Path, recipe: dict, trained_in: str | None = None
-) -> None:
-    """Write tensors rounded to float16, and the recipe with them; all or nothing.
-
-    Args:
-        trained_in: see :func:`working_precision`; kept in the file if given.
-    """
+def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
+    """Write tensors rounded to float16, and the recipe with them; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     with whole_file(path) as part:
-        metadata = {"recipe": json.dumps(recipe, sort_keys=True)}
-        save_file(weights, part, metadata | ({"trained_in": trained_in} if trained_in else {}))
+        # one entry: the order of several is not the same in each process
+        save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
@@ -100,11 +98,21 @@ def stored_recipe(path: Path) -> dict | None:
         return None
 
 
-def trained_in(path: Path) -> str | None:
-    """The precision that a file's weights were trained in, where the file says so."""
-    with safe_open(path, "pt") as file:
-        return (file.metadata() or {}).get("trained_in")
-
-
 def _recipe_in(file: safe_open) -> dict | None:
-    return json.loads((file.metadata() or {}).get("recipe", "null"))
+    recipe = json.loads((file.metadata() or {}).get("recipe", "null"))
+    return recipe and {name: value for name, value in recipe.items() if name != _TRAINED_IN}
+
+
+def check_worker_has(path: Path | None, sha256: str) -> None:
+    """Raises FileNotFoundError where a worker of a cluster has not the weights to measure with.
+
+    It would train them anew, and measure something else.
+    """
+    found = file_sha256(path) if path is not None and path.is_file() else None
+    if found != sha256:
+        raise FileNotFoundError(
+            f"{socket.gethostname()} has {'other' if found else 'no'} weights"
+            f"{'' if path is None else f' at {path}'}, expected SHA-256 {sha256[:12]}…: a worker needs "
+            "the folders of the machine that asks; give it the same HEADPRUNE_CACHE and "
+            "HEADPRUNE_MODELS on a shared file system"
+        )

@@ -6,11 +6,12 @@ from importlib.metadata import version
 import pytest
 import torch
 from ownmodels import classifier, kept_in, language_model, tokenizer, translator
+from transformers import AutoConfig, PreTrainedTokenizerBase
 from typer.testing import CliRunner
 
-from headprune_lib import cli, load_pruned, score_heads
+from headprune_lib import cli, load_pruned, save_pruned, score_heads
 from headprune_lib.attention import eager
-from headprune_lib.cli import app
+from headprune_lib.cli import app, models
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import measure
 from headprune_lib.cli.tables import scores_table
@@ -230,3 +231,99 @@ def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["OwnBert"]}))
     with pytest.raises(ValueError, match=r"names \['OwnBert'\], which transformers"):
         load_model(str(folder))
+
+
+def with_config(folder, change):
+    """The folder with something else in its configuration, or something else for it."""
+    config = folder / "config.json"
+    if isinstance(change, dict):
+        change = json.dumps(json.loads(config.read_text()) | change)
+    config.write_text(change)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "{",
+        "null",
+        "[]",
+        {"hidden_size": "many"},
+        {"hidden_size": 40_000_000},  # more than there is memory for
+        {"num_attention_heads": 3},
+    ],
+)
+@pytest.mark.parametrize("keep", [kept_in, lambda folder, model: save_pruned(model, folder)])
+def test_a_damaged_configuration_is_one_line(tmp_path, keep, change):
+    folder = with_config(keep(tmp_path / "model", classifier()), change)
+    result = run("inspect", folder)
+    assert result.exit_code == 2 and str(folder) in result.stderr
+    assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("named", [["pipeline"], ["BertConfig"], [5], "BertModel", []])
+def test_a_configuration_that_names_no_model(tmp_path, named):
+    folder = with_config(kept_in(tmp_path / "model", classifier()), {"architectures": named})
+    result = run("inspect", folder)
+    assert result.exit_code == 2
+    assert f"names {named or 'no class'}, which transformers" in result.stderr
+
+
+def test_damaged_weights_and_tokenizers_are_named(tmp_path, labelled):
+    folder = kept_in(tmp_path / "model", classifier())
+    (folder / "tokenizer.json").write_text("{")
+    result = run("score", folder, labelled)
+    assert result.exit_code == 2
+    assert f"the tokenizer's files in {folder} are damaged" in result.stderr
+    (folder / "model.safetensors").write_bytes(b"nothing")
+    result = run("inspect", folder)
+    assert result.exit_code == 2 and f"{folder}: the weights are damaged" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "score"])
+def test_a_name_that_nobody_knows_asks_no_network_that_is_not_there(command, monkeypatch, labelled):
+    asked = []
+
+    def no_network(address, timeout):
+        asked.append(address)
+        raise OSError(101, "Network is unreachable")
+
+    models._hub_in_reach.cache_clear()
+    monkeypatch.setattr(models, "getproxies", dict)
+    monkeypatch.setattr(models.socket, "create_connection", no_network)
+    monkeypatch.setattr(AutoConfig, "from_pretrained", _offline_only)
+    result = run(command, "no-such-model", *([labelled] if command == "score" else []))
+    models._hub_in_reach.cache_clear()
+    assert result.exit_code == 2 and "no-such-model is no folder here" in result.stderr
+    assert len(asked) == 1
+
+
+def _offline_only(name, **given):
+    assert given == {"local_files_only": True}
+    raise OSError("not in the cache")
+
+
+def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
+    def full():
+        raise OSError(28, "No space left on device", "out")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "headprune: [Errno 28] No space left on device: 'out'\n"
+
+
+def test_a_disk_that_is_full_leaves_no_folder_and_the_rerun_works(tmp_path, labelled, monkeypatch):
+    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
+
+    def full(*_given, **_named):
+        raise OSError(28, "No space left on device")
+
+    words = ("prune", folder, labelled, out, "--amount", 0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
+        result = run(*words)
+    assert result.exit_code == 2 and "No space left" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.tsv"]
+    assert run(*words).exit_code == 0

@@ -51,7 +51,7 @@ def prepared(text):
     return prepare
 
 
-@pytest.fixture(scope="session", params=[name for name in SHAPES if name != "pre-norm"])
+@pytest.fixture(scope="session", params=[name for name in SHAPES if "one side" not in name])
 def trained(request, prepared, tmp_path_factory):
     """Prepared data and a checkpoint, of each shape in turn."""
     return train_shape(request.param, prepared, tmp_path_factory)

@@ -6,7 +6,6 @@ import os
 import pytest
 import torch
 from fairseqmodels import train_shape
-from transformers import MarianMTModel
 from typer.testing import CliRunner
 
 from headprune_lib import (
@@ -117,7 +116,7 @@ def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
     batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
     whole = logits(translator.model, batch)
     translator.model.save_pretrained(tmp_path / "whole")
-    again = MarianMTModel.from_pretrained(tmp_path / "whole")
+    again = type(translator.model).from_pretrained(tmp_path / "whole")
     torch.testing.assert_close(logits(again, batch), whole, rtol=0, atol=1e-6)
     order = prune_order(head_importance(translator.model, [batch]))
     mask = order_mask(translator.model, order, len(order) // 2)
@@ -128,8 +127,8 @@ def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
 
 
 def test_a_shape_without_counterpart_is_named(prepared, tmp_path_factory):
-    data, checkpoint = train_shape("pre-norm", prepared, tmp_path_factory)
-    with pytest.raises(ValueError, match="encoder_normalize_before is True: MarianMTModel has no"):
+    data, checkpoint = train_shape("pre-norm on one side", prepared, tmp_path_factory)
+    with pytest.raises(ValueError, match="before the blocks of one side only"):
         import_fairseq(checkpoint, dictionaries(data))
 
 
@@ -193,7 +192,8 @@ def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
         )
         assert result.exit_code == 0, result.output
     model = load_pruned(out / "epoch-2")
-    assert model.config.d_model == 512 and model.config.encoder_attention_heads == 4
+    assert model.config.d_model == 512 and model.config.encoder_attention_heads == 8
+    assert type(model).__name__ == "PreNormTranslator"
     assert not (out / "epoch-3").exists()
     refused = CliRunner().invoke(app, ["fairseq-iwslt", str(tmp_path), str(out)])
     assert refused.exit_code == 2 and "fairseq-preprocess" in refused.output

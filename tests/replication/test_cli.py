@@ -122,3 +122,49 @@ def test_reproduce_measures_and_stores(trained, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "figure1b: 48 examples, measured in" in result.output
     assert (tmp_path / "results" / "smoke" / "one_head" / "synthetic.tiny.json").is_file()
+
+
+def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch):
+    from headprune_lib.replication import measurements
+    from headprune_lib.replication.store import Part, Result
+
+    asked = []
+
+    def get(name, profile, **_):
+        asked.append((name, profile.name))
+        if name == "table3":
+            raise OSError("the disk is full")
+        part = Part({}, [], {"seconds": 2.0, "date": ""})
+        return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
+
+    monkeypatch.setattr(measurements, "artifacts", lambda _: ["figure1b", "table3", "table4"])
+    monkeypatch.setattr(measurements, "get", get)
+    told = headprune("reproduce", "all", "--profile", "smoke")
+    assert asked == [(name, "smoke") for name in ("figure1b", "table3", "table4")]
+    assert told.exit_code == 1
+    assert "figure1b: 7 examples, measured in 2 s" in told.output
+    assert "table3: the disk is full" in told.output
+    assert "not measured: table3; the same command goes on there" in told.output
+    assert "no --task" in headprune("reproduce", "all", "--task", "sst2").output
+
+
+def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    told = headprune("reproduce", "figure1b", "--profile", "paper")
+    assert told.exit_code == 2 and "torch finds none here" in told.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "enfr", "a", "--beams", "0"),
+        ("bench", "--rounds", "0"),
+        ("bench", "--n-sentences", "0"),
+        ("reproduce", "figure1b", "--device", "cuda:99"),
+        ("train", "--device", "nonsense"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_is_done(words):
+    result = headprune(*words)
+    assert result.exit_code == 2
+    assert "Invalid value" in result.output or "no device" in result.output

@@ -147,3 +147,14 @@ def test_trainings_of_a_model():
         profile.check_training("deen", 1)
     with pytest.raises(ValueError, match="unknown model of enfr 'pre-norm'"):
         profile.trainings("enfr")
+
+
+def test_the_papers_recipe_and_sizes_hold_on_each_of_its_tasks():
+    found = [load_profile("paper", task=task) for task in ("mnli", "sst2", "cola", "mrpc")]
+    for profile in found:
+        recipe = profile.finetuning
+        assert (recipe.epochs, recipe.learning_rate, recipe.batch_size) == (3, 2e-5, 32)
+        assert (profile.model, profile.data, profile.seeds) == ("bert-base", "hub", [1, 2, 3, 4, 5])
+        assert profile.orders == "leak-free" and profile.n_examples is None
+    assert found[0].domains == ["mnli-mismatched"] and found[0].n_selection == 5000
+    assert found[3].n_scoring + found[3].n_selection <= 3668

@@ -10,17 +10,27 @@ from headprune_lib.replication.bench import encoder, translation
 from headprune_lib.replication.bench.compare import Row
 from headprune_lib.replication.profiles import Profile
 
+
+def _workers(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
+    from headprune_lib.replication.bench import workers  # Dask is an extra
+
+    return workers.rows(profile, n_sentences, rounds)
+
+
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
     "translation": translation.rows,
+    "workers": _workers,
 }
 
 
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
     """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
 
+    ``"workers"`` in place of a half compares where units of work run.
+
     Raises:
-        ValueError: a half that is neither ``"encoder"`` nor ``"translation"``.
+        ValueError: a half that is none of the three.
     """
     if half not in _HALVES:
         raise ValueError(unknown("half", half, _HALVES))

@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refusing, short
-from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
+from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.replication.cli.options import (
+    PANEL,
+    Data,
+    DeviceName,
+    ProfileName,
+    Scheduler,
+    Workers,
+    spread,
+)
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
+    from headprune_lib.replication.store import Result
 
 Artifact = Annotated[
     str,
     typer.Argument(
-        help="A table or figure of the paper, such as figure1b, or a measurement, such as one_head."
+        help="A table or figure of the paper, such as figure1b, a measurement, such as one_head, or "
+        "all: what the profile measures and is not stored yet."
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
@@ -42,13 +52,15 @@ def reproduce(
     n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     data: Data = None,
-    device: Device = "cpu",
+    device: DeviceName = None,
     stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Measure a table or figure again, with the weights at hand, and store it."""
     from headprune_lib.replication import measurements
 
-    with refusing():
+    with refusing(), spread(workers, scheduler):
         settings, translated = _settings(
             profile,
             task,
@@ -61,7 +73,37 @@ def reproduce(
             data=data,
             device=device,
         )
-        result = measurements.get(artifact, settings, task=translated, parts=by, fresh=not stored)
+        if artifact == "all":
+            if task is not None or by is not None:
+                refuse("all takes no --task and no --by; name the table or figure")
+            missed = [
+                name for name in measurements.artifacts(settings) if not _reached(name, settings)
+            ]
+        else:
+            missed = []
+            _tell(
+                artifact,
+                measurements.get(artifact, settings, task=translated, parts=by, fresh=not stored),
+            )
+    if missed:
+        typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
+        raise typer.Exit(1)
+
+
+def _reached(artifact: str, settings: Profile) -> bool:
+    """Whether a result is there in the end; what went wrong is told, for others may still be had."""
+    from headprune_lib.replication import measurements
+    from headprune_lib.replication.store import UnitsFailed
+
+    try:
+        _tell(artifact, measurements.get(artifact, settings))
+    except (ValueError, OSError, UnitsFailed) as error:
+        typer.echo(f"{artifact}: {error}", err=True)
+        return False
+    return True
+
+
+def _tell(artifact: str, result: Result) -> None:
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
 
@@ -105,6 +147,8 @@ def _settings(
     profile: str, task: str | None, model: str | None, **given: Any
 ) -> tuple[Profile, str | None]:
     """The profile with what was given in place of its values, and the pair of languages if any."""
+    import torch
+
     from headprune_lib.replication.pretrained import BASES
     from headprune_lib.replication.profiles import load_profile
 
@@ -112,15 +156,22 @@ def _settings(
     if model is not None:
         given["model" if model in BASES else "translation_model"] = model
     settings = load_profile(profile, task=None if translated else task, **given)
+    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(
+            f"profile {profile} runs on a GPU, and torch finds none here; install torch's CUDA build, "
+            "or give --device cpu, which takes weeks for the paper's models"
+        )
     return settings, task if translated else None
 
 
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
-    half: Annotated[str, typer.Argument(help="encoder or translation.")] = "encoder",
+    half: Annotated[str, typer.Argument(help="encoder, translation or workers.")] = "encoder",
     profile: ProfileName = "default",
-    n_sentences: Annotated[int, typer.Option(help="Test sentences timed.")] = 256,
-    rounds: Annotated[int, typer.Option(help="Rounds of each comparison, after a warm-up.")] = 5,
+    n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds of each comparison, after a warm-up.")
+    ] = 5,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -149,3 +200,50 @@ def run_bench(
     replace_files({target: content.encode()})
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
+
+
+@app.command(rich_help_panel=PANEL)
+def plan(
+    profile: Annotated[str, typer.Argument(help="smoke, default, base or paper.")] = "paper",
+    only: Annotated[
+        str | None, typer.Option(help="One table or figure, such as figure3b, and what it needs.")
+    ] = None,
+    data: Data = None,
+    device: DeviceName = None,
+) -> None:
+    """Say what a profile would fetch and compute, what is done, and how long the rest takes here.
+
+    Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
+    """
+    import pandas as pd
+    import torch
+
+    from headprune_lib.replication import planning
+    from headprune_lib.replication.profiles import load_profile
+
+    with refusing():
+        settings = load_profile(profile, data=data, device=device)
+        if settings.device.startswith("cuda") and not torch.cuda.is_available():
+            typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
+            settings = load_profile(profile, data=data, device="cpu")
+        steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
+        found = planning.probe(settings)
+    for name, (size, there) in fetched.items():
+        typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', is here' if there else ''}")
+    left = sum(size for size, there in fetched.values() if not there)
+    typer.echo(f"to be fetched: {left / 1e9:.2f} GB")
+    hours = [step.left / found.passes_per_second / 3600 for step in steps]
+    rows = [
+        (step.task, step.what, f"{step.passes / 1e6:.2f}", step.state, f"{each:.2f}")
+        for step, each in zip(steps, hours, strict=True)
+    ]
+    columns = ["task", "what", "million passes", "state", "hours left"]
+    typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
+    typer.echo(
+        f"{sum(hours):.1f} hours left on {settings.device}, at {found.passes_per_second:.0f} passes a "
+        f"second; {'' if found.measured else 'at least '}{found.training_bytes / 1e9:.1f} GB of memory "
+        f"to train{'' if found.measured else ', activations not counted'}"
+    )
+    missing = {"encoder", "translation"} - {*settings.halves}
+    if missing:
+        typer.echo(f"not in this profile: the paper's {' and '.join(sorted(missing))} half")

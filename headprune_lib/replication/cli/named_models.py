@@ -1,6 +1,7 @@
 """The replication's trained models under the names of their tasks, for ``headprune inspect`` etc.
 
-Nothing is trained here: where weights are not stored, the command that makes them is named.
+Nothing is trained here: where weights are not stored, the command that makes them is named. The
+paper's own translator is fetched.
 """
 
 from __future__ import annotations
@@ -17,15 +18,26 @@ if TYPE_CHECKING:
 
 @register_named_models
 def resolve(name: str) -> NamedModel | None:
-    """The model of a task of classification or translation, such as ``reviews`` or ``enfr``."""
+    """The model of a task of classification or translation, such as ``reviews`` or ``enfr``.
+
+    ``wmt14-enfr`` is the paper's own translator, fetched the first time.
+    """
     from headprune_lib.replication.data import TASKS
     from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 
+    if name == "wmt14-enfr":
+        return NamedModel(_public, lambda: _no_tokenizer(name))
     if name in TASKS:
         return NamedModel(lambda: _classifier(name), lambda: _tokenizer(name))
     if name in TRANSLATION_TASKS:
         return NamedModel(lambda: _translator(name), lambda: _no_tokenizer(name))
     return None
+
+
+def _public() -> nn.Module:
+    from headprune_lib.replication.translation.public import public_translator
+
+    return public_translator().model
 
 
 def _classifier(task: str) -> nn.Module:

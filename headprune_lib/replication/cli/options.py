@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from headprune_lib.cli.app import refuse
+
 PANEL = "The replication"
-ProfileName = Annotated[str, typer.Option(help="Which set of parameters: smoke, default or base.")]
+ProfileName = Annotated[
+    str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
+]
+DeviceName = Annotated[
+    str | None, typer.Option(help="cpu, cuda, …; the profile's own if left out.")
+]
 Data = Annotated[
     str | None,
     typer.Option(help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out."),
 ]
+Workers = Annotated[
+    int | None, typer.Option(help="Measure in this many processes of one thread each.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Measure on the workers of a Dask scheduler: tcp://HOST:PORT, or its file."),
+]
+
+
+@contextmanager
+def spread(workers: int | None, scheduler: str | None) -> Iterator[None]:
+    """Inside, units of work run where the two options say; in this process if neither is given.
+
+    Units that fail end the command with one line and exit code 1.
+    """
+    if workers is None and scheduler is None:
+        yield
+        return
+    if workers is not None and scheduler is not None:
+        refuse("give --workers or --scheduler, not both: a scheduler has its workers already")
+    from headprune_lib.replication import cluster
+    from headprune_lib.replication.engine import running_on
+    from headprune_lib.replication.store import UnitsFailed
+
+    opened = (
+        cluster.local_processes(workers) if scheduler is None else cluster.at_scheduler(scheduler)
+    )
+    with opened as found, running_on(found):
+        try:
+            yield
+        except UnitsFailed as error:
+            typer.echo(f"headprune: {error}", err=True)
+            raise typer.Exit(1) from None

@@ -124,7 +124,7 @@ def translate(
     sentences: Annotated[
         list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
     ] = None,
-    beams: Annotated[int, typer.Option(help="1 is greedy.")] = 5,
+    beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 5,
     profile: ProfileName = "default",
 ) -> None:
     """Translate sentences with a trained model, a line each.

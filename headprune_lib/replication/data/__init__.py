@@ -6,6 +6,7 @@
 
 from headprune_lib.replication.data.benchmarks import BENCHMARKS
 from headprune_lib.replication.data.examples import Examples, normalise, split_by_hash
+from headprune_lib.replication.data.fetched import check_fetched, noted
 from headprune_lib.replication.data.rated import SOURCES, domain, read_rated, reviews
 from headprune_lib.replication.data.sources import (
     INSTALL,
@@ -83,9 +84,11 @@ __all__ = [
     "Source",
     "Task",
     "WrongChecksum",
+    "check_fetched",
     "file_sha256",
     "locate",
     "normalise",
+    "noted",
     "read_rated",
     "split_by_hash",
     "whole_task",

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headprune_lib.replication.data.examples import Examples, in_hash_order
+from headprune_lib.replication.data.fetched import check_fetched
 from headprune_lib.replication.data.sources import MissingData, data_folder
 from headprune_lib.replication.data.tables import Hub, Lines, Table, to_examples
 from headprune_lib.replication.data.task import Task
@@ -117,10 +118,13 @@ def _from_folder(task: Benchmark, root: Path) -> tuple[tuple[str, Examples], ...
 def _from_hub(task: Benchmark) -> tuple[tuple[str, Examples], ...]:
     if task.hub is None:
         raise MissingData("it is not on the Hugging Face Hub in a form that can be read")
-    return tuple(
+    found = tuple(
         (name, in_hash_order(to_examples(task.hub.rows(name), task.labels)))
         for name in task.hub.splits
     )
+    where = "/".join(filter(None, (task.hub.path, task.hub.config)))
+    check_fetched({f"{where}/{task.hub.splits[name]}": split.sha256 for name, split in found})
+    return found
 
 
 _REGISTERED = {
@@ -205,9 +209,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
             ),
             Layout("SST-2", {"train": _sentences("train.tsv"), "test": _sentences("dev.tsv")}),
         ),
-        hub=Hub(
-            "stanfordnlp/sst2", None, {"train": "train", "test": "validation"}, "label", "sentence"
-        ),
+        hub=Hub(_GLUE, "sst2", {"train": "train", "test": "validation"}, "label", "sentence"),
     ),
     Benchmark(
         "cola",

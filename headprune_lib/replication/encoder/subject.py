@@ -7,18 +7,21 @@ the uncut one is kept.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
-from headprune_lib.replication.encoder.batches import Batches, make_batches
+from headprune_lib.replication.encoder.batches import Batches, in_halves, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
@@ -27,6 +30,7 @@ from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import head_importance, normalize_l2
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
@@ -51,6 +55,11 @@ class EncoderSubject:
         model = finetuned(profile, seed, kernel=kernel)
         path = weights_path(profile.model, recipe(profile, seed))
         return cls(profile, seed, model, file_sha256(path))
+
+    def __reduce__(self) -> tuple:
+        """On its way to a worker, what loads it there."""
+        kernel = self.model.config._attn_implementation
+        return _loaded, (pickle.dumps(self.profile), self.seed, kernel, self.weights_sha256)
 
     @property
     def key(self) -> str:
@@ -127,13 +136,15 @@ class EncoderSubject:
         prepared = self.batches(examples)
         heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
 
+        def swept(batch: Batch) -> Tensor:
+            ((uncut, cut),) = _SWEEPS[how](self.model, [batch])
+            return torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
+
         def measure(part: list) -> Arrays:
             correct, loss = [], []
             with fast_linears(self.model):
-                for (uncut, cut), batch in zip(_SWEEPS[how](self.model, part), part, strict=True):
-                    # (1 + H, B, class)
-                    logits = torch.stack([uncut, *(cut[head] for head in heads)])
-                    right, nats = answers(logits, batch["labels"])
+                for batch in part:
+                    right, nats = answers(in_halves(swept, batch, 1), batch["labels"])
                     correct.append(right)
                     loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
@@ -241,10 +252,23 @@ class EncoderSubject:
         return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
 
 
+@lru_cache(maxsize=2)
+def _loaded(profile: bytes, seed: int, kernel: str, weights_sha256: str) -> EncoderSubject:
+    """A subject as a worker process needs it, loaded once."""
+    wanted = pickle.loads(profile)
+    check_worker_has(weights_path(wanted.model, recipe(wanted, seed)), weights_sha256)
+    return EncoderSubject.of(wanted, seed, kernel)
+
+
 def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | None) -> Arrays:
     """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
+
+    def masked(batch: Batch) -> Tensor:
+        (logits,) = masked_logits(subject.model, [batch], mask)
+        return logits
+
     with fast_linears(subject.model):
-        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask)))
+        logits = torch.cat([in_halves(masked, batch, 0) for batch in prepared.batches])
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

@@ -16,12 +16,12 @@ from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import obtain
+from headprune_lib.replication.measurements.obtaining import key_of, obtain
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Key, Result
 
-__all__ = ["MEASUREMENTS", "find_artifact", "found", "get", "half_of"]
+__all__ = ["MEASUREMENTS", "artifacts", "find_artifact", "found", "get", "half_of"]
 
 
 def _registered() -> dict[str, Measurement]:
@@ -110,6 +110,15 @@ def find_artifact(
     if wanted != paper.MAIN:
         profile = _on(profile, name, profile.stand_ins.get(wanted, wanted))
     return measurement, artifact.half, profile, profile.task
+
+
+def artifacts(profile: Profile) -> list[str]:
+    """The paper's names of all that a profile measures; tables and figures of one result once."""
+    found: dict[Key, str] = {}
+    for name, artifact in paper.ARTIFACTS.items():
+        if artifact.half in profile.halves:
+            found.setdefault(key_of(*find_artifact(name, profile)), name)
+    return list(found.values())
 
 
 def _on(profile: Profile, name: str, task: str) -> Profile:

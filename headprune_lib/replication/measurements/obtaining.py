@@ -188,10 +188,16 @@ def _root(
         listed = {*profile.further_seeds} <= {*committed.further_seeds}
     else:
         listed = {*profile.trainings(task)} <= {*committed.trainings(task)}
-    standard = listed and all(
-        one["digest"]
-        == signature(measurement, half, committed, task, name, registered=True)["digest"]
-        for name, one in signatures.items()
+    # A profile that names where its text comes from is measured on what is fetched from there.
+    fetched = committed.data is not None
+    standard = (
+        listed
+        and (not fetched or profile.data == committed.data)
+        and all(
+            one["digest"]
+            == signature(measurement, half, committed, task, name, registered=not fetched)["digest"]
+            for name, one in signatures.items()
+        )
     )
     if standard:
         return results_folder(profile)

@@ -46,6 +46,7 @@ def _measure(context: Context, _part: str) -> Measured:
             {f"{name} sizes": lambda pair=pair, batches=batches: _sizes(pair, batches)},
             journal,
             f"size and memory, {name}",
+            here=True,
         ).values()
         raw |= {f"{name}/{key}": value for key, value in sizes.items()}
     raw |= {"batch_sizes": np.array(profile.speed.batch_sizes)}
@@ -148,6 +149,7 @@ def _timed(
         },
         journal,
         f"speed, {name}",
+        here=True,
     )
     seconds = np.stack([unit["seconds"] for unit in units.values()])
     n_sentences = sum(len(batch["input_ids"]) for batch in batches[profile.speed.batch_sizes[0]])

@@ -1,7 +1,7 @@
 """What plain Markdown shows of the stored results, between two marks each.
 
 The README has the table of verdicts and one figure, the page on deviations the recipes of
-fine-tuning that were compared for CoLA.
+fine-tuning that were compared for CoLA. The leaderboard of orders of removal is a file of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.pages import plots, tables
+from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.tables.pages import emphasise_claims, kept_text
 from headprune_lib.replication.pages.values import prunable_at
@@ -92,6 +93,9 @@ def write_findings() -> list[Path]:
         readme: f"{before}\n{findings(curve.values)}\n{after}".encode(),
         figure: plots.as_png(plots.figure3b(curve.values, curve.task)),
     }
+    if orders := collect(measurements.found("which_first")):
+        for name, content in leaderboard_files(orders).items():
+            files[project_root() / name] = content
     if compared := pick(collect(measurements.found("recipes")), _MODEL, TUNED):
         before, after = around(page, RECIPES_START, RECIPES_END)
         files[page] = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}".encode()

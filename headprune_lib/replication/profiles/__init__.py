@@ -42,7 +42,7 @@ __all__ = [
     "load_profile",
 ]
 
-PROFILES = ("smoke", "default", "base")
+PROFILES = ("smoke", "default", "base", "paper")
 
 
 _Task = Annotated[str, one_of("task", TASKS)]
@@ -119,6 +119,7 @@ class Profile:
     translation: dict[_Translation, dict[str, Recipe]]
     checkpoints: dict[str, Checkpoints]
     speed: Speed
+    halves: list[Literal["encoder", "translation"]]
     device: str = "cpu"
     data: str | None = None
     given: dict = field(default_factory=dict, compare=False, repr=False)
@@ -173,7 +174,7 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     """A profile by name, with values of your own in place of its values.
 
     Args:
-        name: ``"smoke"``, ``"default"`` or ``"base"``.
+        name: ``"smoke"``, ``"default"``, ``"base"`` or ``"paper"``.
         seed: this fine-tuning first, in place of the profile's first one.
         overrides: fields of :class:`Profile`; ``None`` leaves the profile's value.
 

@@ -1,7 +1,7 @@
 """Results and what is needed to keep them: files, signatures, a journal of unfinished work."""
 
 from headprune_lib.replication.store.files import Arrays
-from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.store.journal import Journal, UnitsFailed
 from headprune_lib.replication.store.obtaining import Measured, Outcomes, Wanted, obtain
 from headprune_lib.replication.store.results import (
     OUTCOMES,
@@ -27,6 +27,7 @@ __all__ = [
     "Part",
     "Result",
     "ResultDamaged",
+    "UnitsFailed",
     "Wanted",
     "find",
     "fingerprint",

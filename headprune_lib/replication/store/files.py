@@ -6,6 +6,7 @@ import bz2  # a Python without it, or without lzma, must not take results for da
 import io
 import lzma
 import os
+import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,8 +84,9 @@ def replace_files(files: dict[Path, bytes]) -> None:
         for path, content in files.items()
         if not path.exists() or path.read_bytes() != content
     }
-    # Hidden, and named after the process so that two writers never share one.
-    staged = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    # Hidden, with a name of its own: two writers, on machines that share a folder, never share one.
+    own = uuid.uuid4().hex[:12]
+    staged = {path: path.with_name(f".{path.name}.{own}.tmp") for path in files}
     old: dict[Path, bytes | None] = {}
     try:
         for path, temporary in staged.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import urllib.parse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,24 @@ from headprune_lib.replication.store.files import (
     replace_files,
     set_aside,
 )
+
+
+class UnitsFailed(RuntimeError):
+    """Some units could not be computed; the others are in the journal.
+
+    Args:
+        title: of the sweep that they are of.
+        failed: the units' keys, and why each failed.
+        folder: of the journal.
+    """
+
+    def __init__(self, title: str, failed: Mapping[str, str], folder: Path):
+        told = "; ".join(f"{key!r}: {why}" for key, why in failed.items())
+        super().__init__(
+            f"{len(failed)} of the units of {title!r} failed: {told}. The others are kept in "
+            f"{folder}; the same command computes only what is missing"
+        )
+        self.failed = dict(failed)
 
 
 class Journal:
@@ -38,8 +57,8 @@ class Journal:
         What a unit depends on and the signature does not hold (the hash of weights trained on this
         machine) belongs in the key. A damaged file is set aside, and the unit measured again.
         """
-        path = self.folder / f"{urllib.parse.quote(key, safe='')}.npz"
-        if path.exists():
+        path = self._path(key)
+        with contextlib.suppress(FileNotFoundError):  # removed by another run that has finished
             try:
                 arrays = npz_arrays(path.read_bytes())
                 seconds = float(arrays.pop("seconds of this unit"))
@@ -53,16 +72,29 @@ class Journal:
                     "this unit is measured again.",
                     stacklevel=2,
                 )
-        self._counted.add(key)
         start = time.perf_counter()
         arrays = {name: np.asarray(array) for name, array in function().items()}
-        seconds = np.asarray(time.perf_counter() - start)
-        replace_files({path: npz_bytes({**arrays, "seconds of this unit": seconds})})
+        self.keep(key, arrays, time.perf_counter() - start)
         return arrays
+
+    def keep(self, key: str, arrays: Arrays, seconds: float) -> None:
+        """Write a unit that was computed during this run."""
+        self.computed(key)
+        content = npz_bytes({**arrays, "seconds of this unit": np.asarray(seconds)})
+        # Another run of the same measurement may just have finished, and removed the folder.
+        with contextlib.suppress(FileNotFoundError):
+            replace_files({self._path(key): content})
+
+    def computed(self, key: str) -> None:
+        """Note that a unit is of this run: its seconds were not spent by an earlier process."""
+        self._counted.add(key)
 
     def done(self, key: str) -> bool:
         """Whether ``unit(key, …)`` would find its file (for a progress bar's estimate)."""
-        return (self.folder / f"{urllib.parse.quote(key, safe='')}.npz").exists()
+        return self._path(key).exists()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{urllib.parse.quote(key, safe='')}.npz"
 
     def finish(self) -> None:
         """Remove the journal; call it once the result is saved."""

@@ -6,8 +6,10 @@ masked models as the *change* from the unmasked one: few change, so that the fil
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -29,7 +31,12 @@ from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.translation.models import PAD, detokenise
-from headprune_lib.replication.translation.weights import Translator, load_translator
+from headprune_lib.replication.translation.weights import (
+    Translator,
+    load_translator,
+    stored_weights,
+)
+from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import normalize_l2
 
 GROUP = 32  # sentences that share a batch
@@ -68,6 +75,12 @@ class TranslationSubject:
             profile, task, seed, model=profile.translation_model, kernel=kernel, **kept
         )
         return cls(profile, task, seed, translator, kept)
+
+    def __reduce__(self) -> tuple:
+        """On its way to a worker, what loads it there."""
+        kernel, kept = self.model.config._attn_implementation, tuple(self.kept.items())
+        sha256 = self.translator.weights_sha256
+        return _loaded, (pickle.dumps(self.profile), self.task, self.seed, kernel, kept, sha256)
 
     @classmethod
     def of_listed(cls, profile: Profile, task: str, seed: int | None) -> TranslationSubject:
@@ -217,6 +230,22 @@ class TranslationSubject:
             {f"{self.key} I_h": measure}, journal, f"importance, {self.task}"
         ).values()
         return found
+
+
+@lru_cache(maxsize=2)
+def _loaded(
+    profile: bytes,
+    task: str,
+    seed: int,
+    kernel: str,
+    kept: tuple[tuple[str, int], ...],
+    weights_sha256: str,
+) -> TranslationSubject:
+    """A subject as a worker process needs it, loaded once."""
+    wanted, point = pickle.loads(profile), dict(kept)
+    path = stored_weights(wanted, task, seed, model=wanted.translation_model, **point)
+    check_worker_has(path, weights_sha256)
+    return TranslationSubject.of(wanted, task, seed, kernel=kernel, **point)
 
 
 def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:

@@ -38,6 +38,12 @@ def test_the_translation_half_is_compared_with_masked_generate(smoke):
     assert 0 < bound["floor"] < 1 and bound["floor"] is not None
 
 
+def test_two_processes_are_compared_with_one_and_the_engine_with_a_loop(smoke):
+    two, engine = bench("workers", smoke, n_sentences=16, rounds=1)
+    assert (two["target"], two["floor"], two["n"]) == ("at most 0.67", 0.5, 8)  # the model's heads
+    assert engine["target"] == "at most 1.03" and engine["ratio"] > 0
+
+
 def test_a_half_that_does_not_exist_is_refused(smoke):
     with pytest.raises(ValueError, match="did you mean encoder"):
         bench("encoders", smoke)

@@ -100,6 +100,8 @@ def test_the_environment_names_the_folder(tmp_path, monkeypatch):
 
 
 def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))  # notes what is fetched
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
     cola, hub = TASKS["cola"], tmp_path / "hub"
     hub.mkdir()
     for split, rows in {

@@ -1,12 +1,22 @@
 """Fine-tuned weights: only what training changed is kept, damage is set aside."""
 
+import json
+
 import pytest
 import torch
+from safetensors import safe_open
 
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path, with_weights
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.weights import read_weights
+from headprune_lib.replication.weights import (
+    BFLOAT16,
+    FLOAT32,
+    read_weights,
+    save_trained,
+    stored_recipe,
+    working_precision,
+)
 
 
 @pytest.fixture
@@ -68,3 +78,26 @@ def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
 def test_weights_of_another_model_are_refused():
     with pytest.raises(ValueError, match="do not fit tiny: classifier.weight has shape"):
         with_weights("synthetic", "tiny", 1, {"classifier.weight": torch.ones(9, 9)}, "sdpa")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "device", "worked_in"),
+    [
+        ({"avx2": True, "avx512_bf16": True}, "cpu", BFLOAT16),
+        ({"avx2": True, "avx512_bf16": False}, "cpu", FLOAT32),
+        ({"avx2": True, "avx512_bf16": False}, "cuda", BFLOAT16),
+    ],
+)
+def test_a_processor_without_bfloat16_trains_in_float32_and_the_file_says_so(
+    capabilities, device, worked_in, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert working_precision(BFLOAT16, device) == worked_in
+    assert working_precision(FLOAT32, device) == FLOAT32
+    if device == "cpu":
+        path, recipe = tmp_path / "a.safetensors", {"precision": BFLOAT16, "seed": 1}
+        save_trained(torch.nn.Linear(2, 2), path, recipe)
+        with safe_open(path, "pt") as file:
+            said = json.loads(file.metadata()["recipe"])
+        assert said.get("trained_in", BFLOAT16) == worked_in
+        assert stored_recipe(path) == recipe and read_weights(path, recipe) is not None

@@ -584,6 +584,20 @@ def test_a_damaged_unit_is_measured_again(tmp_path):
     assert names(tmp_path) == ["a.npz", "a.npz.damaged-1"]
 
 
+def test_a_unit_is_given_though_another_run_removes_the_journal_meanwhile(tmp_path):
+    journal, other = Journal(tmp_path / "j"), Journal(tmp_path / "j")
+    journal.unit("a", lambda: {"x": np.ones(1)})
+
+    def gone(*_, **__):
+        other.finish()
+        raise FileNotFoundError("the folder of the file")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.open", gone)
+        assert journal.unit("b", lambda: {"x": np.zeros(1)})["x"] == 0
+    assert not (tmp_path / "j").exists()
+
+
 def test_a_failing_unit_keeps_the_others(tmp_path):
     journal = Journal(tmp_path)
     journal.unit("a", lambda: {"x": np.zeros(1)})

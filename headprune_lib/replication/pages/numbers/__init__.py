@@ -17,6 +17,7 @@ from headprune_lib.replication.pages.numbers.training_dynamics import (
 )
 from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.numbers.which_first import which_first
 
 __all__ = [
     "Numbers",
@@ -30,4 +31,5 @@ __all__ = [
     "speed",
     "training_dynamics",
     "translation_models",
+    "which_first",
 ]

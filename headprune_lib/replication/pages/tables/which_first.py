@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.claims.contrasts import Contrast
+from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import order_title, spelled
+from headprune_lib.replication.titles import spelled
 
 __all__ = ["contrasts_table", "leaderboard"]
 
@@ -21,28 +22,22 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
     Args:
         found: name of task and model -> result of ``which_first``.
     """
-    rows = []
-    for where, result in found.items():
-        orders = result.values["orders"]
-        for order in sorted(orders, key=lambda name: -orders[name]["area"]["value"]):
-            one = orders[order]
-            criterion = CRITERIA.get(order.partition(" ")[0])
-            rows.append(
-                {
-                    "measured on": where,
-                    "order": order_title(order),
-                    "kept, mean over 0 to 50% removed": _share(one["area"]),
-                    "loss added (nats)": estimate(
-                        one["added_loss"]["value"], one["added_loss"]["interval"], ".3f"
-                    ),
-                    "cost": criterion.cost if criterion else "",
-                }
-            )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        [
+            {
+                "measured on": row["measured_on"],
+                "order": row["title"],
+                "kept, mean over 0 to 50% removed": _interval(row, "area", ".1%"),
+                "loss added (nats)": _interval(row, "added_loss", ".3f"),
+                "cost": row["cost"],
+            }
+            for row in leaderboard_rows(found)
+        ]
+    )
 
 
-def _share(found: Mapping) -> str:
-    return estimate(found["value"], found["interval"], ".1%")
+def _interval(row: Mapping[str, Any], name: str, form: str) -> str:
+    return estimate(row[name], [row[f"{name}_low"], row[f"{name}_high"]], form)
 
 
 def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:

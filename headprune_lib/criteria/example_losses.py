@@ -1,0 +1,147 @@
+"""Each example's own loss, and the checks that its derivatives in the gates are what they seem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import Batch, without_labels
+from headprune_lib.heads import AttentionBlock
+from headprune_lib.losses import Loss, default_loss
+from headprune_lib.running import evaluating
+
+
+def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """Each example's loss (batch,), the model's usual one if none is given.
+
+    Raises:
+        ValueError: a loss that is not one number an example, or a model whose usual loss is not
+            known.
+    """
+    loss_of = loss or default_loss(model)
+    outputs = model(**(_model_inputs(model, batch) if loss is None else batch))
+    losses = loss_of(outputs, batch)
+    if losses.ndim != 1 or len(losses) not in _sizes(batch):
+        raise ValueError(
+            f"the loss has shape {tuple(losses.shape)} for a batch of "
+            f"{' or '.join(map(str, _sizes(batch)))} examples, expected one number "
+            "an example, (batch,): neither their mean nor their sum"
+        )
+    return losses
+
+
+def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """As :func:`example_losses`, where a gradient is asked for next.
+
+    Raises:
+        ValueError: besides, layers that are quantised for inference, or losses without gradient.
+    """
+    for path, module in model.named_modules():
+        if type(module).__module__.startswith(_NO_GRADIENT):
+            raise ValueError(
+                f"{path} is a layer quantised for inference ({type(module).__name__} of "
+                f"{type(module).__module__}), and PyTorch lets no gradient through it: score the "
+                "heads first, then quantise, or use a criterion without gradients"
+            )
+    losses = example_losses(model, batch, loss)
+    if not losses.requires_grad:
+        raise ValueError(
+            "the loss has no gradient in any head: somewhere between them it is detached, or "
+            "computed without gradients (quantised layers, .item(), torch.no_grad)"
+        )
+    return losses
+
+
+# What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
+_NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+
+
+def check_unused(
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss | None,
+    blocks: Sequence[AttentionBlock],
+    gradients: Sequence[Tensor | None],
+) -> None:
+    """Blocks that have no gradient must be without influence too, or the gradient is wrong.
+
+    Args:
+        gradients: one a block, None where autograd found no way from the loss to its heads.
+
+    Raises:
+        ValueError: the loss changes with the heads of a block without gradient.
+    """
+    silent = [
+        block
+        for block, gradient in zip(blocks, gradients, strict=True)
+        if gradient is None and block.kept
+    ]
+    if not silent:
+        return
+    with torch.no_grad():
+        whole = example_losses(model, batch, loss)
+        for block in silent:
+            hook = block.part(model, "output").register_forward_pre_hook(_close)
+            try:
+                without = example_losses(model, batch, loss)
+            finally:
+                hook.remove()
+            if not torch.equal(whole, without):
+                raise ValueError(
+                    f"the loss depends on the heads of {block.path}, but no gradient comes back "
+                    "to them: something in between is detached or has no derivative (quantised "
+                    "layers, an operator without backward, torch.no_grad). Score the model before "
+                    "that is done to it"
+                )
+
+
+def _close(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (torch.zeros_like(inputs[0]), *inputs[1:])
+
+
+def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
+    """An example's loss must not depend on the others of its batch: Eq. 2 is of each alone.
+
+    The last example is run alone and with the one before it. A batch that cannot be taken apart,
+    because some tensor has no row an example, is not checked.
+
+    Args:
+        batch: where the model is.
+
+    Raises:
+        ValueError: the example's loss alone is another one.
+    """
+    n = min(map(len, batch.values()), default=0) if all(v.ndim for v in batch.values()) else 0
+    if n <= 1 or any(len(value) != n for value in batch.values()):
+        return
+    with evaluating(model), torch.no_grad():
+        alone, beside = (
+            example_losses(model, {k: v[-rows:] for k, v in batch.items()}, loss)[-1].double()
+            for rows in (1, 2)
+        )
+    # rounding differs with the size of a batch, by the weights' precision
+    precision = min(torch.finfo(next(model.parameters()).dtype).eps ** 0.5, 0.1)
+    if not torch.allclose(alone, beside, rtol=precision, atol=precision, equal_nan=True):
+        raise ValueError(
+            f"the last example's loss is {alone.item():.4g} alone and {beside.item():.4g} beside "
+            "another: examples interact (a contrastive loss, negatives from the batch, a mean "
+            "over it), so the derivative of each example's own loss, which Eq. 2 asks for, does "
+            "not exist. Give a loss of each example alone; or call what belongs together one "
+            "example, and give it as a batch of its own with one number as its loss"
+        )
+
+
+def _sizes(batch: Batch) -> list[int]:
+    """How many examples a batch may hold: rows of the labels, or of any input where there are none."""
+    named = [batch[name] for name in ("labels", "start_positions") if name in batch]
+    return sorted({len(value) for value in (named or batch.values()) if value.ndim})
+
+
+def _model_inputs(model: nn.Module, batch: Batch) -> Batch:
+    """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
+    needed = getattr(model.config, "is_encoder_decoder", False) and not (
+        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
+    )
+    return batch if needed else without_labels(batch)

@@ -1,0 +1,196 @@
+"""Units of work on a Dask cluster: processes of this machine, or workers that a scheduler has.
+
+What a unit computes with is sent by reference: a subject pickles as what loads it, once in each
+worker process. A worker writes the unit into the journal itself, so that nothing is lost where the
+client dies; the outcome also comes back, for a client that does not see the worker's files.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from headprune_lib.replication.store.files import Arrays
+from headprune_lib.replication.store.journal import Journal, UnitsFailed
+
+try:
+    import distributed
+except ImportError as error:  # pragma: no cover, an extra that the tests have
+    raise ValueError(
+        "work in several processes needs Dask: pip install 'headprune[cluster]', or leave out "
+        "--workers and --scheduler"
+    ) from error
+
+Unit = Callable[[], Arrays]
+_RETRIES = 2  # of a unit that raises
+_LOST = 3  # connections to the scheduler that may break in turn without a unit finished
+_CONNECT, _RECONNECT = "30s", "300s"  # a scheduler that was there may take its time to come back
+_FETCH = "60s"
+_one_at_a_time = threading.Lock()
+
+
+class Cluster:
+    """Where units are sent to; made by :func:`local_processes` or :func:`at_scheduler`."""
+
+    def __init__(self, connect: Callable[[str], distributed.Client]):
+        self._connect = connect
+        self._client = connect(_CONNECT)
+
+    def close(self) -> None:
+        """Leave the cluster; what others compute there goes on."""
+        self._client.close()
+
+    def compute(
+        self, units: Mapping[str, Unit], journal: Journal, title: str
+    ) -> Iterator[tuple[str, Arrays]]:
+        """Each unit with its outcome, in the order in which they are finished.
+
+        A unit whose worker dies goes to another one, as often as the scheduler's
+        ``allowed-failures`` says; then it is tried alone, for it may have died of a neighbour.
+        A unit that raises is tried twice more. If the scheduler dies, what is not in the journal
+        goes to the one that is started at the same address.
+
+        Raises:
+            UnitsFailed: after all others are done, with the name and the error of each that failed.
+            OSError: the scheduler cannot be reached.
+        """
+        failed: dict[str, BaseException] = {}
+        yield from self._together(units, journal, failed)
+        killed = [key for key, error in failed.items() if _is_killed(error)]
+        for key in killed:
+            del failed[key]
+            yield from self._together({key: units[key]}, journal, failed, alone=True)
+        if failed:
+            reasons = {key: _reason(error) for key, error in failed.items()}
+            raise UnitsFailed(title, reasons, journal.folder)
+
+    def _together(
+        self,
+        units: Mapping[str, Unit],
+        journal: Journal,
+        failed: dict[str, BaseException],
+        alone: bool = False,
+    ) -> Iterator[tuple[str, Arrays]]:
+        left, lost = dict(units), 0
+        while left:
+            before = len(left)
+            for key, future in self._submitted(left, journal, alone):
+                if future.cancelled():  # the scheduler was lost
+                    continue
+                if (error := future.exception()) is not None:
+                    failed[key] = error
+                elif (arrays := _outcome(future, key, units[key], journal)) is None:
+                    continue
+                else:
+                    yield key, arrays
+                del left[key]
+            if left:
+                lost = lost + 1 if len(left) == before else 1
+                if lost > _LOST:
+                    raise OSError(
+                        f"the scheduler was lost {lost} times in turn; the units that are done are "
+                        f"kept in {journal.folder}"
+                    )
+                self._client.close()
+                self._client = self._connect(_RECONNECT)
+
+    def _submitted(
+        self, units: Mapping[str, Unit], journal: Journal, alone: bool
+    ) -> Iterator[tuple[str, distributed.Future]]:
+        """Every unit's future, once it has ended in one way or another."""
+        # Two runs of the same measurement give a task the same name: the scheduler computes it once.
+        group = f"{journal.folder}{' alone' if alone else ''}"
+        futures = {
+            self._client.submit(
+                _compute,
+                str(journal.folder),
+                key,
+                unit,
+                key=(group, key),
+                retries=_RETRIES,
+                pure=False,
+            ): key
+            for key, unit in units.items()
+        }
+        for future in distributed.as_completed(list(futures)):
+            yield futures.pop(future), future
+            future.release()  # the scheduler may forget the outcome, or the failure
+
+
+def _compute(folder: str, key: str, unit: Unit) -> tuple[Arrays, float]:
+    """On a worker: the unit, written into the journal, with the seconds it took."""
+    # Heads are masked by hooks on a model that all units of a process share: never two at a time.
+    with _one_at_a_time:
+        torch.set_num_threads(distributed.get_worker().state.nthreads)
+        started = time.perf_counter()
+        return Journal(Path(folder)).unit(key, unit), time.perf_counter() - started
+
+
+def _outcome(future: distributed.Future, key: str, unit: Unit, journal: Journal) -> Arrays | None:
+    """What a worker found, from the journal where its file is seen; None if it went with the worker.
+
+    Not always through the scheduler: to wait for an outcome there never ends where it has died since.
+    """
+    journal.computed(key)
+    if not journal.done(key):
+        try:
+            journal.keep(key, *future.result(timeout=_FETCH))
+        except (TimeoutError, CancelledError):
+            return None
+    return journal.unit(key, unit)
+
+
+def _is_killed(error: BaseException) -> bool:
+    return isinstance(error, distributed.scheduler.KilledWorker)
+
+
+def _reason(error: BaseException) -> str:
+    if _is_killed(error):
+        return "the worker that computes it dies each time (out of memory?); see the worker's log"
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def local_processes(n: int) -> Iterator[Cluster]:
+    """``n`` processes of one thread each on this machine; one that dies is started again.
+
+    Raises:
+        ValueError: fewer than one.
+    """
+    if n < 1:
+        raise ValueError(f"--workers is {n}; give at least 1")
+    with ExitStack() as stack:
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=n,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+        )
+        found = Cluster(lambda timeout: distributed.Client(cluster, timeout=timeout))
+        stack.callback(found.close)
+        yield found
+
+
+@contextmanager
+def at_scheduler(address: str) -> Iterator[Cluster]:
+    """The workers of a scheduler, such as ``tcp://10.0.0.1:8786``, or one's file (``.json``).
+
+    Raises:
+        OSError: nothing answers there.
+        ValueError: not an address.
+    """
+    where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+    found = Cluster(lambda timeout: distributed.Client(**where, timeout=timeout))
+    try:
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,103 @@
+"""Archives on the network: fetched once, whatever breaks off on the way, checked, and unpacked."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headprune_lib.replication.data.fetched import check_fetched
+from headprune_lib.replication.data.sources import MissingData, WrongChecksum, file_sha256
+from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.store.files import set_aside
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file on the network.
+
+    Attributes:
+        sha256: as registered; where it is not known, that of the first download is noted.
+        files: names of what is needed of it, wherever it lies within.
+    """
+
+    name: str
+    url: str
+    files: tuple[str, ...]
+    sha256: str = ""
+
+    def folder(self) -> Path:
+        """The folder that holds ``files``; fetched and unpacked the first time.
+
+        Raises:
+            MissingData: it cannot be fetched; what came so far is kept, and the next call goes on.
+            WrongChecksum: it is another file than the registered or noted one; it is set aside.
+        """
+        target = cache_root() / "archives" / self.name
+        if not all((target / name).is_file() for name in self.files):
+            _unpack(self, self._fetched(), target)
+        return target
+
+    def _fetched(self) -> Path:
+        import pooch
+
+        folder = cache_root() / "archives"
+        part = folder / f"{self.name}.part"
+        try:
+            path = Path(
+                pooch.retrieve(
+                    self.url,
+                    known_hash=None,  # checked below, where a wrong file is not thrown away
+                    fname=self.url.rpartition("/")[2],
+                    path=folder,
+                    downloader=_going_on(part),
+                )
+            )
+        except OSError as error:  # requests' errors are among them
+            raise MissingData(
+                f"{self.url} cannot be fetched ({type(error).__name__}: {error}); the same command "
+                "goes on where it broke off"
+            ) from error
+        found = file_sha256(path)
+        try:
+            if self.sha256 and found != self.sha256:
+                raise WrongChecksum(f"{self.url} has SHA-256 {found}, expected {self.sha256}")
+            check_fetched({self.url: found})
+        except WrongChecksum as error:
+            (aside,) = set_aside(path)
+            raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
+        return path
+
+
+def _going_on(part: Path) -> Callable[[str, str, object], None]:
+    """A downloader for pooch that goes on where an earlier one broke off."""
+
+    def download(url: str, output: str, _pooch: object) -> None:
+        import requests
+
+        have = part.stat().st_size if part.exists() else 0
+        asked = {"Range": f"bytes={have}-"} if have else {}
+        with requests.get(url, headers=asked, stream=True, timeout=60) as answer:
+            answer.raise_for_status()
+            with part.open("ab" if answer.status_code == 206 else "wb") as file:
+                for chunk in answer.iter_content(_CHUNK):
+                    file.write(chunk)
+        os.replace(part, output)
+
+    return download
+
+
+def _unpack(archive: Archive, path: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as work, tarfile.open(path) as opened:
+        opened.extractall(work, filter="data")  # nothing outside of the folder, nothing special
+        found = {name: [*Path(work).rglob(name)] for name in archive.files}
+        if missing := [name for name, there in found.items() if not there]:
+            raise WrongChecksum(f"{path} holds no {', '.join(missing)}: not {archive.name}")
+        target.mkdir(parents=True, exist_ok=True)
+        for name, (there, *_) in found.items():
+            os.replace(there, target / name)

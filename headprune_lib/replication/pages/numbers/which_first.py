@@ -1,0 +1,47 @@
+"""The numbers in the prose of the page on orders of removal by every criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headprune_lib.replication.claims.contrasts import decide
+from headprune_lib.replication.measurements.contrasts import COMBINED
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
+from headprune_lib.replication.store import Result
+
+_KEYS = {
+    "combined against importance": "combined",
+    "entropy against random": "entropy",
+    "scored again against once": "rescored",
+    "not normalised against normalised": "unnormalised",
+}
+
+
+def which_first(found: Mapping[str, Result]) -> Numbers:
+    """Contrasts over everything that is measured, in points of the share kept, and their words.
+
+    Args:
+        found: name of task and model -> result of ``which_first``.
+    """
+    numbers: Numbers = {"n_models": len(found)}
+    for one in decide({name: result.values for name, result in found.items()}):
+        key = _KEYS[one.name]
+        run = one.word != "not run"
+        numbers |= {
+            f"{key}_word": one.word,
+            key: points(one.value, one.interval) if run else NOT_MEASURED,
+        }
+        if one.control is not None:
+            numbers["control"] = points(one.control[0], one.control[1:])
+    for order in ("importance", "importance unnormalised", "entropy", "random"):
+        shares = [result.values["orders"][order]["area"] for result in found.values()]
+        numbers[f"kept_{order.replace(' ', '_')}"] = ", ".join(
+            estimate(one["value"], one["interval"], ".0%") for one in shares
+        )
+    numbers["alphas"] = ", ".join(
+        said.removeprefix("alpha=")
+        for result in found.values()
+        for said in result.values["orders"][COMBINED]["said"]
+    )
+    return numbers

@@ -1,0 +1,275 @@
+"""Eq. 2 for every kind of head, or a refusal: gradients that are missing, examples that interact."""
+
+import copy
+
+import pytest
+import torch
+import transformers as t
+from tiny import SHAPE, WIDE, batch, batch_for, build
+
+from headprune_lib import find_heads, full_mask, head_importance, score_heads
+
+CONFIG = {**SHAPE, **WIDE}
+
+
+def model_of(name, **config):
+    torch.manual_seed(0)
+    model = getattr(t, name)(t.BertConfig(**{**CONFIG, **config}))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.double().eval()
+
+
+def choices():
+    inputs = batch(12, labels=False)
+    return {k: v.view(4, 3, -1) for k, v in inputs.items()} | {"labels": torch.tensor([0, 2, 1, 1])}
+
+
+def with_labels(labels):
+    return lambda: batch(4, labels=False) | {"labels": labels}
+
+
+def span():
+    # the third answer was cut off with the end of its text
+    return batch(4, labels=False) | {
+        "start_positions": torch.tensor([1, 3, 50, 0]),
+        "end_positions": torch.tensor([2, 3, 50, 8]),
+    }
+
+
+def tagged():
+    labels = torch.randint(0, 3, (4, 9), generator=torch.Generator().manual_seed(3))
+    return batch(4, labels=False) | {"labels": labels.masked_fill(labels == 2, -100)}
+
+
+TASKS = [
+    ("BertForMultipleChoice", {}, choices),
+    (
+        "BertForSequenceClassification",
+        {"problem_type": "multi_label_classification"},
+        with_labels(torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]).double()),
+    ),
+    ("BertForSequenceClassification", {"num_labels": 1}, with_labels(torch.randn(4))),
+    (
+        "BertForSequenceClassification",
+        {"problem_type": "regression"},
+        with_labels(torch.randn(4, 3)),
+    ),
+    ("BertForQuestionAnswering", {"num_labels": 2}, span),
+    ("BertForTokenClassification", {}, tagged),
+    ("BertForNextSentencePrediction", {}, with_labels(torch.tensor([0, 1, 1, 0]))),
+    ("BertForMaskedLM", {}, tagged),
+]
+
+
+def transformers_losses(model, inputs):
+    """What transformers itself computes of each example; of positions their sum, not their mean."""
+    found = []
+    for i in range(4):
+        row = {name: value[i : i + 1] for name, value in inputs.items()}
+        labels = row.get("labels")
+        positions = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
+        with torch.no_grad():
+            # of an answer that is cut off transformers gives the mean of nothing
+            loss = model(**row).loss.nan_to_num()
+        found.append(loss * ((labels != -100).sum() if positions else 1))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize(("name", "config", "make"), TASKS)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_importance_is_the_derivative_of_transformers_own_loss(name, config, make, size):
+    model, inputs, step = model_of(name, **config), make(), 1e-5
+    expected = full_mask(model)["self"].double()
+    for block in find_heads(model):
+        for head in range(block.n_heads):
+            losses = []
+            for sign in (1, -1):
+                shifted = copy.deepcopy(model)
+                columns = slice(head * block.width, (head + 1) * block.width)
+                block.part(shifted, "output").weight.data[:, columns] *= 1 + sign * step
+                losses.append(transformers_losses(shifted, inputs))
+            expected[block.layer, head] = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
+    parts = [{k: v[i : i + size] for k, v in inputs.items()} for i in range(0, 4, size)]
+    found = head_importance(model, parts, normalize=None)["self"]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "inputs", "message"),
+    [
+        ("BertModel", {}, batch(), "no logits: its usual loss is not known here.*loss="),
+        ("BertForPreTraining", {}, batch(), "no logits: its usual loss is not known here"),
+        (
+            "BertForQuestionAnswering",
+            {"num_labels": 2},
+            batch(),
+            "the batch has no 'start_positions'",
+        ),
+        (
+            "BertForSequenceClassification",
+            {},
+            batch(4, labels=False) | {"labels": torch.rand(4, 3)},
+            "set model.config.problem_type",
+        ),
+        (
+            "BertForSequenceClassification",
+            {"problem_type": "multi_label_classification"},
+            batch(4),
+            "one number in 0 to 1 for each example and class",
+        ),
+        (
+            "BertForSequenceClassification",
+            {"problem_type": "regression"},
+            batch(4),
+            "as many numbers an example as the model gives",
+        ),
+        (
+            "BertForTokenClassification",
+            {},
+            batch(4),
+            r"labels of shape \(4,\).*logits of shape \(4, 9, 3\)",
+        ),
+    ],
+)
+def test_a_model_whose_loss_is_not_known_or_whose_labels_do_not_fit(name, config, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        head_importance(model_of(name, **config), [inputs])
+
+
+def probabilities(outputs, _batch):
+    return -outputs.logits.log_softmax(-1)[:, 0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda outputs, batch: probabilities(outputs, batch).mean(),
+        lambda outputs, batch: probabilities(outputs, batch).mean().view(1),
+        lambda outputs, batch: probabilities(outputs, batch)[:2],
+    ],
+)
+def test_a_loss_that_is_not_one_number_an_example_is_refused(loss):
+    with pytest.raises(ValueError, match="expected one number an example"):
+        head_importance(build(), [batch(5)], loss=loss)
+
+
+def in_batch_negatives(outputs, _batch):
+    similar = outputs.logits @ outputs.logits.T
+    return -similar.log_softmax(-1).diagonal()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        in_batch_negatives,
+        lambda outputs, batch: probabilities(outputs, batch).mean().expand(len(outputs.logits)),
+        lambda outputs, batch: probabilities(outputs, batch) / len(outputs.logits),
+    ],
+)
+@pytest.mark.parametrize("by", ["importance", "fisher", "importance-integrated"])
+def test_examples_that_interact_are_refused(loss, by):
+    with pytest.raises(ValueError, match="examples interact"):
+        score_heads(build(), [batch(5)], by=by, loss=loss)
+
+
+def test_two_towers_that_are_compared_within_the_batch():
+    torch.manual_seed(0)
+    tower = {**WIDE, "num_hidden_layers": 2}
+    config = t.CLIPConfig(
+        text_config={**tower, "vocab_size": 30, "max_position_embeddings": 24, "eos_token_id": 2},
+        vision_config={**tower, "image_size": 8, "patch_size": 4},
+        projection_dim=8,
+    )
+    vision = t.CLIPModel(config).eval()
+    inputs = batch(4, labels=False) | {"pixel_values": torch.randn(4, 3, 8, 8)}
+
+    def contrastive(outputs, _batch):
+        return -outputs.logits_per_image.log_softmax(-1).diagonal()
+
+    with pytest.raises(ValueError, match="examples interact"):
+        head_importance(_known(vision), [inputs], loss=contrastive)
+    with pytest.raises(ValueError, match="no logits"):
+        head_importance(_known(vision), [inputs])
+
+
+def _known(model):
+    """With the entry of its attention, whether or not the library knows the class by itself."""
+    for module in model.modules():
+        if type(module).__name__ == "CLIPAttention":
+            module.headprune_architecture = t_architecture()
+    return model
+
+
+def t_architecture():
+    from headprune_lib.architectures import Architecture
+
+    return Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
+
+
+def broken_at(model, layer):
+    model.bert.encoder.layer[layer].register_forward_hook(lambda _m, _i, made: made.detach())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("importance", r"depends on the heads of bert\.encoder\.layer\.0\.attention, but no grad"),
+        ("fisher", "depends on the heads"),
+        ("second-order", "depends on the heads"),
+        ("gates", "depends on the heads"),
+    ],
+)
+def test_a_graph_that_is_broken_on_the_way_is_refused(by, message):
+    with pytest.raises(ValueError, match=message):
+        score_heads(broken_at(build(), 1), [batch_for("bert")], by=by)
+
+
+def test_a_loss_without_any_gradient_is_refused():
+    with pytest.raises(ValueError, match="the loss has no gradient in any head"):
+        head_importance(broken_at(build(), 2).requires_grad_(False), [batch_for("bert")])
+    with pytest.raises(ValueError, match="the loss has no gradient in any head"):
+        head_importance(
+            build(), [batch_for("bert")], loss=lambda o, _b: o.logits[:, 0].detach().clone()
+        )
+
+
+@pytest.mark.parametrize("by", ["importance", "importance-token", "second-order", "gates"])
+def test_layers_that_the_loss_does_not_use_have_no_importance(by):
+    model = build()
+    model.config.output_hidden_states = True
+    settings = {"updates": 2} if by == "gates" else {}
+    scores = score_heads(
+        model,
+        [batch_for("bert")],
+        by=by,
+        loss=lambda outputs, _batch: outputs.hidden_states[1].square().sum((1, 2)),
+        **settings,
+    )["self"]
+    assert scores.isfinite().all()
+    if by != "gates":  # whose penalty closes what is not used
+        assert (scores[0] != 0).all() and (scores[1:] == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_are_quantised_are_masked_and_swept_but_not_scored_by_gradients():
+    from headprune_lib import masked_heads, one_head_ablation, prune_heads
+    from headprune_lib.ablation import masked_logits, one_head_masks
+
+    plain, inputs = build(dtype=torch.float32), batch_for("bert")
+    model = torch.ao.quantization.quantize_dynamic(plain, {torch.nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ValueError, match="layer quantised for inference.*score the heads first"):
+        head_importance(model, [inputs])
+    ((_, cut),) = one_head_ablation(model, [inputs])
+    for head, mask in one_head_masks(model).items():
+        (expected,) = masked_logits(model, [inputs], mask)
+        torch.testing.assert_close(cut[head], expected)
+        assert not torch.equal(expected, next(masked_logits(model, [inputs])))
+    mask = full_mask(model)
+    mask["self"][1, 2] = 0
+    with pytest.raises(ValueError, match="quantised.*remove heads first"):
+        prune_heads(model, mask)
+    with masked_heads(model, mask):
+        pass

@@ -1,0 +1,94 @@
+"""The plan counts what is measured, fetches nothing, and sees what is done."""
+
+import dataclasses
+
+import pytest
+from typer.testing import CliRunner
+
+from headprune_lib.replication import measurements, planning
+from headprune_lib.replication.cli import app
+from headprune_lib.replication.profiles import load_profile
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path
+
+
+def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowhere):
+    profile = load_profile("paper")
+    steps = planning.steps(profile)
+    assert {step.task for step in steps} == {"mnli", "sst2", "cola", "mrpc"}
+    assert len([step for step in steps if step.what.startswith("fine-tune")]) == 20
+    (training,) = [s for s in steps if (s.task, s.what) == ("mnli", "fine-tune, seed 1")]
+    assert training.passes == 3 * 3 * 392_702 and training.state == "missing"
+    (one,) = [step for step in steps if step.what == "figure1b (one_head)"]
+    assert one.passes == 9815 * (1 + sum(12 * (12 - layer) / 12 for layer in range(12)))
+    (curve,) = [step for step in steps if step.what == "figure6a (pruning_curve)"]
+    along = 10 * 872 * (5 + 3 + 1)  # importance by training, random orders, the one-by-one order
+    chosen, scored = 5000 * 79, 3 * 2000 * 5
+    assert curve.passes == along + chosen + scored
+    fetched = planning.downloads(profile)
+    assert [*fetched] == [
+        "google-bert/bert-base-uncased",
+        "nyu-mll/glue/cola",
+        "nyu-mll/glue/mnli",
+        "nyu-mll/glue/mrpc",
+        "nyu-mll/glue/sst2",
+    ]
+    assert not any(there for _, there in fetched.values())
+    assert not [*nowhere.iterdir()], "planning writes nothing"
+
+
+def test_only_one_figure_is_planned_with_its_trainings(nowhere):
+    steps = planning.steps(load_profile("paper"), "figure6a")
+    assert [step.what for step in steps] == [
+        *(f"fine-tune, seed {seed}" for seed in range(1, 6)),
+        "figure6a (pruning_curve)",
+    ]
+    with pytest.raises(ValueError, match="figure4 is of the translation half"):
+        planning.steps(load_profile("paper"), "figure4")
+
+
+def test_what_lies_in_the_hubs_cache_is_here(nowhere):
+    there = nowhere / "hub" / "models--google-bert--bert-base-uncased" / "snapshots" / "abc"
+    there.mkdir(parents=True)
+    (there / "model.safetensors").touch()
+    text = nowhere / "hub" / "datasets--nyu-mll--glue" / "snapshots" / "abc" / "sst2"
+    text.mkdir(parents=True)
+    (text / "train.parquet").touch()
+    found = planning.downloads(load_profile("paper"))
+    assert [name for name, (_, here) in found.items() if here] == [
+        "google-bert/bert-base-uncased",
+        "nyu-mll/glue/sst2",
+    ]
+
+
+@pytest.mark.slow
+def test_a_stored_result_is_done_and_costs_nothing(smoke):
+    profile = dataclasses.replace(smoke, halves=["encoder"])
+
+    def state():
+        (step,) = [s for s in planning.steps(profile) if s.what == "figure1b (one_head)"]
+        return step.state, step.left
+
+    before = state()
+    measurements.get("figure1b", smoke)
+    assert before[0] == "missing" and before[1] > 0 and state() == ("done", 0)
+    trained = [s for s in planning.steps(profile) if s.what.startswith("fine-tune, seed 1")]
+    assert {step.task: step.state for step in trained} == {
+        "synthetic": "done",
+        "synthetic-words": "missing",
+        "synthetic-pairs": "missing",
+    }
+
+
+def test_the_command_says_what_is_left(nowhere, monkeypatch):
+    told = CliRunner().invoke(app, ["plan", "smoke", "--only", "figure1b"])
+    assert told.exit_code == 0, told.output
+    assert "to be fetched: 0.00 GB" in told.output and "hours left on cpu" in told.output
+    refused = CliRunner().invoke(app, ["plan", "smoke", "--only", "figure9"])
+    assert refused.exit_code == 2 and "unknown artifact 'figure9'" in refused.output
