@@ -46,8 +46,9 @@ def refuse(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def _there(device: str) -> str:
-    if device != "cpu":  # which is everywhere, and torch takes seconds to import
+def there(device: str | None) -> str | None:
+    """A device that is here, as an option's callback; None where none was given."""
+    if device not in (None, "cpu"):  # which is everywhere, and torch takes seconds to import
         from headprune_lib.cli.models import check_device
 
         with refusing():
@@ -55,7 +56,7 @@ def _there(device: str) -> str:
     return device
 
 
-Device = Annotated[str, typer.Option(callback=_there, help="cpu, cuda, …")]
+Device = Annotated[str, typer.Option(callback=there, help="cpu, cuda, …")]
 
 
 @contextmanager

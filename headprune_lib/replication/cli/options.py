@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from headprune_lib.cli.app import refuse
+from headprune_lib.cli.app import refuse, there
 
 PANEL = "The replication"
 ProfileName = Annotated[
     str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
 ]
 DeviceName = Annotated[
-    str | None, typer.Option(help="cpu, cuda, …; the profile's own if left out.")
+    str | None, typer.Option(callback=there, help="cpu, cuda, …; the profile's own if left out.")
 ]
 Data = Annotated[
     str | None,
