@@ -1,6 +1,6 @@
 """The census: what the table says of model types is what asking them again gives."""
 
-import os
+import random
 import re
 
 import pytest
@@ -27,6 +27,7 @@ TABLE = project_root() / "data" / "census.csv"
 ROWS = {row["model type"]: row for row in read(TABLE)}
 # of each make one: fused, grouped, latent, two towers, encoder-decoder, speech, images, uneven
 SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin")
+DRAWN = 60
 
 
 # Their own code stops gradients on the way (predictors that are trained apart, cycles that are run
@@ -60,10 +61,11 @@ def test_types_that_no_list_names_pass_every_law(name):
 
 
 @pytest.mark.slow
-def test_what_the_table_says_is_so():
+def test_what_the_table_says_of_drawn_types_is_so(drawn_seed):
     # what is refused or not built today may be taken tomorrow; what is said to pass, passes
-    asked = [name for name, row in ROWS.items() if row["outcome"].startswith(PASSED)]
-    found = {row["model type"]: row for row in take(asked, jobs=os.cpu_count() or 1)}
+    said = [name for name, row in ROWS.items() if row["outcome"].startswith(PASSED)]
+    asked = random.Random(drawn_seed).sample(said, DRAWN)  # all of them take a quarter of an hour
+    found = {row["model type"]: row for row in take(asked, jobs=2, seconds=300)}
     laws_of = {name: [row.get(law) for law in LAWS] for name, row in found.items()}
     assert laws_of == {name: [ROWS[name][law] for law in LAWS] for name in asked}
 
