@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,7 +99,8 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
         known: further names, for the message.
 
     Raises:
-        ValueError: no criterion is called so, or a word after its name means nothing.
+        ValueError: no criterion is called so, or a word after its name means nothing, or nothing to
+            this criterion.
     """
     criterion, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]
@@ -109,6 +111,13 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
     settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
     if alphas:
         settings = {"alpha": _share(name, alphas[0]), **settings}
+    wanted = {*settings, *(["leave_out"] if "words" in others else [])}
+    if unused := wanted - {*inspect.signature(one.score).parameters}:
+        said = {"alpha": "alpha=", "among": "model", "leave_out": "words"}
+        words_unused = sorted(said.get(setting, setting) for setting in unused)
+        raise ValueError(
+            f"the order {name!r} says {', '.join(words_unused)}, of which {criterion} knows nothing"
+        )
     normalize: Normalize = one.normalize
     if "unnormalised" in others:
         normalize = None

@@ -24,7 +24,7 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
     Args:
         found: name of task and model -> result of ``which_first``.
     """
-    numbers: Numbers = {"n_models": len(found)}
+    numbers: Numbers = {"models": "; ".join(found)}
     for one in decide({name: result.values for name, result in found.items()}):
         key = _KEYS[one.name]
         run = one.word != "not run"
@@ -34,12 +34,14 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
         }
         if one.control is not None:
             numbers["control"] = points(one.control[0], one.control[1:])
+        if key == "rescored":
+            numbers["rescored_n"] = len(one.tasks)
     for order in ("importance", "importance unnormalised", "entropy", "random"):
         shares = [result.values["orders"][order]["area"] for result in found.values()]
-        numbers[f"kept_{order.replace(' ', '_')}"] = ", ".join(
+        numbers[f"kept_{order.replace(' ', '_')}"] = " and ".join(
             estimate(one["value"], one["interval"], ".0%") for one in shares
         )
-    numbers["alphas"] = ", ".join(
+    numbers["alphas"] = " and ".join(
         said.removeprefix("alpha=")
         for result in found.values()
         for said in result.values["orders"][COMBINED]["said"]

@@ -8,12 +8,13 @@ from typing import Any
 import pandas as pd
 
 from headprune_lib.replication.claims.contrasts import Contrast
+from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
-from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
-__all__ = ["contrasts_table", "leaderboard"]
+__all__ = ["contrasts_by_model", "contrasts_table", "leaderboard"]
 
 
 def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
@@ -55,6 +56,22 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
             }
             for one in contrasts
             if one.word != "not run"
+        ]
+    )
+
+
+def contrasts_by_model(found: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model, one column a contrast: the difference of areas in points."""
+    return pd.DataFrame(
+        [
+            {"measured on": where}
+            | {
+                name: _difference(one["area"]["value"], one["area"]["interval"], 100, ".1f")
+                if (one := result.values["contrasts"].get(name))
+                else NOT_MEASURED
+                for name in CONTRASTS
+            }
+            for where, result in found.items()
         ]
     )
 

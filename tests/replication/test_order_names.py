@@ -1,0 +1,37 @@
+"""Names of orders: what they say, and what is refused."""
+
+import pytest
+
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.order_names import WAYS, read_name
+
+
+def test_words_become_settings():
+    named = read_name("importance-entropy alpha=0.25 low model words reversed")
+    assert named.settings == {"alpha": 0.25, "low": True, "among": "model"}
+    assert named.words and named.reverse and not named.rescored
+    assert read_name("importance").normalize == "l2"
+    assert read_name("importance unnormalised").normalize is None
+    assert read_name("fisher normalised").normalize == "l2"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fisher low", "'fisher low' says low, of which fisher knows nothing"),
+        ("magnitude words", "says words, of which magnitude knows nothing"),
+        ("entropy alpha=0.5", "says alpha=, of which entropy knows nothing"),
+        ("importance model", "says model, of which importance knows nothing"),
+        ("importance-entropy alpha=2", "give alpha=0 to alpha=1"),
+        ("importance twice", "unknown order 'importance twice'"),
+    ],
+)
+def test_what_a_criterion_does_not_know_is_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        read_name(name)
+
+
+@pytest.mark.parametrize("name", sorted(CRITERIA))
+def test_ways_that_are_for_all_criteria_are_taken_by_all(name):
+    for way in ("unnormalised", "normalised", "reversed", "rescored"):
+        assert way in WAYS and read_name(f"{name} {way}").criterion.name == name
