@@ -19,7 +19,7 @@ from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
 from filelock import FileLock
 from tiny import CASES
 
-from headprune_lib.architectures import ARCHITECTURES
+from headprune_lib.architectures import ARCHITECTURES, REGISTERED
 from headprune_lib.replication.profiles import load_profile
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have imported torch
@@ -72,10 +72,12 @@ def smoke(trained, tmp_path_factory):
 @pytest.fixture
 def forget_taught():
     """What a test teaches with ``register_attention`` is forgotten after it."""
-    taught = dict(ARCHITECTURES)
+    known, registered = dict(ARCHITECTURES), set(REGISTERED)
     yield
     ARCHITECTURES.clear()
-    ARCHITECTURES.update(taught)
+    ARCHITECTURES.update(known)
+    REGISTERED.clear()
+    REGISTERED.update(registered)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import transformers as t
-from tiny import GROUPED, SHAPE, TWO_SIDED, WIDE, batch
+from tiny import GROUPED, SHAPE, TWO_SIDED, WIDE, batch, build
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -301,3 +301,18 @@ def test_nothing_is_said_where_nothing_is_left_out():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not discovered(llava()).refused
+
+
+@pytest.mark.usefixtures("forget_taught")
+def test_a_registered_class_that_returns_its_weights_may_lose_all_its_heads():
+    register_attention(
+        "LlamaAttention",
+        query="q_proj",
+        key="k_proj",
+        value="v_proj",
+        output="o_proj",
+        n_heads="config.num_attention_heads",
+        group="num_key_value_groups",
+    )
+    blocks = find_heads(build("llama"))  # the eager kernel
+    assert [(block.how, block.keeps_one) for block in blocks] == [("registered", "")] * len(blocks)

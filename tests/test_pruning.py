@@ -7,6 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from headprune_lib import (
     cut_heads,
+    find_heads,
     full_mask,
     load_pruned,
     prune_heads,
@@ -14,6 +15,7 @@ from headprune_lib import (
     register_attention,
     save_pruned,
 )
+from headprune_lib.architectures import UnknownArchitecture
 
 
 def test_removing_a_removed_head_is_refused():
@@ -130,7 +132,10 @@ def test_a_group_that_was_forgotten():
         output="o_proj",
         n_heads="config.num_attention_heads",
     )
+    with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
+        find_heads(build("llama"))
     model = build("llama")
+    find_heads(model, verify=False)  # what is assumed of it stays assumed
     before = everything(model)
     with pytest.raises(ValueError, match=r"0.self_attn, key: the weights have 8 numbers, not 16"):
         prune_heads(model, cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))

@@ -56,13 +56,13 @@ def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
 def _values(model: nn.Module, block: AttentionBlock) -> Tensor:
     """The rows of each value head (value heads, width, hidden)."""
     part = "fused" if block.architecture.fused else "value"
-    rows = value_rows(model, block, block.kept)
+    matrix, rows = _matrix(model, block, part), value_rows(model, block, block.kept)
     if len(rows) * block.group != len(block.kept) * block.width:
         raise ValueError(
             f"{block.path}: one projection makes keys and values of a head, and which of its rows "
             "are the values is not known; score by a criterion that runs the model"
         )
-    return _matrix(model, block, part)[rows].unflatten(0, (-1, block.width))
+    return matrix[rows].unflatten(0, (-1, block.width))
 
 
 def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:
