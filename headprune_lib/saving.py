@@ -17,6 +17,7 @@ from safetensors.torch import load_file, load_model, save_model
 from torch import nn
 from transformers import PreTrainedModel
 
+from headprune_lib.architectures import ARCHITECTURES
 from headprune_lib.fairseq_import.prenorm import PreNormTranslator
 from headprune_lib.heads import find_heads
 from headprune_lib.records import (
@@ -106,7 +107,9 @@ def load_pruned(
     try:
         config = model_class.config_class.from_pretrained(folder)
         with torch.device("meta"):  # a wrong configuration may ask for more than there is memory
-            _check_fit(_with_heads(model_class(copy.deepcopy(config)), record.kept), weights)
+            sized = model_class(copy.deepcopy(config))
+            if _known_by_name(sized, record.kept):
+                _check_fit(_with_heads(sized, record.kept), weights)
         model = _with_heads(model_class(config), record.kept)
         floating = (weight.dtype for weight in weights.values() if weight.is_floating_point())
         model.to(next(floating, torch.float32))
@@ -120,6 +123,12 @@ def load_pruned(
     if (folder / transformers.utils.GENERATION_CONFIG_NAME).is_file():
         model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     return model.to(device).eval()
+
+
+def _known_by_name(model: nn.Module, kept: Kept) -> bool:
+    """Whether heads are found without running the model, which has no weights on the meta device."""
+    modules = dict(model.named_modules())
+    return all(type(modules.get(path)).__name__ in ARCHITECTURES for path in kept)
 
 
 def _with_heads(model: Any, kept: Kept) -> Any:
@@ -160,8 +169,9 @@ def _check_loadable(model: nn.Module) -> None:
             "Save the transformers model in it, or its state_dict() with "
             "headprune_lib.find_heads(model), and build it by your own code"
         )
-    with torch.device("meta"):
-        again = _with_heads(own(copy.deepcopy(model.config)), heads_left(model))
+    kept = heads_left(model)
+    with torch.device("meta" if _known_by_name(model, kept) else "cpu"):
+        again = _with_heads(own(copy.deepcopy(model.config)), kept)
     here, there = (
         {name: tuple(values.shape) for name, values in one.state_dict().items()}
         for one in (model, again)
