@@ -76,7 +76,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "but the two models disagree",
+        "The two models disagree:",
         lambda: (
             area(TRANSLATOR, "not normalised against normalised")[0]
             > 0
@@ -85,8 +85,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "It is better on the translator, where the norms that importance is divided by differ sixfold "
-        "between layers, and worse on the encoder, where they differ twofold.",
+        "As it is, it is better on the translator, where the norms that importance is divided by differ "
+        "sixfold between layers, and worse on the encoder, where they differ twofold.",
         lambda: round(spread(*TRANSLATOR)) == 6 and round(spread(*ENCODER)) == 2,
     ),
     Statement(
