@@ -25,7 +25,7 @@ from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.verification.quantities import NATS, Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
 
-_SCORED = ("importance", "importance unnormalised", "entropy")
+_SCORED = ("importance unnormalised", "entropy")
 """Scores that are measured again: the others' orders must follow from what is stored."""
 _TEXTS = 16
 
@@ -64,7 +64,10 @@ def _orders(
         found = subject.scores(journal, read_name(order))
         for kind, values in scores.items():
             yield same_scores(f"{order}, {kind}", values.numpy(), found[kind].numpy())
-    important, wide = (_scores(parts[name].raw) if name in parts else {} for name in _SCORED[1:])
+    important, wide = (_scores(parts[name].raw) if name in parts else {} for name in _SCORED)
+    if order == "importance" and scores and important:
+        for kind, values in normalize_l2(important).items():
+            yield same_scores(f"{order}, {kind}", scores[kind].numpy(), values.numpy())
     if not (important and wide):
         return
     if order == "random":
