@@ -22,7 +22,7 @@ Statistic = Callable[[Weights, Collection[int]], tuple[Tensor, Tensor]]
     label="attention entropy, high kept",
     formula=r"\mathbb{E}_{x, q} \frac{-\sum_k a_{qk} \log a_{qk}}{\log |K(q)|}",
     source="a follow-up to the paper, which asks for well-distributed attention in what is kept",
-    look=Look("orange", "-."),
+    look=Look("green", "--"),
     cost="a forward pass, eager",
     weights=True,
 )

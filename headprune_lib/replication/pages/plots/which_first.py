@@ -25,7 +25,7 @@ def curves_of_orders(shown: Mapping[str, dict], orders: Sequence[str]) -> Figure
     """
     with style():
         figure, panels = plt.subplots(
-            1, len(shown), figsize=(4.6 * len(shown), 4.2), squeeze=False, sharey=True
+            1, len(shown), figsize=(4.6 * len(shown), 4.8), squeeze=False, sharey=True
         )
         for axes, (title, values) in zip(panels[0], shown.items(), strict=True):
             for name, look in looks([o for o in orders if o in values["orders"]]).items():
@@ -37,8 +37,11 @@ def curves_of_orders(shown: Mapping[str, dict], orders: Sequence[str]) -> Figure
             axes.axvspan(0, 100 * UP_TO, color=GREY, alpha=0.12, linewidth=0)
             axes.set(title=title, xlabel="heads removed (%)", xlim=(0, 100))
         panels[0][0].set_ylabel("kept of the score above chance (%)")
-        panels[0][-1].legend(fontsize=8, loc="lower left")
-        figure.tight_layout()
+        shown_lines = {line.get_label(): line for axes in panels[0] for line in axes.get_lines()}
+        figure.tight_layout(rect=(0, 0.04 * (len(shown_lines) + 1), 1, 1))
+        figure.legend(
+            shown_lines.values(), shown_lines.keys(), fontsize=10, loc="lower center", ncols=1
+        )
     return figure
 
 
