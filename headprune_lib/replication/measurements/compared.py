@@ -25,6 +25,8 @@ from headprune_lib.replication.translation.subject import TranslationSubject
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Of the heads, removed at each step: finely as far as orders are compared."""
+COMPARED = tuple(share for share in SHARES if share <= UP_TO)
+"""Those over which orders are compared."""
 STEPS = 20
 """In which an order that is scored again removes heads."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -89,7 +91,7 @@ def n_cut(n_heads: int, share: float) -> int:
 
 def shares_of(order: str) -> tuple[float, ...]:
     """How far an order is followed: the control no further than orders are compared."""
-    return SHARES if order != CONTROL else tuple(share for share in SHARES if share <= UP_TO)
+    return COMPARED if order == CONTROL else SHARES
 
 
 def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
@@ -137,12 +139,11 @@ def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
 
 def _chosen(context: Context, subject: Subject) -> Run:
     """The weight whose order adds least loss over 0 to 50% removed, on training text."""
-    shares, both = shares_of(CONTROL), parts_of(context, subject)
-    texts, added = selection(subject), {}
+    texts, both, added = selection(subject), parts_of(context, subject), {}
     for alpha in ALPHAS:
-        masks = masks_along(subject, combined_order(alpha, *both), shares)
+        masks = masks_along(subject, combined_order(alpha, *both), COMPARED)
         loss = losses_under(subject, masks, texts, context.journal)
-        added[alpha] = float(loss_area(shares, loss).mean())
+        added[alpha] = float(loss_area(COMPARED, loss).mean())
     best = min(ALPHAS, key=lambda alpha: added[alpha])
     return combined_order(best, *both), f"alpha={best:g}"
 

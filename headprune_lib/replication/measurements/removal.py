@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
 from headprune_lib.orders import Head, order_mask, prune_schedule
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import Pairs
@@ -15,6 +14,7 @@ from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Measured
+from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.subject import TranslationSubject, coarse_losses
 
 Subject = EncoderSubject | TranslationSubject
@@ -50,7 +50,7 @@ def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
     loss = np.stack([millinats(curve["loss"]) for curve in found])
     raw = {
         "names": np.array([name for name, *_ in runs]),
-        "order": np.array([[head[1:] for head in order] for *_, order in runs], np.int16),
+        "order": np.stack([heads_array(order) for *_, order in runs]),
         "correct": np.stack([curve["correct"] for curve in found]),
         "loss": loss,
         "log_loss": loss.mean(-1) / MILLINAT,
@@ -77,13 +77,7 @@ def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pa
     raw = coarse_losses(main.sweep(pairs, masks, context.journal, f"pruning curve, {title}"))
     raw |= {
         "names": np.array([name for name, *_ in runs]),
-        "order": np.array(
-            [
-                [(KINDS.index(kind), layer, head) for kind, layer, head in order]
-                for *_, order in runs
-            ],
-            np.int16,
-        ),
+        "order": np.stack([heads_array(order) for *_, order in runs]),
         "shares": np.arange(profile.steps + 1) / profile.steps,
     }
     return main.measured(raw, len(pairs))

@@ -33,10 +33,10 @@ from headprune_lib.replication.measurements.records import Correlation, correlat
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu, pack, sentence_counts, unpack
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     first_verses,
-    heads_array,
 )
 
 BEAMS = (1, 5)
@@ -46,7 +46,7 @@ _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
 def _measure(context: Context, _part: str) -> Measured:
     subject = TranslationSubject.of(context.profile, context.task)
     found = first_verses(context.get("one_head").raw, context.profile.n_verses)
-    cut, alone = costly_heads(found), _heads(context.get("best_heads").raw)
+    cut, alone = costly_heads(found), heads_in(context.get("best_heads").raw["heads"])
     one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
     masks = {
         "none": full_mask(subject.model),
@@ -82,14 +82,10 @@ def _measure(context: Context, _part: str) -> Measured:
     return subject.measured(raw, len(pairs))
 
 
-def _heads(raw: Arrays) -> list[Head]:
-    return [(KINDS[kind], int(layer), int(head)) for kind, layer, head in raw["heads"]]
-
-
 def costly_heads(raw: Arrays) -> list[Head]:
     """Of each kind the heads without which the uncut model's translation is least likely."""
     order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
-    heads = [_heads(raw)[row] for row in order]
+    heads = [heads_in(raw["heads"])[row] for row in order]
     return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
 
 
@@ -139,7 +135,7 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
                 **dict(zip(names, row, strict=True)),
             }
             for (kind, layer, head), alone, row in zip(
-                _heads(raw), raw["alone"], change, strict=True
+                heads_in(raw["heads"]), raw["alone"], change, strict=True
             )
         ],
         "spearman": {

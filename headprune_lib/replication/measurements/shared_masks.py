@@ -24,7 +24,10 @@ def losses_under(
     subject: Subject, masks: Sequence[HeadTensors], texts: Texts, journal: Journal
 ) -> np.ndarray:
     """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
-    return _by_mask(subject, masks, texts, journal, _losses)["loss"]
+    named, rows = _distinct(masks, texts)
+    if isinstance(subject, EncoderSubject):
+        return _answers(subject, named, texts, journal)["loss"][rows]
+    return _references(subject, named, texts, journal)[rows]
 
 
 def outcomes_under(
@@ -36,54 +39,40 @@ def outcomes_under(
         ``loss`` (M, n), and ``correct`` (M, n) of an encoder, or of a translator ``counts``
         (M, n, 5), packed, with ``reference_lengths`` (n,).
     """
-    return _by_mask(subject, masks, texts, journal, _outcomes)
-
-
-def _by_mask(subject, masks, texts, journal, evaluate) -> Arrays:
-    named = {mask_key(mask): mask for mask in masks}
-    found = evaluate(subject, named, texts, journal)
-    rows = [list(named).index(mask_key(mask)) for mask in masks]
-    return {
-        name: values if name == "reference_lengths" else values[rows]
-        for name, values in found.items()
-    }
-
-
-def _losses(
-    subject: Subject, named: Mapping[str, HeadTensors], texts: Texts, journal: Journal
-) -> Arrays:
+    named, rows = _distinct(masks, texts)
     if isinstance(subject, EncoderSubject):
-        return _answers(subject, named, texts, journal)
-    found = reference_losses(subject, texts, _renamed(named, texts), journal)
-    return {"loss": found["loss"] / found["pieces"]}
+        found = _answers(subject, named, texts, journal)
+        return {name: values[rows] for name, values in found.items()}
+    loss, made = (each(subject, named, texts, journal) for each in (_references, _translations))
+    return {**made, "loss": loss[rows], "counts": made["counts"][rows]}
 
 
-def _outcomes(
-    subject: Subject, named: Mapping[str, HeadTensors], texts: Texts, journal: Journal
-) -> Arrays:
-    found = _losses(subject, named, texts, journal)
-    if isinstance(subject, EncoderSubject):
-        return found
-    return found | _translations(subject, _renamed(named, texts), texts, journal)
+def _distinct(
+    masks: Sequence[HeadTensors], texts: Texts
+) -> tuple[dict[str, HeadTensors], list[int]]:
+    """The masks that differ, by what the journal knows them and the texts by, and each one's place."""
+    names = [f"{texts.sha256[:8]} {mask_key(mask)}" for mask in masks]
+    named = dict(zip(names, masks, strict=True))
+    return named, [list(named).index(name) for name in names]
 
 
 def _answers(
-    subject: EncoderSubject, named: Mapping[str, HeadTensors], texts: Examples, journal: Journal
+    subject: EncoderSubject, named: Mapping[str, HeadTensors], texts: Texts, journal: Journal
 ) -> Arrays:
-    return subject.under(_renamed(named, texts), texts, journal, f"masks, seed {subject.seed}")
+    return subject.under(named, texts, journal, f"masks, seed {subject.seed}")
 
 
-def _renamed(named: Mapping[str, HeadTensors], texts: Texts) -> dict[str, HeadTensors]:
-    """With the texts in the names, by which the journal knows what a mask was tried on."""
-    parts = texts.sources if isinstance(texts, Pairs) else texts.texts
-    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
-    return {f"{digest} {name}": mask for name, mask in named.items()}
+def _references(
+    subject: TranslationSubject, named: Mapping[str, HeadTensors], pairs: Texts, journal: Journal
+) -> np.ndarray:
+    found = reference_losses(subject, pairs, named, journal)
+    return found["loss"] / found["pieces"]
 
 
 def _translations(
     subject: TranslationSubject,
     named: Mapping[str, HeadTensors],
-    pairs: Pairs,
+    pairs: Texts,
     journal: Journal,
 ) -> Arrays:
     """A mask is a unit; those that are missing share the passes of one sweep."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
-from headprune_lib.orders import Head
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
@@ -49,6 +47,7 @@ from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 N_EXAMPLES, N_VERSES = 1_000, 256
@@ -67,7 +66,7 @@ def _measure(context: Context, part: str) -> Measured:
     ]
     raw: Arrays = {
         "said": np.array([said for _, said in runs], np.str_),
-        "order": np.array([_stored(subject, heads) for heads, _ in runs], np.int16),
+        "order": np.stack([heads_array(heads) for heads, _ in runs]),
         "loss_area": np.stack([loss_area(shares, one["loss"]) for one in found]),
         "log_loss": np.stack([one["loss"].mean(-1) for one in found]),
         "shares": np.array(shares),
@@ -99,13 +98,6 @@ def tested(subject: Subject) -> Texts:
     if isinstance(subject, TranslationSubject):
         return subject.pairs("test").first(N_VERSES)
     return subject.test.first(N_EXAMPLES)
-
-
-def _stored(subject: Subject, heads: list[Head]) -> list[tuple[int, ...]]:
-    """(layer, head), with the kind's place in ``KINDS`` before it in a translator."""
-    if isinstance(subject, TranslationSubject):
-        return [(KINDS.index(kind), layer, head) for kind, layer, head in heads]
-    return [head[1:] for head in heads]
 
 
 # --- what it is -----------------------------------------------------------------------------------

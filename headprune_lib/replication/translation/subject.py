@@ -7,7 +7,7 @@ masked models as the *change* from the unmasked one: few change, so that the fil
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.models import PAD, detokenise
 from headprune_lib.replication.translation.weights import (
     Translator,
@@ -305,8 +306,3 @@ def coarse_losses(raw: Arrays) -> Arrays:
     """``raw`` with the *changes* of the draft losses to five binary digits, in half the space."""
     change = np.rint(coarse(raw["draft_loss_change"])).astype(np.int32)
     return {**raw, "draft_loss_change": change}
-
-
-def heads_array(heads: Iterable[Head]) -> np.ndarray:
-    """(kind, layer, head) as small integers, the kind as its place in ``KINDS``."""
-    return np.array([(KINDS.index(kind), layer, head) for kind, layer, head in heads], np.int16)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.orders import Head, prune_order
+from headprune_lib.orders import prune_order
+from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     alpha_in,
@@ -21,7 +22,9 @@ from headprune_lib.replication.measurements.orders import Subject, random_order,
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
+from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.verification.quantities import NATS, Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
 
@@ -42,14 +45,6 @@ def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Qua
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
         yield from _orders(order, part, parts, subject, journal)
         yield from _losses(order, part.raw, subject, journal)
-
-
-def heads_in(order: np.ndarray) -> list[Head]:
-    """The heads of a stored order (heads, 2 or 3)."""
-    return [
-        ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
-        for head in order.tolist()
-    ]
 
 
 def _orders(
@@ -94,15 +89,15 @@ def _scores(raw: Arrays) -> HeadTensors:
 
 def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
     """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
-    texts, shares = tested(subject), tuple(raw["shares"])
-    few, inside = texts.first(_TEXTS), tuple(share for share in shares if share <= UP_TO + 1e-9)
+    texts, inside = tested(subject), raw["shares"] <= UP_TO + 1e-9
+    few, shares = texts.first(_TEXTS), tuple(raw["shares"][inside])
     for run, heads in enumerate(map(heads_in, raw["order"])):
         if run and order == CONTROL:
             break  # one of its draws
-        masks = masks_along(subject, heads, inside)
-        area = loss_area(inside, losses_under(subject, masks, few, journal))
+        masks = masks_along(subject, heads, shares)
+        area = loss_area(shares, losses_under(subject, masks, few, journal))
         off = np.abs(area - raw["loss_area"][run, : len(few)])
-        most = 1000 * NATS + np.abs(area) / 16  # rounded to one part in 32, to either neighbour
+        most = MILLINAT * NATS + np.abs(area) / 16  # rounded to one part in 32, to either neighbour
         yield Quantity(
             f"loss added, {order}, run {run + 1}, {len(few)} texts",
             f"mean {raw['loss_area'][run, : len(few)].mean():.1f} mnat",
@@ -112,7 +107,7 @@ def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iter
         )
     whole = full_mask(subject.model)
     nothing = {kind: torch.zeros_like(mask) for kind, mask in whole.items()}
-    ends = {0: whole, **({-1: nothing} if shares[-1] == 1 else {})}
+    ends = {0: whole, **({-1: nothing} if raw["shares"][-1] == 1 else {})}
     found = losses_under(subject, list(ends.values()), texts, journal).mean(-1)
     stored = np.array([raw["log_loss"][:, end] for end in ends]).T
     yield Quantity(
@@ -122,13 +117,17 @@ def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iter
         f"{NATS} nats",
         bool((np.abs(stored - found) <= NATS).all()),
     )
-    steps = raw["log_loss"][:, : len(inside)]
-    areas = 1000 * (((steps[:, 1:] + steps[:, :-1]) / 2).mean(-1) - steps[:, 0])
+    added = raw["log_loss"][:, inside] - raw["log_loss"][:, :1]
+    areas = MILLINAT * stats.area_under_curve(shares, added)
     means = raw["loss_area"].mean(-1)
     yield Quantity(
         f"mean losses beside those of texts, {order}",
         f"{areas[0]:.2f} mnat",
         f"{means[0]:.2f} mnat",
         f"{NATS} nats, and its rounding",
-        bool((np.abs(areas - means) <= 1000 * NATS + np.abs(raw["loss_area"]).mean(-1) / 32).all()),
+        bool(
+            (
+                np.abs(areas - means) <= MILLINAT * NATS + np.abs(raw["loss_area"]).mean(-1) / 32
+            ).all()
+        ),
     )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
@@ -22,10 +21,10 @@ from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Journal, Result
+from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     first_verses,
-    heads_array,
 )
 from headprune_lib.replication.verification.followed import followed
 from headprune_lib.replication.verification.orders import (
@@ -144,7 +143,7 @@ def _checkpoint(
         )
     masks = {}
     if "order" in raw:  # the first step
-        heads = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"].tolist()]
+        heads = heads_in(raw["order"])
         first = prune_schedule(len(heads), len(raw["shares"]) - 1)[1]
         masks = {"importance 1": order_mask(subject.model, heads, first)}
     tested = subject.pairs("test").first(len(raw["reference_lengths"]))

@@ -18,10 +18,10 @@ from headprune_lib.replication.measurements.orders import (
     training_in,
 )
 from headprune_lib.replication.store import Arrays, Key, Result
+from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,
     first_verses,
-    heads_array,
 )
 from headprune_lib.scoring import normalize_l2
 
@@ -66,8 +66,6 @@ def order_that_follows(
     heads = [head for head in heads if kind in (None, head[0])]
     if order == "random":
         heads = random_order(heads, int(raw["names"][run]))
-    if isinstance(subject, EncoderSubject):
-        return np.array([head[1:] for head in heads])
     return heads_array(heads)
 
 

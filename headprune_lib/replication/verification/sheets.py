@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.heads import KINDS, HeadTensors, full_mask
+from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.orders import Head, order_mask, prune_schedule
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.data.verses import Pairs
@@ -27,6 +27,7 @@ from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.stats.bleu import sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Result
+from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.subject import TranslationSubject, all_counts
 from headprune_lib.replication.verification.orders import Subject, order_of
 
@@ -79,14 +80,6 @@ def _named(head: Head) -> str:
     return f"head {number + 1} of layer {layer + 1}" + (f", {kind}" if kind != "self" else "")
 
 
-def _heads(raw: Arrays) -> list[Head]:
-    """The heads that the rows of a sweep are of; those of an encoder are stored without a kind."""
-    return [
-        ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
-        for head in raw["heads"].tolist()
-    ]
-
-
 def _one_head(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
     masks = one_head_masks(model)
     return [_uncut(model), *((f"without {_named(head)}", masks[head]) for head in heads)]
@@ -99,7 +92,7 @@ def _all_but_one(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
 
 def _along(model: nn.Module, order: np.ndarray, steps: int, name: str) -> Iterator[Row]:
     """The masks after each step of an order but the first."""
-    heads = _heads({"heads": order})
+    heads = heads_in(order)
     for step, gone in enumerate(prune_schedule(len(heads), steps)[1:], 1):
         yield f"{name}, step {step}", order_mask(model, heads, gone)
 
@@ -137,7 +130,7 @@ def _translations(raw: Arrays, prefix: str = "", *, coarse: bool = False) -> Arr
 
 def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     raw = result.raw
-    rows = _one_head(subject.model, _heads(raw))
+    rows = _one_head(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
         yield Sheet(subject.test, rows, _answers(raw))
     else:
@@ -146,7 +139,7 @@ def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 def _all_but_one_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     raw = result.raw
-    rows = _all_but_one(subject.model, _heads(raw))
+    rows = _all_but_one(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
         yield Sheet(subject.test, rows, _answers(raw))
     else:
@@ -157,8 +150,8 @@ def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What the choice was made on, and what is reported of the chosen heads."""
     raw, encoder = result.raw, isinstance(subject, EncoderSubject)
     split = "train" if encoder else "valid"
-    tested = _all_but_one(subject.model, _heads(raw))
-    tried = _all_but_one(subject.model, _heads({"heads": raw[f"{split}_heads"]}))
+    tested = _all_but_one(subject.model, heads_in(raw["heads"]))
+    tried = _all_but_one(subject.model, heads_in(raw[f"{split}_heads"]))
     if encoder:
         yield Sheet(subject.test, tested, _answers(raw))
         yield Sheet(subject.selection, tried, _answers(raw, "train_"))
@@ -174,10 +167,10 @@ def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
         for name in (home, *others):
             texts = TASKS[name].split("test", subject.profile.data)
             n = subject.profile.n_examples if name == home else subject.profile.n_domain
-            rows = _one_head(subject.model, _heads({"heads": raw[f"{name}/heads"]}))
+            rows = _one_head(subject.model, heads_in(raw[f"{name}/heads"]))
             yield Sheet(texts.first(n), rows, _answers(raw, f"{name}/"))
     else:
-        rows = _one_head(subject.model, _heads(raw))
+        rows = _one_head(subject.model, heads_in(raw["heads"]))
         far = subject.pairs("score", subject.profile.translation_far)
         yield Sheet(far, rows, _translations(raw, "far_"))
         yield Sheet(subject.pairs("test"), rows, _translations(raw, "home_"))
@@ -213,7 +206,7 @@ def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
             texts, outcomes = both[result.n_examples], _translations(raw, coarse=True)
         yield Sheet(texts, rows, {name: values[kept] for name, values in outcomes.items()})
         if "train_heads" in raw:  # what the one-by-one order was chosen by
-            tried = _one_head(subject.model, _heads({"heads": raw["train_heads"]}))
+            tried = _one_head(subject.model, heads_in(raw["train_heads"]))
             yield Sheet(subject.selection, tried, _answers(raw, "train_"))
 
 
@@ -230,7 +223,7 @@ def _answers_along(raw: Arrays, runs: Sequence[int]) -> Arrays:
 
 def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
     raw = result.raw
-    heads, alone = _heads(raw), raw["alone"]
+    heads, alone = heads_in(raw["heads"]), raw["alone"]
     cut = _one_head(subject.model, [h for h, one in zip(heads, alone, strict=True) if not one])
     left = _all_but_one(subject.model, [h for h, one in zip(heads, alone, strict=True) if one])
     counts = unpack(raw["counts"], raw["reference_lengths"])  # (1 + M, beams, verses, 10)
@@ -265,7 +258,7 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
             continue
         raw, rows = one.raw, [_uncut(subject.model)]
         for run, order in enumerate(raw["order"]):
-            heads = _heads({"heads": order})
+            heads = heads_in(order)
             for share in raw["shares"][1:]:
                 mask = order_mask(subject.model, heads, n_cut(len(heads), share))
                 rows.append((f"{part}, run {run + 1}, {share:.0%} removed", mask))

@@ -1,0 +1,25 @@
+"""Heads as results hold them: small integers, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from headprune_lib.heads import KINDS, Head
+
+
+def heads_array(heads: Iterable[Head]) -> np.ndarray:
+    """(heads, 3): kind, as its place in ``KINDS``, layer and head; of an encoder layer and head."""
+    return np.array(
+        [head[1:] if head[0] not in KINDS else (KINDS.index(head[0]), *head[1:]) for head in heads],
+        np.int16,
+    )
+
+
+def heads_in(stored: np.ndarray) -> list[Head]:
+    """What :func:`heads_array` was given, from (heads, 2 or 3)."""
+    return [
+        ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
+        for head in stored.tolist()
+    ]
