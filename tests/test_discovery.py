@@ -55,6 +55,8 @@ class Attention(nn.Module):
             made = made.transpose(1, 2).flatten(-2)
         if self.fault == "random":
             made = made + torch.randn_like(made)
+        if self.fault == "places":
+            return self.wo(made), x.sum(-1).argsort(-1)
         return self.wo(made)
 
 
@@ -67,7 +69,8 @@ class Model(nn.Module):
     def forward(self, input_ids):
         x = self.embedding(input_ids)
         for layer in self.layers:
-            x = x + layer(x)
+            made = layer(x)
+            x = x + (made[0] if isinstance(made, tuple) else made)
         return x
 
 
@@ -87,6 +90,12 @@ def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     pruned = prune_heads(copy.deepcopy(model), mask)
     torch.testing.assert_close(pruned(inputs), masked)
     assert [(b.kept, b.how) for b in find_heads(pruned)] == [((0, 2, 3), "found"), ((), "found")]
+
+
+def test_attention_that_returns_places_of_tokens_too_is_proved():
+    # as an indexer of sparse attention does: integers, equal or not
+    (block,) = find_heads(Model("places"))
+    assert block.architecture.returns == 2 and not block.masks_only
 
 
 @pytest.mark.parametrize(
