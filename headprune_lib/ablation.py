@@ -22,7 +22,7 @@ from headprune_lib.batching import Batch, without_labels
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
-from headprune_lib.running import Call, evaluating, placed, recorded, replayed
+from headprune_lib.running import Call, evaluating, on_device, placed, recorded, replayed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -242,7 +242,7 @@ def _for_one_batch(
     device = placed(model, device)
     # no_grad, for inference mode's tensors could not be changed in place by the caller
     with evaluating(model), torch.no_grad():
-        yield {name: value.to(device) for name, value in batch.items()}
+        yield on_device(batch, device)
 
 
 def _masked_one_by_one(model: nn.Module, run: _Run, how: str) -> dict[Head, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.hooking import hooking
-from headprune_lib.running import evaluating, placed
+from headprune_lib.running import evaluating, on_device, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -124,7 +124,7 @@ def attention_of(
     blocks = find_heads(model)
     device = placed(model, device)
     for batch in batches:
-        batch = {name: value.to(device) for name, value in batch.items()}
+        batch = on_device(batch, device)
         with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
             needed = getattr(model.config, "is_encoder_decoder", False) and (
                 "decoder_input_ids" not in batch

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headprune_lib.batching import Batch, without_labels
 from headprune_lib.hooking import claimed, hooking
+
+Result = TypeVar("Result")
 
 
 def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
@@ -39,6 +41,46 @@ def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
     device = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(device)
     return device
+
+
+def on_device(batch: Mapping[str, Tensor], device: str | torch.device) -> Batch:
+    """A batch's tensors on a device.
+
+    A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
+    the GPU still computes what it was given before.
+    """
+    if torch.device(device).type != "cuda":
+        return {name: value.to(device) for name, value in batch.items()}
+    return {
+        name: value if value.is_cuda else value.pin_memory().to(device, non_blocking=True)
+        for name, value in batch.items()
+    }
+
+
+def in_halves(
+    compute: Callable[[Batch], Result], batch: Batch, join: Callable[[list[Result]], Result]
+) -> Result:
+    """What is computed of a batch; of its halves, joined, where memory runs out.
+
+    Args:
+        batch: tensors with one row an example, all of them.
+        join: makes one result of those of two halves, the first half's first.
+
+    Raises:
+        torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
+    """
+    sizes = {len(value) if value.ndim else 0 for value in batch.values()}
+    try:
+        return compute(batch)
+    except torch.OutOfMemoryError:
+        if len(sizes) != 1 or max(sizes) < 2:
+            raise
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
+    (n,) = sizes
+    parts = (slice(n // 2), slice(n // 2, n))
+    halves = [{name: values[part] for name, values in batch.items()} for part in parts]
+    return join([in_halves(compute, half, join) for half in halves])
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import nn
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import find_heads
 from headprune_lib.losses import default_loss
-from headprune_lib.running import pass_seconds
+from headprune_lib.running import on_device, pass_seconds
 
 _ROUNDS = 3
 
@@ -28,7 +28,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         ``parameters``, ``heads``.
     """
     device = next(next(iter(models.values())).parameters()).device
-    batches = [{name: value.to(device) for name, value in batch.items()} for batch in batches]
+    batches = [on_device(batch, device) for batch in batches]
     found = {name: _quality(model, batches) for name, model in models.items()}
     rounds = [
         {name: pass_seconds(model, batches) for name, model in models.items()}

@@ -15,7 +15,7 @@ from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating, placed
+from headprune_lib.running import evaluating, on_device, placed
 
 # Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
 _TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
@@ -59,7 +59,7 @@ def gates(
         raise ValueError("no batches given: gates are learned from at least one example")
     device = placed(model, device)
     with evaluating(model, frozen=True):  # refused once, and for all updates
-        first = {name: value.to(device) for name, value in kept[0].items()}
+        first = on_device(kept[0], device)
         gate_gradients(model, first, blocks, loss)
     # open nine times out of ten before the first update
     start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
@@ -68,7 +68,7 @@ def gates(
     generator = torch.Generator().manual_seed(seed)
     n = max(1, sum(map(len, places)))
     for given in itertools.islice(itertools.cycle(kept), updates):
-        batch = {name: value.to(device) for name, value in given.items()}
+        batch = on_device(given, device)
         sampled = [_sampled(place, generator) for place in places]
         with (
             evaluating(model, frozen=True),

@@ -17,7 +17,7 @@ from headprune_lib.criteria.example_losses import (
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating, placed
+from headprune_lib.running import evaluating, in_halves, on_device, placed
 
 
 def gate_gradients(
@@ -115,14 +115,21 @@ def batch_gradients(
 ) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Each batch, where the model is, with its :func:`gate_gradients`.
 
-    Between two batches the model is in the mode that its owner left it in.
+    Between two batches the model is in the mode that its owner left it in. A batch that memory has
+    no room for is taken in halves: an example's derivatives do not depend on the others.
     """
     device = placed(model, device)
     for given in batches:
-        batch = {name: value.to(device) for name, value in given.items()}
+        batch = on_device(given, device)
         with evaluating(model, frozen=True):
-            gradients = gate_gradients(model, batch, blocks, loss)
+            gradients = in_halves(
+                lambda part: gate_gradients(model, part, blocks, loss), batch, _joined
+            )
         yield batch, gradients
+
+
+def _joined(halves: list[list[Tensor]]) -> list[Tensor]:
+    return [torch.cat(both) for both in zip(*halves, strict=True)]
 
 
 Reduce = Callable[[Tensor, int], Tensor]

@@ -16,7 +16,7 @@ from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import prune_schedule
-from headprune_lib.running import evaluating, placed
+from headprune_lib.running import evaluating, on_device, placed
 
 
 @register_criterion(
@@ -119,7 +119,7 @@ def mean_loss(
     device = placed(model, device)
     losses: list[Tensor] = []
     for given in batches:
-        batch = {name: value.to(device) for name, value in given.items()}
+        batch = on_device(given, device)
         with evaluating(model), torch.no_grad(), masked_heads(model, mask):
             losses.append(example_losses(model, batch, loss))
     if not losses:

@@ -13,7 +13,7 @@ from headprune_lib.criteria.gradients import on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating, placed
+from headprune_lib.running import evaluating, on_device, placed
 
 
 @register_criterion(
@@ -51,7 +51,7 @@ def second_order(
     generator = torch.Generator().manual_seed(seed)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     for batch in batches:
-        batch = {name: value.to(device) for name, value in batch.items()}
+        batch = on_device(batch, device)
         with evaluating(model, frozen=True), torch.enable_grad():
             gates, losses = _gated(model, blocks, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import warnings
 import zipfile
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
+from headprune_lib.batching import NO_LABEL
 from headprune_lib.messages import quiet
 from headprune_lib.replication.weights import BFLOAT16, working_precision
 
@@ -83,6 +86,49 @@ def _is_whole(checkpoint: Path) -> bool:
     except (OSError, ValueError, SafetensorError, zipfile.BadZipFile):
         return False
     return True
+
+
+class BatchTrainer(Trainer):
+    """A batch that memory has no room for is taken in parts, whose gradients are added up.
+
+    The update is that of the whole batch, but for the draws of dropout. What had no room once is
+    not tried again.
+    """
+
+    _room = math.inf  # ids of the largest part
+
+    def training_step(self, model: nn.Module, inputs: dict, num_items_in_batch=None) -> Tensor:
+        """The loss of a batch, whose gradients are then in the parameters."""
+        rows, length = inputs["input_ids"].shape
+        while True:
+            at_once = int(max(1, min(rows, self._room // length)))
+            try:
+                if at_once == rows:
+                    return super().training_step(model, inputs, num_items_in_batch)
+                return self._step_in_parts(model, self._prepare_inputs(inputs), at_once)
+            except torch.OutOfMemoryError:
+                if at_once == 1:
+                    raise
+            self._room = at_once // 2 * length
+            model.zero_grad()  # of what the backward pass had come to
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _step_in_parts(self, model: nn.Module, inputs: dict, at_once: int) -> Tensor:
+        model.train()
+        losses, whole = [], _n_labels(inputs)
+        for start in range(0, len(inputs["labels"]), at_once):
+            part = {name: value[start : start + at_once] for name, value in inputs.items()}
+            with self.compute_loss_context_manager():
+                loss = self.compute_loss(model, part) * (_n_labels(part) / whole)
+            self.accelerator.backward(loss)
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
+
+
+def _n_labels(batch: dict) -> int:
+    """How many labels a batch's loss is the mean over."""
+    return int((batch["labels"] != NO_LABEL).sum())
 
 
 class _Bar(ProgressCallback):

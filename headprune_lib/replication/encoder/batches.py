@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import DataCollatorWithPadding
 
-from headprune_lib.batching import Batch, by_length
+from headprune_lib.batching import by_length
 from headprune_lib.replication.data import Examples
 
 
@@ -86,21 +85,3 @@ def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Ra
     batches = [b for b in batches if len(b) == batch_size]
     generator.shuffle(batches)
     return [i for batch in batches + short for i in batch]
-
-
-def in_halves(compute: Callable[[Batch], Tensor], batch: Batch, dim: int) -> Tensor:
-    """What is computed of a batch; of its halves, joined along ``dim``, where memory runs out.
-
-    Raises:
-        torch.OutOfMemoryError: one example alone is too much.
-    """
-    n = len(batch["input_ids"])
-    try:
-        return compute(batch)
-    except torch.OutOfMemoryError:
-        if n == 1:
-            raise
-    torch.cuda.empty_cache()  # out here the traceback no longer holds what was computed so far
-    parts = (slice(n // 2), slice(n // 2, n))
-    halves = [{name: values[part] for name, values in batch.items()} for part in parts]
-    return torch.cat([in_halves(compute, half, dim) for half in halves], dim)

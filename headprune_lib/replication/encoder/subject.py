@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
-from headprune_lib.replication.encoder.batches import Batches, in_halves, make_batches
+from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
@@ -31,6 +31,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.weights import check_worker_has
+from headprune_lib.running import in_halves
 from headprune_lib.scoring import head_importance, normalize_l2
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
@@ -144,7 +145,9 @@ class EncoderSubject:
             correct, loss = [], []
             with fast_linears(self.model):
                 for batch in part:
-                    right, nats = answers(in_halves(swept, batch, 1), batch["labels"])
+                    right, nats = answers(
+                        in_halves(swept, batch, partial(torch.cat, dim=1)), batch["labels"]
+                    )
                     correct.append(right)
                     loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
@@ -268,7 +271,7 @@ def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | Non
         return logits
 
     with fast_linears(subject.model):
-        logits = torch.cat([in_halves(masked, batch, 0) for batch in prepared.batches])
+        logits = torch.cat([in_halves(masked, batch, torch.cat) for batch in prepared.batches])
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer
 
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
@@ -17,7 +16,7 @@ from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.pretrained import load_tokenizer, new_classifier
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.training import arguments, run
+from headprune_lib.replication.training import BatchTrainer, arguments, run
 
 
 def finetune(profile: Profile, seed: int) -> nn.Module:
@@ -99,7 +98,7 @@ class _Loader(DataLoader):
         self.dataset.begin(epoch)
 
 
-class _Trainer(Trainer):
+class _Trainer(BatchTrainer):
     """The loss is a mean over a batch; weight decay is for every parameter, biases included."""
 
     def __init__(self, **given) -> None:

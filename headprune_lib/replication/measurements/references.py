@@ -21,6 +21,7 @@ from headprune_lib.replication.translation.subject import (
     forced_batches,
     forced_groups,
 )
+from headprune_lib.running import on_device
 
 
 def reference_losses(
@@ -36,10 +37,7 @@ def reference_losses(
         the pairs' own order.
     """
     device = next(subject.model.parameters()).device
-    batches = [
-        {name: values.to(device) for name, values in batch.items()}
-        for batch in forced_batches(subject, pairs)
-    ]
+    batches = [on_device(batch, device) for batch in forced_batches(subject, pairs)]
     back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
 
     def measure(mask: HeadTensors) -> Arrays:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import sacrebleu
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.training import arguments, run, whole_batch
+from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
 from headprune_lib.replication.translation.batches import token_batches
 from headprune_lib.replication.translation.models import (
     detokenise,
@@ -155,7 +155,7 @@ def _arguments(folder: Path, recipe: Recipe, seed: int, device: str) -> Training
     )
 
 
-class _Trainer(Trainer):
+class _Trainer(BatchTrainer):
     """Evaluates by translating, as everything else here does."""
 
     judge = None

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-import torch
 
 from headprune_lib.replication.data import Examples
-from headprune_lib.replication.encoder.batches import in_halves, make_batches
+from headprune_lib.replication.encoder.batches import make_batches
 from headprune_lib.replication.pretrained import load_tokenizer
 
 
@@ -30,30 +29,3 @@ def test_batches_are_sorted_padded_and_restored():
     assert made.restore(np.array(labels)).tolist() == [1, 0, 0, 1]
     with pytest.raises(ValueError, match="dataset is empty"):
         make_batches(tokenizer, Examples((), ()), 3, 5)
-
-
-@pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
-@pytest.mark.parametrize("dim", [0, 1])
-def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room, dim):
-    tried = []
-
-    def compute(batch):
-        tried.append(len(batch["input_ids"]))
-        if len(batch["input_ids"]) > room:
-            raise torch.OutOfMemoryError("no room")
-        found = 10 * batch["input_ids"].sum(1) + batch["labels"]
-        return found if dim == 0 else torch.stack([found, -found])
-
-    batch = {"input_ids": torch.arange(28).view(7, 4), "labels": torch.arange(7)}
-    expected = 10 * batch["input_ids"].sum(1) + batch["labels"]
-    found = in_halves(compute, batch, dim)
-    assert torch.equal(found if dim == 0 else found[0], expected)
-    assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
-
-
-def test_one_example_that_is_too_much_is_an_error():
-    def compute(_batch):
-        raise torch.OutOfMemoryError("no room")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        in_halves(compute, {"input_ids": torch.ones(4, 2)}, 0)

@@ -1,0 +1,59 @@
+"""The training loop of both halves, where memory has no room for a batch."""
+
+import pytest
+import torch
+from tiny import batch_for, build
+
+from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
+from headprune_lib.replication.weights import FLOAT32
+
+
+class _Tight(BatchTrainer):
+    """Memory for so many examples; it runs out in the backward pass."""
+
+    rows, tried = 3, ()
+
+    def compute_loss(self, model, inputs, *given, **named):
+        loss = super().compute_loss(model, inputs, *given, **named)
+        self.tried = (*self.tried, len(inputs["labels"]))
+        if len(inputs["labels"]) > self.rows:
+            loss.backward()
+            raise torch.OutOfMemoryError("no room")
+        return loss
+
+
+def _without_dropout(model):
+    for module in model.modules():
+        for name in ("p", "dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+def _trained(kind, name, folder, rows=3):
+    batches = [batch_for(name, n=n, seed=n) for n in (7, 5, 8)]
+    arguments_ = arguments(
+        folder, seed=1, device="cpu", precision=FLOAT32, epochs=2, learning_rate=1e-3
+    )
+    model = _without_dropout(build(name))
+    trainer = kind(model=model, args=arguments_, train_dataset=batches, data_collator=whole_batch)
+    trainer.model_accepts_loss_kwargs = False
+    trainer.rows = rows
+    run(trainer, "test")
+    return model, trainer
+
+
+@pytest.mark.parametrize("name", ["bert", "marian"])
+def test_an_update_is_the_same_in_parts(name, tmp_path):
+    plain, _ = _trained(BatchTrainer, name, tmp_path / "plain")
+    parted, trainer = _trained(_Tight, name, tmp_path / "parts")
+    for (path, one), two in zip(plain.named_parameters(), parted.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-9, msg=path)
+    # the first had no room, and nothing as large is tried again
+    assert trainer.tried[0] > 3 >= max(trainer.tried[1:])
+    assert sum(trainer.tried[1:]) == 2 * (7 + 5 + 8)
+
+
+def test_an_example_that_has_no_room_is_an_error(tmp_path):
+    with pytest.raises(torch.OutOfMemoryError):
+        _trained(_Tight, "bert", tmp_path, rows=0)

@@ -1,0 +1,65 @@
+"""Batches that memory has no room for, and where batches are put."""
+
+import pytest
+import torch
+from tiny import batch_for, build
+
+from headprune_lib import head_importance
+from headprune_lib.criteria import gradients
+from headprune_lib.running import in_halves, on_device
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
+def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
+    tried = []
+
+    def compute(batch):
+        tried.append(len(batch["input_ids"]))
+        if len(batch["input_ids"]) > room:
+            raise torch.OutOfMemoryError("no room")
+        return 10 * batch["input_ids"].sum(1) + batch["labels"]
+
+    batch = {"input_ids": torch.arange(28).view(7, 4), "labels": torch.arange(7)}
+    expected = 10 * batch["input_ids"].sum(1) + batch["labels"]
+    assert torch.equal(in_halves(compute, batch, torch.cat), expected)
+    assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"input_ids": torch.ones(1, 2)},
+        {"input_ids": torch.ones(4, 2), "labels": torch.ones(3)},  # whose rows are whose?
+        {"input_ids": torch.ones(4, 2), "scale": torch.tensor(1.0)},
+    ],
+)
+def test_what_cannot_be_halved_is_the_error_of_memory(batch):
+    def compute(_batch):
+        raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        in_halves(compute, batch, torch.cat)
+
+
+@pytest.mark.parametrize("name", ["bert", "marian"])
+def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypatch):
+    model, batch, real = build(name).eval(), batch_for(name), gradients.gate_gradients
+    expected = head_importance(model, [batch])
+
+    def tight(model, batch, *given):
+        if len(batch["input_ids"]) > 1:
+            raise torch.OutOfMemoryError("no room")
+        return real(model, batch, *given)
+
+    assert len(batch["input_ids"]) > 1
+    monkeypatch.setattr(gradients, "gate_gradients", tight)
+    found = head_importance(model, [batch])
+    for kind, values in expected.items():
+        torch.testing.assert_close(found[kind], values, rtol=1e-5, atol=1e-7)
+
+
+def test_a_batch_stays_as_it_was_where_it_is_put():
+    batch = {"input_ids": torch.ones(2, 3, dtype=torch.long), "labels": torch.zeros(2)}
+    there = on_device(batch, "meta")
+    assert {value.device.type for value in there.values()} == {"meta"}
+    assert {value.device.type for value in batch.values()} == {"cpu"}
