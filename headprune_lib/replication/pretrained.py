@@ -25,6 +25,7 @@ from headprune_lib.replication.data import (
     Source,
     WrongChecksum,
     check_fetched,
+    check_hub_cache,
     file_sha256,
     locate,
     noted,
@@ -108,17 +109,11 @@ def _from_hub(repository: str) -> Path:
     weights = folder / _WEIGHTS
     if not weights.is_file():
         raise MissingData(f"{repository} of the Hugging Face Hub has no {_WEIGHTS}")
-    found, blob = file_sha256(weights), weights.resolve()  # a link leads into the cache
+    check_hub_cache(repository, "model")
     try:
-        # There a large file is called by the SHA-256 that the Hub says it has.
-        if len(blob.name) == len(found) and blob.name != found:
-            raise WrongChecksum(
-                f"{repository}/{_WEIGHTS} has SHA-256 {found}, the Hub says {blob.name}: it was "
-                "changed on the way here; fetch it again"
-            )
-        check_fetched({f"{repository}/{_WEIGHTS}": found})
+        check_fetched({f"{repository}/{_WEIGHTS}": file_sha256(weights)})
     except WrongChecksum as error:
-        (aside,) = set_aside(blob)
+        (aside,) = set_aside(weights.resolve())  # a link leads into the cache
         weights.unlink(missing_ok=True)
         raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
     return folder

@@ -221,6 +221,18 @@ def test_glue_comes_from_parquet_after_faults(ask):
     assert "nyu-mll/glue/mnli/validation_mismatched" in notes and len(notes) == 9
 
 
+def test_a_wrong_file_of_text_is_named_and_set_aside_then_fetched_again(ask):
+    ask.server.faults["train-00000-of-00001.parquet"] = ["wrong"]
+    told = ask(TEXT)
+    assert told.startswith(
+        "WrongChecksum nyu-mll/glue/cola/train-00000-of-00001.parquet has SHA-256"
+    )
+    aside = Path(told.strip().rpartition("set aside as ")[2])
+    assert aside.is_file() and aside.name.endswith(".damaged-1")
+    assert not (ask.folder / "results").exists(), "nothing is noted of what was wrong"
+    assert "cola {'train': 240, 'test': 60}" in ask(TEXT)
+
+
 PAPER = """
 from headprune_lib.replication import measurements
 from headprune_lib.replication.profiles import load_profile

@@ -6,7 +6,7 @@
 
 from headprune_lib.replication.data.benchmarks import BENCHMARKS
 from headprune_lib.replication.data.examples import Examples, normalise, split_by_hash
-from headprune_lib.replication.data.fetched import check_fetched, noted
+from headprune_lib.replication.data.fetched import check_fetched, check_hub_cache, noted
 from headprune_lib.replication.data.rated import SOURCES, domain, read_rated, reviews
 from headprune_lib.replication.data.sources import (
     INSTALL,
@@ -85,6 +85,7 @@ __all__ = [
     "Task",
     "WrongChecksum",
     "check_fetched",
+    "check_hub_cache",
     "file_sha256",
     "locate",
     "normalise",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from headprune_lib.replication.data.sources import WrongChecksum
+from headprune_lib.replication.data.sources import WrongChecksum, file_sha256
 from headprune_lib.replication.paths import cache_root, results_root
-from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.store.files import replace_files, set_aside
 
 
 def notes_path() -> Path:
@@ -24,6 +24,36 @@ def noted(name: str) -> str | None:
     """The SHA-256 that was noted of a file or text; None where it was never fetched."""
     path = notes_path()
     return json.loads(path.read_text()).get(name) if path.is_file() else None
+
+
+def check_hub_cache(repository: str, kind: str) -> None:
+    """What the Hub's cache holds of a repository, against the SHA-256 that the Hub says it has.
+
+    There a large file is called by it.
+
+    Args:
+        kind: ``"model"`` or ``"dataset"``.
+
+    Raises:
+        WrongChecksum: one was changed on the way here; it is set aside, to be fetched again.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
+    for blob in sorted((folder / "blobs").glob("[0-9a-f]" * 64)):
+        if (found := file_sha256(blob)) == blob.name:
+            continue
+        links = [path for path in folder.rglob("snapshots/*/**/*") if path.resolve() == blob]
+        names = [str(path.relative_to(folder / "snapshots").as_posix()) for path in links]
+        for link in links:
+            link.unlink()
+        (aside,) = set_aside(blob)
+        name = names[0].partition("/")[2] if names else blob.name
+        raise WrongChecksum(
+            f"{repository}/{name} has SHA-256 {found}, the Hub says {blob.name}: it was changed on "
+            f"the way here; fetch it again. The file was set aside as {aside}"
+        )
 
 
 def check_fetched(found: dict[str, str]) -> None:

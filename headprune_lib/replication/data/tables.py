@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from headprune_lib.replication.data.examples import Examples
-from headprune_lib.replication.data.sources import MissingData
+from headprune_lib.replication.data.fetched import check_hub_cache
+from headprune_lib.replication.data.sources import MissingData, WrongChecksum
 
 _NO_LABEL = {"-", "-1"}
 """Marks of pairs on which the annotators did not agree, and of test sets without labels."""
@@ -132,6 +134,7 @@ class Hub:
 
         Raises:
             MissingData: ``datasets`` is not installed, or the Hub cannot be reached.
+            WrongChecksum: a file was changed on the way here; it is set aside.
         """
         try:
             import datasets
@@ -143,10 +146,17 @@ class Hub:
         try:
             table = datasets.load_dataset(self.path, self.config, split=self.splits[split])
         except Exception as error:  # each layer below has its own: network, proxy, file format
+            check_hub_cache(self.path, "dataset")
             raise MissingData(
                 f"{self.path} of the Hugging Face Hub cannot be read "
                 f"({type(error).__name__}: {error})"
             ) from error
+        try:
+            check_hub_cache(self.path, "dataset")
+        except WrongChecksum:  # nor may what was made of it be read next time
+            for made in table.cache_files:
+                shutil.rmtree(Path(made["filename"]).parent, ignore_errors=True)
+            raise
         for number, row in enumerate(table):
             yield Row(
                 f"{self.path} ({self.splits[split]}), row {number}",
