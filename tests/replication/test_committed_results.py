@@ -1,12 +1,10 @@
 """The committed results come from the committed weights: cells drawn at random are found again.
 
-What is drawn can be drawn again: ``pytest --seed 7``. A result whose weights or text are not here is
-skipped by its name, with the reason; committed weights that are not the measured ones fail.
+What is drawn can be drawn again: ``pytest --seed 7``. Translators are in a file of their own.
 """
 
-import random
-
 import pytest
+from committed import check, keys
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import file_sha256
@@ -15,7 +13,6 @@ from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification.further import _CHECKS
 from headprune_lib.replication.verification.orders import order_of
-from headprune_lib.replication.verification.same_weights import find_again
 from headprune_lib.replication.verification.sheets import _READERS
 from headprune_lib.replication.verification.subjects import (
     NotAtHand,
@@ -25,37 +22,15 @@ from headprune_lib.replication.verification.subjects import (
 )
 
 
-def keys(half):
-    return [pytest.param(key, id="-".join(key)) for key in store.find() if half_of(key) == half]
-
-
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
     """Importance of each model, measured once."""
     return Journal(tmp_path_factory.mktemp("journal"))
 
 
-def check(key, journal, drawn_seed):
-    result = store.load(key)
-    try:
-        subjects = subjects_of(result)
-    except NotAtHand as reason:
-        pytest.skip(str(reason))
-    for subject in subjects:
-        found = list(find_again(result, subject, journal, random.Random(drawn_seed)))
-        assert found, f"nothing of {'/'.join(key)} is found again: verification.sheets must read it"
-        assert not [quantity for quantity in found if not quantity.agrees]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("key", keys("encoder"))
 def test_drawn_cells_of_an_encoder_are_found_again(key, journal, drawn_seed):
-    check(key, journal, drawn_seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", keys("translation"))
-def test_drawn_cells_of_a_translator_are_found_again(key, journal, drawn_seed):
     check(key, journal, drawn_seed)
 
 

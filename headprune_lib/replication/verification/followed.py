@@ -56,7 +56,11 @@ def _orders(
         yield equal(f"order of {order}", heads_in(raw["order"][0]), heads)
         yield equal(f"what is said of {order}", raw["said"].tolist(), [""])
     if order in _SCORED:
-        found = subject.scores(journal, read_name(order))
+        found = (  # which other results of the model hold as well
+            subject.importance(journal, normalize=None)
+            if order == "importance unnormalised"
+            else subject.scores(journal, read_name(order))
+        )
         for kind, values in scores.items():
             yield same_scores(f"{order}, {kind}", values.numpy(), found[kind].numpy())
     important, wide = (_scores(parts[name].raw) if name in parts else {} for name in _SCORED)

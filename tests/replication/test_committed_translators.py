@@ -1,0 +1,18 @@
+"""As ``test_committed_results``, of translators: in a file of its own, so that both run at once."""
+
+import pytest
+from committed import check, keys
+
+from headprune_lib.replication.store import Journal
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    """Importance of each model, measured once."""
+    return Journal(tmp_path_factory.mktemp("journal"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", keys("translation"))
+def test_drawn_cells_of_a_translator_are_found_again(key, journal, drawn_seed):
+    check(key, journal, drawn_seed)
