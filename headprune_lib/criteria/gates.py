@@ -26,7 +26,7 @@ _TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
     label="learned gates",
     formula=r"\arg\min_{\log \alpha} \; \mathbb{E}\, L(x; \xi) + \lambda \sum_h P(\xi_h \neq 0)",
     source="Voita et al. 2019, section 6: hard concrete gates (Louizos et al. 2018), weights frozen",
-    look=Look("green", "--"),
+    look=Look("green", ":"),
     cost="400 updates, each a forward and a backward pass of a batch",
 )
 def gates(
