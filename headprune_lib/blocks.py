@@ -88,20 +88,21 @@ def block_of(
     width = getattr(core, "headprune_width", None) or (
         attrgetter(architecture.width)(core)
         if architecture.width
-        else _columns(module.get_submodule(architecture.output)) // n_heads
+        else columns_of(module.get_submodule(architecture.output)) // n_heads
     )
     return AttentionBlock(
         n_heads=n_heads,
         width=width,
         kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
-        group=getattr(core, "headprune_group", None) or _group(core, architecture, n_heads),
+        group=getattr(core, "headprune_group", None) or group_size(core, architecture, n_heads),
         path=path,
         architecture=architecture,
         **said,
     )
 
 
-def _group(core: Any, architecture: Architecture, n_heads: int) -> int:
+def group_size(core: Any, architecture: Architecture, n_heads: int) -> int:
+    """How many query heads share a key and value head in a module that was not pruned."""
     if architecture.group:
         return attrgetter(architecture.group)(core)
     if architecture.kv_heads:
@@ -109,5 +110,11 @@ def _group(core: Any, architecture: Architecture, n_heads: int) -> int:
     return 1
 
 
-def _columns(projection: Any) -> int:
+def rows_of(projection: Any) -> int:
+    """How many numbers a projection returns."""
+    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
+
+
+def columns_of(projection: Any) -> int:
+    """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock
+from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
@@ -185,7 +185,7 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
         if block.architecture.fused:
             projection = block.part(model, "fused")
             wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width
-            found = projection.nf if isinstance(projection, Conv1D) else projection.out_features
+            found = rows_of(projection)
             if found != wanted:
                 raise ValueError(
                     f"{block.path}: the fused projection has {found} outputs, not "

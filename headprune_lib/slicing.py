@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock
+from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     columns = _features(positions, block.width)
     for path in names.more_rows:
         if (more := _submodule(module, path)) is not None:
-            width = _n_rows(more) // max(1, len(block.kept))
+            width = rows_of(more) // max(1, len(block.kept))
             _keep_features(more, _features(positions, width), "out")
     for path in names.per_head:
         _keep_entries(module, path, len(block.kept), positions)
@@ -59,7 +59,7 @@ def head_rows(
     groups = sorted({place // block.group for place in positions})
     n_heads, n_groups = len(block.kept), len(block.kept) // block.group
     if names.fused:
-        total, group = _n_rows(module.get_submodule(names.fused)), block.group
+        total, group = rows_of(module.get_submodule(names.fused)), block.group
         width = total // max(1, n_heads + 2 * n_groups)
         if names.fused_by_head:
             blocks = [
@@ -83,7 +83,7 @@ def head_rows(
         (names.value, groups, n_groups),
     ):
         assert path is not None
-        rows[path] = _features(places, _n_rows(module.get_submodule(path)) // max(1, units))
+        rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
     return rows
 
 
@@ -130,10 +130,6 @@ def _submodule(module: nn.Module, path: str) -> nn.Module | None:
         return module.get_submodule(path)
     except AttributeError:
         return None
-
-
-def _n_rows(projection: Any) -> int:
-    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
 
 
 def _keep_entries(module: nn.Module, path: str, n_heads: int, positions: list[int]) -> None:

@@ -314,14 +314,6 @@ def test_nothing_is_said_where_nothing_is_left_out():
 
 @pytest.mark.usefixtures("forget_taught")
 def test_a_registered_class_that_returns_its_weights_may_lose_all_its_heads():
-    register_attention(
-        "LlamaAttention",
-        query="q_proj",
-        key="k_proj",
-        value="v_proj",
-        output="o_proj",
-        n_heads="config.num_attention_heads",
-        group="num_key_value_groups",
-    )
+    register_attention("LlamaAttention", like="LlamaAttention")
     blocks = find_heads(build("llama"))  # the eager kernel
     assert [(block.how, block.keeps_one) for block in blocks] == [("registered", "")] * len(blocks)

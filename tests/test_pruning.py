@@ -124,14 +124,7 @@ def test_weights_that_are_computed_from_others_are_left_alone(change):
 
 @pytest.mark.usefixtures("forget_taught")
 def test_a_group_that_was_forgotten():
-    register_attention(
-        "LlamaAttention",
-        query="q_proj",
-        key="k_proj",
-        value="v_proj",
-        output="o_proj",
-        n_heads="config.num_attention_heads",
-    )
+    register_attention("LlamaAttention", like="LlamaAttention", group=None)
     with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
         find_heads(build("llama"))
     model = build("llama")
