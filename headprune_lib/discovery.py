@@ -102,8 +102,9 @@ def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
         own = getattr(module, "headprune_architecture", None)
         architecture = own or ARCHITECTURES.get(name)
         if own is not None and hasattr(module, "headprune_found"):
-            how, _, keeps_one, by_example = module.headprune_found
-            named[path] = Proof(own, keeps_one=keeps_one, by_example=by_example), how
+            said = dict(module.headprune_found)
+            how, _ = said.pop("how"), said.pop("kind")
+            named[path] = Proof(own, **said), how
         elif architecture is not None:
             named[path] = Proof(architecture), "registered" if name in REGISTERED else "table"
         elif looks_like_attention(module):
@@ -285,7 +286,8 @@ def _blocks(
     layers: Counter[str] = Counter()
     for path in order:
         # a pruned module keeps its kind
-        _, kind, *_ = getattr(model.get_submodule(path), "headprune_found", ("", kinds[path]))
+        found = getattr(model.get_submodule(path), "headprune_found", {})
+        kind = found.get("kind", kinds[path])
         proof = proofs[path]
         yield block_of(
             model,
@@ -297,6 +299,7 @@ def _blocks(
             how=ways.get(path, memory.how),
             masks_only=proof.masks_only,
             keeps_one=proof.keeps_one,
+            whole_groups=proof.whole_groups,
             by_example=proof.by_example,
         )
         layers[kind] += 1

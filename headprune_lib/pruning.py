@@ -28,14 +28,15 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
         mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
-            With grouped queries, heads that share a key and value head go together.
+            Of heads that share a key and value head all go, and it with them; or equally many of
+            every such group that is left go, and their key and value heads stay.
 
     Returns:
         ``model``, for chaining.
 
     Raises:
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
-            head that was removed before or part of a group; or weights that cannot be sliced:
+            head that was removed before or unequally many of groups; or weights that cannot be sliced:
             quantised, computed from others, in an adapter, tied to another module, of another size
             than the heads, or on the meta device.
 
@@ -67,7 +68,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         if len(keep) < len(block.kept)
     ]
     _check_removable(changed)
-    _check_groups(changed)
+    for block, keep in changed:
+        block.group_left(keep)
     _check_weights(model, [block for block, _ in changed])
     touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
     with _all_or_nothing(touched):
@@ -112,18 +114,6 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
                 module.__dict__[name].clear()
                 module.__dict__[name].update(table)
         raise
-
-
-def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
-    for block, keep in changed:
-        groups = [block.kept[i : i + block.group] for i in range(0, len(block.kept), block.group)]
-        torn = [list(group) for group in groups if 0 < len(set(group) & set(keep)) < len(group)]
-        if torn:
-            raise ValueError(
-                f"{block.kind} layer {block.layer}: heads {torn} share a key and value head each "
-                "and can only go together; cut or keep all of a group "
-                f"(groups: {[list(group) for group in groups]}), or use masked_heads"
-            )
 
 
 def _check_size(block: AttentionBlock, part: str, module: nn.Linear | Conv1D, where: str) -> None:
