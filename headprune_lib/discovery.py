@@ -160,7 +160,7 @@ def _look(
     proved: dict[Any, Proof | str] = {}
     # those that ran come first: what they prove holds of modules that are alike and did not run
     for path in sorted([*seen, *taught], key=lambda path: path not in ran):
-        key = _alike(model.get_submodule(path), seen.get(path))
+        key = alike(model.get_submodule(path), seen.get(path))
         if key not in proved and path in ran:
             proved[key] = _proved(model, path, seen.get(path), ran[path])
         found = proved.get(key)
@@ -203,7 +203,7 @@ def _did_not_run(problem: str) -> str:
     )
 
 
-def _alike(module: nn.Module, seen: Seen | None) -> tuple:
+def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
     """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
     plain = tuple(
         (path, name, value)
