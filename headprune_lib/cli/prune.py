@@ -30,14 +30,6 @@ from headprune_lib.cli.commands import (
 if TYPE_CHECKING:  # imported where it is needed: --help must not wait for torch
     from headprune_lib.budgets import Cut
 
-TITLES = {
-    "accuracy": "accuracy",
-    "loss": "loss (nats)",
-    "examples_per_second": "examples a second",
-    "parameters": "parameters",
-    "heads": "heads",
-}
-_FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
 _MOST_ROWS = 12
 
 BOUNDS = "How many heads go: exactly one of these"
@@ -222,7 +214,7 @@ def _curve(bound: Bound, walked: list[dict[str, float]], cut: Cut) -> str:
 
 
 def _compared(measured: dict[str, dict[str, float]]) -> str:
-    from headprune_lib.cli.tables import printed
+    from headprune_lib.cli.tables import TITLES, printed, shown
 
     return printed(
         [
@@ -231,8 +223,3 @@ def _compared(measured: dict[str, dict[str, float]]) -> str:
             for name in measured["before"]
         ]
     )
-
-
-def shown(name: str, value: float) -> str:
-    """A figure of a model with the digits that it deserves."""
-    return _FORMATS.get(name, "{:,.0f}").format(value)

@@ -22,8 +22,8 @@ import headprune_lib
 from headprune_lib.batching import Batch
 from headprune_lib.budgets import Cut
 from headprune_lib.cli.bounds import Budget
-from headprune_lib.cli.prune import TITLES, shown
 from headprune_lib.cli.quality import quality
+from headprune_lib.cli.tables import TITLES, shown
 from headprune_lib.heads import HeadTensors, cut_heads, find_heads
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Step
