@@ -175,6 +175,7 @@ def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normal
     """Every head's score, under the kernel that the criterion needs."""
     from headprune_lib import score_heads
     from headprune_lib.attention import eager
+    from headprune_lib.cli.progress import Watched
     from headprune_lib.criteria import get_criterion
 
     ways: dict[Normalise, Literal["own", "l2"] | None] = {
@@ -184,6 +185,6 @@ def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normal
     }
     try:
         with eager(model) if get_criterion(by).weights else contextlib.nullcontext():
-            return score_heads(model, batches, by, normalize=ways[normalize])
+            return score_heads(model, Watched(batches), by, normalize=ways[normalize])
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None
