@@ -22,7 +22,7 @@ from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.orders import Step
 from headprune_lib.proving import Ran, copied, record
 from headprune_lib.pruned_forward import layer_number
-from headprune_lib.running import evaluating, placed, seconds_of
+from headprune_lib.running import evaluating, on_device, placed, seconds_of
 from headprune_lib.slicing import keep_heads
 
 Cost = Callable[[HeadTensors], float]
@@ -222,7 +222,7 @@ def seconds_cost(
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
     device = placed(model, None)
-    inputs = without_labels({name: value.to(device) for name, value in batch.items()})
+    inputs = without_labels(on_device(batch, device))
     blocks = tuple(block for block in find_heads(model) if block.kept and not block.masks_only)
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}

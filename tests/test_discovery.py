@@ -21,6 +21,7 @@ from headprune_lib import (
     register_attention,
 )
 from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.cli.tables import left_out
 from headprune_lib.discovery import discovered
 from headprune_lib.heads import head_grid
 
@@ -235,6 +236,21 @@ def test_the_kinds_of_an_encoder_decoder_are_the_papers():
     ).eval()  # fmt: skip
     assert head_grid(model) == {"enc-enc": (2, 4), "enc-dec": (2, 4), "dec-dec": (2, 4)}
     assert {block.how for block in find_heads(model)} == {"found"}
+
+
+def test_attention_to_an_encoder_is_known_by_the_names_that_models_give_it():
+    model = t.NllbMoeForConditionalGeneration(
+        t.NllbMoeConfig(**TWO_SIDED, num_experts=2, encoder_sparse_step=2, decoder_sparse_step=2)
+    ).eval()
+    kinds = {block.path: block.kind for block in find_heads(model)}
+    assert {kind for path, kind in kinds.items() if "cross_attention" in path} == {"enc-dec"}
+    assert head_grid(model) == {"enc-enc": (2, 4), "enc-dec": (2, 4), "dec-dec": (2, 4)}
+
+
+def test_what_is_not_taken_is_listed():
+    with pytest.warns(UserWarning, match="not taken"):
+        (row,) = left_out(Model("", "mixing"))
+    assert row["module"] == "layers.1" and "heads mix" in row["not taken"]
 
 
 def phi3():

@@ -69,6 +69,11 @@ def _quantised(model):
     output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
 
 
+def _in_an_adapter(model):
+    value = model.bert.encoder.layer[0].attention.self.value
+    value.lora_A = torch.nn.Linear(16, 2, bias=False)
+
+
 def _tied(model):
     first, second = (layer.attention.self.query for layer in model.bert.encoder.layer[:2])
     second.weight = first.weight
@@ -79,6 +84,7 @@ def _tied(model):
     [
         (lambda model: model.to("meta"), "meta device; load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
+        (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
     ],
 )

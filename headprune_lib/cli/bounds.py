@@ -161,9 +161,11 @@ class _Quality:
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
 
     def __init__(self, option: str, model: nn.Module, batches: Sequence[Batch]) -> None:
+        from headprune_lib.running import on_device
+
         device = next(model.parameters()).device
         self.option, self.model = option, model
-        self.batches = [{name: value.to(device) for name, value in b.items()} for b in batches]
+        self.batches = [on_device(batch, device) for batch in batches]
         if option == "--lose-points" and batches[0]["labels"].ndim != 1:
             raise ValueError(
                 f"--lose-points counts points of accuracy, and {type(model).__name__} names no "

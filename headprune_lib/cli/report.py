@@ -27,6 +27,7 @@ from headprune_lib.cli.tables import TITLES, shown
 from headprune_lib.heads import HeadTensors, cut_heads, find_heads
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Step
+from headprune_lib.running import on_device
 
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 230, 62, 14, 16, 42  # of a figure, in pixels
@@ -173,7 +174,7 @@ def _quality_charts(
 ) -> list[Chart]:
     """Accuracy and loss on the text that the page reports, at some places on the way."""
     device = next(model.parameters()).device
-    batches = [{name: value.to(device) for name, value in batch.items()} for batch in tested]
+    batches = [on_device(batch, device) for batch in tested]
     places = sorted({round(len(taken) * i / _PLACES) for i in range(_PLACES + 1)})
     found = []
     for place in places:
