@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from headprune_lib import messages
 
 
 class UnknownArchitecture(ValueError):
@@ -224,33 +226,54 @@ REGISTERED: set[str] = set()
 
 
 def register_attention(
-    module: type | str,
-    *,
-    output: str,
-    query: str | None = None,
-    key: str | None = None,
-    value: str | None = None,
-    **names: Any,
+    module: type | str, *, like: type | str | Architecture | None = None, **names: Any
 ) -> Architecture:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 
+    What it is taught is proved on the first model of it (:func:`headprune_lib.find_heads`).
+
     Args:
         module: the class, or its name.
-        output: name of the output projection below the module.
-        query, key, value: names of the three projections; or ``fused="…"`` for one of all three.
-        names: further fields of :class:`headprune_lib.architectures.Architecture`, such as
-            ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
+        like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
+        names: fields of :class:`headprune_lib.architectures.Architecture`: ``output`` and either
+            ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like``; others are
+            such as ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
 
     Returns:
         the new entry.
 
     Raises:
-        ValueError: neither three projections nor a fused one are named, or both; or other names
-            that contradict each other.
+        ValueError: neither three projections nor a fused one are named, or both; other names that
+            contradict each other; or a class in ``like`` that is not in the table.
         TypeError: a field that :class:`headprune_lib.architectures.Architecture` does not have.
+
+    Example:
+        >>> entry = register_attention("MyLlamaAttention", like="LlamaAttention", output="wo")
+        >>> entry.query, entry.output
+        ('q_proj', 'wo')
+        >>> del ARCHITECTURES["MyLlamaAttention"]
+        >>> REGISTERED.remove("MyLlamaAttention")
     """
-    entry = Architecture(query=query, key=key, value=value, output=output, **names)
-    name = module if isinstance(module, str) else module.__name__
+    name = _class_name(module)
+    unknown = sorted(names.keys() - {field.name for field in fields(Architecture)})
+    if unknown:
+        raise TypeError(
+            f"no field {unknown[0]!r} of an attention class; there are "
+            f"{[field.name for field in fields(Architecture)]}"
+        )
+    entry = Architecture(**names) if like is None else replace(_entry(like), **names)
     ARCHITECTURES[name] = entry
     REGISTERED.add(name)
     return entry
+
+
+def _class_name(module: type | str) -> str:
+    return module if isinstance(module, str) else module.__name__
+
+
+def _entry(like: type | str | Architecture) -> Architecture:
+    if isinstance(like, Architecture):
+        return like
+    if _class_name(like) not in ARCHITECTURES:
+        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
+    return ARCHITECTURES[_class_name(like)]

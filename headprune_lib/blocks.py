@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -25,7 +26,7 @@ class AttentionBlock:
         n_heads: heads the layer was built with; masks and scores keep this width for good.
         width: numbers a head contributes to the output projection's input.
         kept: original indices of the heads still there, ascending (all, before any removal).
-        group: query heads that share a key and value head; only whole groups can be removed.
+        group: query heads that share a key and value head, of those still there.
         path: name of the attention module in the model.
         layer_path: name of the Transformer layer that holds it.
         architecture: names of the parts below ``path``.
@@ -33,6 +34,8 @@ class AttentionBlock:
             and proved) or ``"assumed"`` (by its structure alone).
         masks_only: why heads cannot be removed, only masked; empty where they can.
         keeps_one: why the layer cannot lose all its heads; empty where it can.
+        whole_groups: why heads that share a key and value head can only go together; empty where
+            every group may lose equally many of its heads and keep its key and value head.
         by_example: whether the output projection takes (example, position, …); else examples are
             windowed, flattened or turned there, and what is asked of each takes one a batch.
     """
@@ -49,7 +52,41 @@ class AttentionBlock:
     how: str = "table"
     masks_only: str = ""
     keeps_one: str = ""
+    whole_groups: str = ""
     by_example: bool = True
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The heads still there (original indices), those that share a key and value head together.
+
+        >>> AttentionBlock("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", Architecture(
+        ...     fused="qkv", output="o")).groups
+        [(0, 1), (4, 5)]
+        """
+        return [self.kept[i : i + self.group] for i in range(0, len(self.kept), self.group)]
+
+    def group_left(self, keep: Sequence[int]) -> int:
+        """How many of ``keep`` share a key and value head, once these heads alone are left.
+
+        Raises:
+            ValueError: groups that lose unequally many heads and not all, so that no number of
+                queries a key would be right; or a part of a group where only all of it can go.
+        """
+        left = [len(set(group) & set(keep)) for group in self.groups]
+        sizes = sorted(set(left) - {0})
+        part = [list(g) for g, n in zip(self.groups, left, strict=True) if 0 < n < self.group]
+        if part and (len(sizes) > 1 or self.whole_groups):
+            how = (
+                f"they can only go together ({self.whole_groups}): cut or keep all of a group"
+                if self.whole_groups
+                else "cut all of a group, or equally many in every group that is left "
+                "(prune_mask has per_group)"
+            )
+            raise ValueError(
+                f"{self.kind} layer {self.layer}: heads {part} share a key and value head each; "
+                f"{how}, or use masked_heads. The groups are {[list(g) for g in self.groups]}"
+            )
+        return sizes[0] if sizes else self.group
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
         """The submodule that a field of :class:`headprune_lib.architectures.Architecture` names.
@@ -88,20 +125,21 @@ def block_of(
     width = getattr(core, "headprune_width", None) or (
         attrgetter(architecture.width)(core)
         if architecture.width
-        else _columns(module.get_submodule(architecture.output)) // n_heads
+        else columns_of(module.get_submodule(architecture.output)) // n_heads
     )
     return AttentionBlock(
         n_heads=n_heads,
         width=width,
         kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
-        group=getattr(core, "headprune_group", None) or _group(core, architecture, n_heads),
+        group=getattr(core, "headprune_group", None) or group_size(core, architecture, n_heads),
         path=path,
         architecture=architecture,
         **said,
     )
 
 
-def _group(core: Any, architecture: Architecture, n_heads: int) -> int:
+def group_size(core: Any, architecture: Architecture, n_heads: int) -> int:
+    """How many query heads share a key and value head in a module that was not pruned."""
     if architecture.group:
         return attrgetter(architecture.group)(core)
     if architecture.kv_heads:
@@ -109,5 +147,11 @@ def _group(core: Any, architecture: Architecture, n_heads: int) -> int:
     return 1
 
 
-def _columns(projection: Any) -> int:
+def rows_of(projection: Any) -> int:
+    """How many numbers a projection returns."""
+    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
+
+
+def columns_of(projection: Any) -> int:
+    """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features

@@ -102,8 +102,9 @@ def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
         own = getattr(module, "headprune_architecture", None)
         architecture = own or ARCHITECTURES.get(name)
         if own is not None and hasattr(module, "headprune_found"):
-            how, _, keeps_one, by_example = module.headprune_found
-            named[path] = Proof(own, keeps_one=keeps_one, by_example=by_example), how
+            said = dict(module.headprune_found)
+            how, _ = said.pop("how"), said.pop("kind")
+            named[path] = Proof(own, **said), how
         elif architecture is not None:
             named[path] = Proof(architecture), "registered" if name in REGISTERED else "table"
         elif looks_like_attention(module):
@@ -159,7 +160,7 @@ def _look(
     proved: dict[Any, Proof | str] = {}
     # those that ran come first: what they prove holds of modules that are alike and did not run
     for path in sorted([*seen, *taught], key=lambda path: path not in ran):
-        key = _alike(model.get_submodule(path), seen.get(path))
+        key = alike(model.get_submodule(path), seen.get(path))
         if key not in proved and path in ran:
             proved[key] = _proved(model, path, seen.get(path), ran[path])
         found = proved.get(key)
@@ -202,7 +203,7 @@ def _did_not_run(problem: str) -> str:
     )
 
 
-def _alike(module: nn.Module, seen: Seen | None) -> tuple:
+def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
     """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
     plain = tuple(
         (path, name, value)
@@ -285,7 +286,8 @@ def _blocks(
     layers: Counter[str] = Counter()
     for path in order:
         # a pruned module keeps its kind
-        _, kind, *_ = getattr(model.get_submodule(path), "headprune_found", ("", kinds[path]))
+        found = getattr(model.get_submodule(path), "headprune_found", {})
+        kind = found.get("kind", kinds[path])
         proof = proofs[path]
         yield block_of(
             model,
@@ -297,6 +299,7 @@ def _blocks(
             how=ways.get(path, memory.how),
             masks_only=proof.masks_only,
             keeps_one=proof.keeps_one,
+            whole_groups=proof.whole_groups,
             by_example=proof.by_example,
         )
         layers[kind] += 1

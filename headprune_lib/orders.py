@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Literal, get_args
 
-from torch import nn
+from torch import Tensor, nn
 
-from headprune_lib.heads import Head, HeadTensors, cut_heads, find_heads, full_mask, head_grid
+from headprune_lib.heads import (
+    AttentionBlock,
+    Head,
+    HeadTensors,
+    cut_heads,
+    find_heads,
+    head_grid,
+)
 
 
 def prune_order(scores: HeadTensors) -> list[Head]:
@@ -77,6 +86,81 @@ def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | N
             )
 
 
+GroupScore = Literal["mean", "sum"]
+Step = list[Head]
+"""Heads that can only go together."""
+
+
+def prune_steps(
+    model: nn.Module,
+    scores: HeadTensors,
+    *,
+    kinds: Sequence[str] | None = None,
+    keep_at_least: int = 0,
+    per_group: bool = False,
+    group_score: GroupScore = "mean",
+) -> list[Step]:
+    """What can be removed, the least important first; the first steps together always can be.
+
+    A head is a step of its own, unless it shares a key and value head with others: then all of
+    these are one step, or with ``per_group`` the least important head that is left in each group
+    of the layer. Heads that :func:`headprune_lib.find_heads` found to be for masks only are left
+    out, and so is the last step of a layer that cannot lose all its heads.
+
+    Args:
+        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
+        kinds: only heads of these kinds go; all kinds if not given.
+        keep_at_least: heads that every layer keeps.
+        per_group: take equally many heads of each group, so that key and value heads stay, until
+            the layer's last heads go. With multi-query attention heads go one by one then.
+        group_score: what a step is ranked by, the ``"mean"`` or the ``"sum"`` of its heads' scores.
+
+    Raises:
+        ValueError: an unknown kind or ``group_score``, a negative ``keep_at_least``; scores of another
+            shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
+            heads can only go in whole groups.
+    """
+    blocks = find_heads(model)
+    known = list(dict.fromkeys(block.kind for block in blocks))
+    if unknown := sorted(set(kinds or ()) - set(known)):
+        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
+    if keep_at_least < 0:
+        raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
+    if group_score not in get_args(GroupScore):
+        raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
+    check_scores(model, scores, kinds or known)
+    ranked: list[tuple[float, Step]] = []
+    for block in blocks:
+        if block.kind not in (kinds or known) or block.masks_only:
+            continue
+        row = scores[block.kind][block.layer].double()
+        together = _rounds(block, row) if per_group and block.group > 1 else block.groups
+        steps = [
+            (float(values.mean() if group_score == "mean" else values.sum()), heads)
+            for heads in together
+            for values in [row[list(heads)]]
+        ]
+        steps.sort(key=itemgetter(0))
+        # all steps of a layer are of one size
+        least = max(keep_at_least, 1 if block.keeps_one else 0)
+        n = max(0, len(block.kept) - least) // len(steps[0][1]) if steps else 0
+        ranked += [
+            (value, [(block.kind, block.layer, h) for h in heads]) for value, heads in steps[:n]
+        ]
+    return [step for _, step in sorted(ranked, key=itemgetter(0))]
+
+
+def _rounds(block: AttentionBlock, row: Tensor) -> list[tuple[int, ...]]:
+    """The lowest head of each group, the lowest but one of each, and so on."""
+    if block.whole_groups:
+        raise ValueError(
+            f"{block.path}: heads that share a key and value head can only go together "
+            f"({block.whole_groups}); leave per_group out"
+        )
+    ordered = [sorted(group, key=lambda head: float(row[head])) for group in block.groups]
+    return list(zip(*ordered, strict=True))
+
+
 def prune_mask(
     model: nn.Module,
     scores: HeadTensors,
@@ -84,45 +168,37 @@ def prune_mask(
     *,
     kinds: Sequence[str] | None = None,
     keep_at_least: int = 0,
+    per_group: bool = False,
+    group_score: GroupScore = "mean",
 ) -> HeadTensors:
     """The mask that cuts the least important heads of a model, ready for removal.
 
-    Heads that share a key and value head are ranked by their mean score and cut together.
+    Other bounds than a share of heads are in :mod:`headprune_lib.budgets`.
 
     Args:
-        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
+        scores, kinds, keep_at_least, per_group, group_score: as of :func:`prune_steps`.
         amount: share of the heads still there that goes, 0 to 1; never more, and less where a
-            group or ``keep_at_least`` does not allow it.
-        kinds: only heads of these kinds go; all kinds if not given.
-        keep_at_least: heads that every layer keeps.
+            group, ``keep_at_least`` or what cannot be removed does not allow it.
 
     Raises:
-        ValueError: an amount outside 0 to 1, an unknown kind, or a negative ``keep_at_least``; scores
-            of another shape than the model's heads, or NaN for a head that is still there.
+        ValueError: an amount outside 0 to 1, and what :func:`prune_steps` raises.
     """
-    blocks = find_heads(model)
-    known = list(dict.fromkeys(block.kind for block in blocks))
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
-    if unknown := sorted(set(kinds or ()) - set(known)):
-        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
-    if keep_at_least < 0:
-        raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
-    check_scores(model, scores, kinds or known)
-    blocks = [block for block in blocks if block.kind in (kinds or known)]
-    mask, left = full_mask(model), {block: len(block.kept) for block in blocks}
-    groups = [
-        (block, block.kept[i : i + block.group])
-        for block in blocks
-        for i in range(0, len(block.kept), block.group)
-    ]
-    groups.sort(
-        key=lambda pair: float(scores[pair[0].kind][pair[0].layer, list(pair[1])].double().mean())
+    steps = prune_steps(
+        model,
+        scores,
+        kinds=kinds,
+        keep_at_least=keep_at_least,
+        per_group=per_group,
+        group_score=group_score,
     )
-    budget = math.floor(amount * sum(left.values()) + 1e-9)
-    for block, group in groups:
-        if len(group) <= budget and left[block] - len(group) >= keep_at_least:
-            mask[block.kind][block.layer, list(group)] = 0
-            left[block] -= len(group)
-            budget -= len(group)
-    return mask
+    n_heads = sum(
+        len(block.kept) for block in find_heads(model) if not kinds or block.kind in kinds
+    )
+    budget = math.floor(amount * n_heads + 1e-9)
+    cut: list[Head] = []
+    for step in steps:  # one that is too large is passed over, for smaller ones may still fit
+        if len(cut) + len(step) <= budget:
+            cut += step
+    return cut_heads(model, cut)

@@ -42,12 +42,15 @@ class Proof:
         architecture: names of its parts.
         masks_only: why heads cannot be removed; empty where they can.
         keeps_one: why a layer cannot lose all its heads; empty where it can.
+        whole_groups: why heads that share a key and value head can only go together; empty where
+            each group may lose equally many.
         by_example: whether its output projection takes (example, position, …).
     """
 
     architecture: Architecture
     masks_only: str = ""
     keeps_one: str = ""
+    whole_groups: str = ""
     by_example: bool = True
 
 
@@ -93,6 +96,7 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
         entry,
         masks_only=problem,
         keeps_one="" if problem else keeps_one,
+        whole_groups="" if problem else _group_problem(module, block, ran),
         by_example=context.ndim == 3 and len(context) == ran.examples,
     )
 
@@ -198,23 +202,35 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
     units = block.n_heads // block.group
     # the second unit goes, or all that there are
     kept = [h for h in range(block.n_heads) if units == 1 or h // block.group != 1]
-    reason = ""
+    reason, second = "", None  # a proof of less than all
     for one in _variants(module, core, names, ran, outputs):
         block = replace(block, architecture=one)
         problem = _removal_problem(module, block, ran, kept) if units > 1 else ""
-        if not problem:
-            # the code around it may want the list that a module returns
-            why = "it returns a list" if isinstance(outputs, list) else ""
-            for candidate in _emptied(module, one) if not why else ():
-                found = _removal_problem(module, replace(block, architecture=candidate), ran, [])
-                if not found:
-                    return Proof(candidate)
-                why = why or found
-            if units > 1:
+        if problem:
+            reason = reason or problem
+            continue
+        torn = _group_problem(module, block, ran)
+        # the code around it may want the list that a module returns
+        why = "it returns a list" if isinstance(outputs, list) else ""
+        for candidate in _emptied(module, one) if not why else ():
+            found = _removal_problem(module, replace(block, architecture=candidate), ran, [])
+            if not found and not torn:
+                return Proof(candidate)
+            if not found:
+                second = second or Proof(candidate, whole_groups=torn)
+            why = why or found
+        if units > 1 or (block.group > 1 and not torn):
+            second = second or Proof(one, keeps_one=why, whole_groups=torn)
+            if not torn:
                 return Proof(one, keeps_one=why)
-            reason = reason or why
-        reason = reason or problem
-    return Proof(names, masks_only=reason)
+        reason = reason or why
+    return second or Proof(names, masks_only=reason)
+
+
+def _group_problem(module: nn.Module, block: AttentionBlock, ran: Ran) -> str:
+    """What is wrong where each group loses one of its heads and keeps its key and value head."""
+    kept = [head for head in range(block.n_heads) if head % block.group != 1]
+    return _removal_problem(module, block, ran, kept) if block.group > 1 else ""
 
 
 def _variants(

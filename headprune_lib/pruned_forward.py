@@ -43,6 +43,11 @@ def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -
         output.forward = partial(_bias_alone, output)
 
 
+def layer_number(core: Attention) -> int | None:
+    """The place of the module's keys and values in a cache; None where it keeps none."""
+    return next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
+
+
 def _own_bias(
     argument: str, returned: bool, core: Attention, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[tuple, dict[str, Any]]:
@@ -84,8 +89,7 @@ def _attend_with_no_head(
         key_length = given["key_value_states"].shape[1]
     elif (cache := _cache(given)) is not None:
         new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
-        number = next(getattr(core, name) for name in _NUMBERS if hasattr(core, name))
-        key_length = cache.update(new, new, number)[0].shape[-2]
+        key_length = cache.update(new, new, layer_number(core))[0].shape[-2]
     made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
     if not names.core:  # else the module around the core applies the output projection
         made = core.get_submodule(names.output)(made)

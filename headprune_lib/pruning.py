@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock
+from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
@@ -28,14 +28,15 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
         mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
-            With grouped queries, heads that share a key and value head go together.
+            Of heads that share a key and value head all go, and it with them; or equally many of
+            every such group that is left go, and their key and value heads stay.
 
     Returns:
         ``model``, for chaining.
 
     Raises:
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
-            head that was removed before or part of a group; or weights that cannot be sliced:
+            head that was removed before or unequally many of groups; or weights that cannot be sliced:
             quantised, computed from others, in an adapter, tied to another module, of another size
             than the heads, or on the meta device.
 
@@ -67,7 +68,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         if len(keep) < len(block.kept)
     ]
     _check_removable(changed)
-    _check_groups(changed)
+    for block, keep in changed:
+        block.group_left(keep)
     _check_weights(model, [block for block, _ in changed])
     touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
     with _all_or_nothing(touched):
@@ -112,18 +114,6 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
                 module.__dict__[name].clear()
                 module.__dict__[name].update(table)
         raise
-
-
-def _check_groups(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
-    for block, keep in changed:
-        groups = [block.kept[i : i + block.group] for i in range(0, len(block.kept), block.group)]
-        torn = [list(group) for group in groups if 0 < len(set(group) & set(keep)) < len(group)]
-        if torn:
-            raise ValueError(
-                f"{block.kind} layer {block.layer}: heads {torn} share a key and value head each "
-                "and can only go together; cut or keep all of a group "
-                f"(groups: {[list(group) for group in groups]}), or use masked_heads"
-            )
 
 
 def _check_size(block: AttentionBlock, part: str, module: nn.Linear | Conv1D, where: str) -> None:
@@ -185,7 +175,7 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
         if block.architecture.fused:
             projection = block.part(model, "fused")
             wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width
-            found = projection.nf if isinstance(projection, Conv1D) else projection.out_features
+            found = rows_of(projection)
             if found != wanted:
                 raise ValueError(
                     f"{block.path}: the fused projection has {found} outputs, not "

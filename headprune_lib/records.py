@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from headprune_lib.heads import find_heads
+from headprune_lib.model_classes import name_of
 
 RECORD = "headprune.json"
 WEIGHTS = "model.safetensors"
@@ -26,7 +27,7 @@ class Record:
     """What ``headprune.json`` says.
 
     Attributes:
-        model_class: name of the class of transformers.
+        model_class: name of the class of transformers; of another with its module.
         kept: the heads left in each attention module.
     """
 
@@ -42,7 +43,7 @@ def heads_left(model: nn.Module) -> Kept:
 def write_record(model: nn.Module, folder: Path) -> None:
     """Write ``headprune.json`` beside the weights, whose checksum it holds."""
     said = {
-        "model_class": type(model).__name__,
+        "model_class": name_of(model),
         "kept": heads_left(model),
         "weights_sha256": _sha256(folder / WEIGHTS),
     }
@@ -94,6 +95,11 @@ def _save_with_record(model: Any, folder: str | os.PathLike, *args: Any, **kwarg
     type(model).save_pretrained(model, folder, *args, **kwargs)
     if (Path(folder) / WEIGHTS).is_file():  # in one file, and written by this process
         write_record(model, Path(folder))
+    elif (Path(folder) / f"{WEIGHTS}.index.json").is_file():
+        raise ValueError(
+            f"{folder} holds the weights in several files, and load_pruned reads one: give "
+            "save_pretrained a larger max_shard_size, or use headprune_lib.save_pruned"
+        )
 
 
 def _indices(values: Any) -> bool:

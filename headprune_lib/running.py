@@ -165,13 +165,21 @@ def _returning(module: nn.Module, output: Any) -> Iterator[None]:
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
     """Seconds of one forward pass over batches that are where the model is; labels are left out."""
-    cuda = next(model.parameters()).is_cuda
-    with torch.inference_mode():
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.perf_counter()
+
+    def run() -> None:
         for batch in batches:
             model(**without_labels(batch))
-        if cuda:
-            torch.cuda.synchronize()
+
+    with torch.inference_mode():
+        return seconds_of(run, next(model.parameters()).device)
+
+
+def seconds_of(run: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of one call whose work is on this device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    run()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     return time.perf_counter() - start

@@ -18,8 +18,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headprune_lib.architectures import ARCHITECTURES
-from headprune_lib.fairseq_import.prenorm import PreNormTranslator
 from headprune_lib.heads import find_heads
+from headprune_lib.model_classes import class_named
 from headprune_lib.records import (
     RECORD,
     WEIGHTS,
@@ -39,8 +39,8 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
 
     Raises:
         FileExistsError: the folder holds something already; nothing is overwritten.
-        ValueError: a model that :func:`load_pruned` could not make again: of a class that is not
-            transformers' own, in an adapter, or changed beside its heads.
+        ValueError: a model that :func:`load_pruned` could not make again from its class and its
+            configuration: no transformers model, in an adapter, or changed beside its heads.
     """
     folder = Path(folder)
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
@@ -75,16 +75,23 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def load_pruned(
-    folder: str | os.PathLike, *, device: str | torch.device = "cpu"
+    folder: str | os.PathLike,
+    *,
+    model_class: type[PreTrainedModel] | None = None,
+    device: str | torch.device = "cpu",
 ) -> PreTrainedModel:
     """The model that :func:`save_pruned` wrote, in evaluation mode.
 
     Also what ``save_pretrained`` or ``Trainer`` wrote of a model after its heads were removed.
 
+    Args:
+        model_class: the model's class, where it is not one of transformers' own; its configuration
+            alone must make the model.
+
     Raises:
         FileNotFoundError: no complete pruned model in the folder.
         ValueError: the weights or the record of the heads are damaged, do not belong together, or
-            are of a class that this version of transformers does not have.
+            are of a class that this version of transformers does not have and that is not given.
     """
     folder = Path(folder)
     for name in ("config.json", WEIGHTS, RECORD):
@@ -97,20 +104,24 @@ def load_pruned(
         weights = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"{folder} is damaged ({error}); save the pruned model again") from error
-    named = _class_named(record.model_class)
+    named = model_class or class_named(record.model_class)
     if not (isinstance(named, type) and issubclass(named, PreTrainedModel)):
         raise ValueError(
             f"{folder / RECORD} names the class {record.model_class!r}, which transformers "
-            f"{transformers.__version__} does not have"
+            f"{transformers.__version__} does not have: if it is one of your own, "
+            "load_pruned(folder, model_class=…) takes it"
+            if model_class is None
+            else f"model_class is {model_class!r}; give a class of transformers' models, or one "
+            "that inherits from it"
         )
-    model_class: Any = named
+    made: Any = named
     try:
-        config = model_class.config_class.from_pretrained(folder)
+        config = made.config_class.from_pretrained(folder)
         with torch.device("meta"):  # a wrong configuration may ask for more than there is memory
-            sized = model_class(copy.deepcopy(config))
+            sized = made(copy.deepcopy(config))
             if _known_by_name(sized, record.kept):
                 _check_fit(_with_heads(sized, record.kept), weights)
-        model = _with_heads(model_class(config), record.kept)
+        model = _with_heads(made(config), record.kept)
         floating = (weight.dtype for weight in weights.values() if weight.is_floating_point())
         model.to(next(floating, torch.float32))
         load_model(model, folder / WEIGHTS)
@@ -152,26 +163,27 @@ def _check_fit(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:
             raise ValueError(f"{name} is {tuple(values.shape)}, expected {wanted.get(name)}")
 
 
-def _class_named(name: str) -> Any:
-    """A class of transformers, or the one for translators that transformers has no class for."""
-    own = {one.__name__: one for one in (PreNormTranslator,)}
-    return own.get(name) or getattr(transformers, name, None)
-
-
 def _check_loadable(model: nn.Module) -> None:
     """A model must be one that its class, its configuration and the heads left make again."""
     own = type(model)
-    if _class_named(own.__name__) is not own:
+    if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
         raise ValueError(
-            f"{own.__module__}.{own.__qualname__} is no class of transformers, so that load_pruned "
+            f"{own.__module__}.{own.__qualname__} is no model of transformers, so that load_pruned "
             f"could not make the model again{adapter if hasattr(model, 'peft_config') else ''}. "
             "Save the transformers model in it, or its state_dict() with "
             "headprune_lib.find_heads(model), and build it by your own code"
         )
     kept = heads_left(model)
     with torch.device("meta" if _known_by_name(model, kept) else "cpu"):
-        again = _with_heads(own(copy.deepcopy(model.config)), kept)
+        try:
+            again = _with_heads(own(copy.deepcopy(model.config)), kept)
+        except TypeError as error:
+            raise ValueError(
+                f"{own.__module__}.{own.__qualname__} is not made of its configuration alone "
+                f"({error}), so that load_pruned could not make it again: put what it needs into "
+                "model.config"
+            ) from error
     here, there = (
         {name: tuple(values.shape) for name, values in one.state_dict().items()}
         for one in (model, again)

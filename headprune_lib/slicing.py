@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock
+from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
 
 if TYPE_CHECKING:
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
-    """Slice one block's weights down to the heads ``keep`` (original indices), unchecked."""
-    names = block.architecture
+    """Slice one block's weights down to the heads ``keep`` (original indices).
+
+    Raises:
+        ValueError: groups that lose unequally many heads; the weights are not checked.
+    """
+    names, group = block.architecture, block.group_left(keep)
     core: Any = block.part(model, "core")  # its class knows what attributes it has
     module: Any = model.get_submodule(block.path)
     positions = [block.kept.index(head) for head in keep]
@@ -28,19 +32,22 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     columns = _features(positions, block.width)
     for path in names.more_rows:
         if (more := _submodule(module, path)) is not None:
-            width = _n_rows(more) // max(1, len(block.kept))
+            width = rows_of(more) // max(1, len(block.kept))
             _keep_features(more, _features(positions, width), "out")
     for path in names.per_head:
         _keep_entries(module, path, len(block.kept), positions)
     _keep_features(block.part(model, "output"), columns, "in")
-    _say_sizes(core, block, len(keep), len(columns))
+    _say_sizes(core, block, len(keep), group, len(columns))
     if names.bias_argument and not hasattr(core, "headprune_kept"):
         take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    core.headprune_width, core.headprune_group = block.width, block.group
+    core.headprune_width, core.headprune_group = block.width, group
     # with the module: a copy that is loaded where nobody taught its class is understood too
     module.headprune_architecture = names
-    module.headprune_found = (block.how, block.kind, block.keeps_one, block.by_example)
+    module.headprune_found = {
+        name: getattr(block, name)
+        for name in ("how", "kind", "keeps_one", "whole_groups", "by_example")
+    }
     if not keep:
         run_without_heads(core, block.part(model, "output"), names)
 
@@ -56,19 +63,17 @@ def head_rows(
     """
     names, module = block.architecture, model.get_submodule(block.path)
     positions = [block.kept.index(head) for head in heads]
-    groups = sorted({place // block.group for place in positions})
+    groups = list(dict.fromkeys(place // block.group for place in positions))
     n_heads, n_groups = len(block.kept), len(block.kept) // block.group
     if names.fused:
-        total, group = _n_rows(module.get_submodule(names.fused)), block.group
+        total, group = rows_of(module.get_submodule(names.fused)), block.group
         width = total // max(1, n_heads + 2 * n_groups)
         if names.fused_by_head:
             blocks = [
-                [j * (group + 2) + place for j in groups for place in range(group)],
+                [place + place // group * 2 for place in positions],
                 [j * (group + 2) + group for j in groups],
                 [j * (group + 2) + group + 1 for j in groups],
             ]
-            if group == 1:  # three together, in the order of the heads
-                blocks = [[j * 3 + i for j in positions] for i in range(3)]
         else:
             blocks = [
                 positions,
@@ -83,7 +88,7 @@ def head_rows(
         (names.value, groups, n_groups),
     ):
         assert path is not None
-        rows[path] = _features(places, _n_rows(module.get_submodule(path)) // max(1, units))
+        rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
     return rows
 
 
@@ -95,16 +100,19 @@ def value_rows(
     if not names.fused:
         assert names.value is not None
         return rows[names.value]
-    fused = rows[names.fused]  # queries, keys, values: of each group as many, one, one
-    return fused[len(fused) - len(fused) // (block.group + 2) :]
+    fused = rows[names.fused]  # queries, keys, values: as many as heads, as groups, as groups
+    n_groups = len({block.kept.index(head) // block.group for head in heads})
+    return fused[len(fused) - len(fused) * n_groups // (len(heads) + 2 * n_groups) :]
 
 
-def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, total: int) -> None:
+def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, group: int, total: int) -> None:
     """Put the new sizes where the module's own code reads them."""
     names = block.architecture
     changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
     if names.kv_heads:
-        changed[names.kv_heads] = n_heads // block.group
+        changed[names.kv_heads] = n_heads // group
+    if names.group:
+        changed[names.group] = group
     in_config = {k[7:]: v for k, v in changed.items() if k.startswith("config.")}
     for name, value in changed.items():
         if not name.startswith("config."):
@@ -115,7 +123,7 @@ def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, total: int) -> No
             if names.n_heads.endswith(name) and hasattr(core.config, name):
                 in_config[name] = n_heads
         if getattr(core.config, "num_key_value_heads", None):
-            in_config["num_key_value_heads"] = n_heads // block.group
+            in_config["num_key_value_heads"] = n_heads // group
         for name, value in in_config.items():
             setattr(core.config, name, value)
 
@@ -130,10 +138,6 @@ def _submodule(module: nn.Module, path: str) -> nn.Module | None:
         return module.get_submodule(path)
     except AttributeError:
         return None
-
-
-def _n_rows(projection: Any) -> int:
-    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
 
 
 def _keep_entries(module: nn.Module, path: str, n_heads: int, positions: list[int]) -> None:

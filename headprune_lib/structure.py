@@ -15,143 +15,22 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.architectures import Architecture
-
-# What transformers' classes and others' call these parts, the most common names first.
-_QUERY = [
-    "q_proj",
-    "query",
-    "q",
-    "q_lin",
-    "query_proj",
-    "q_b_proj",
-    "wq",
-    "Wq",
-    "to_q",
-    "linear_q",
-    "q_attn",
-    "query_layer",
-    "queries",
-    "proj_q",
-    "query_projection",
-    "q_linear",
-    "project_q",
-]
-_KEY = [
-    "k_proj",
-    "key",
-    "k",
-    "k_lin",
-    "key_proj",
-    "wk",
-    "Wk",
-    "to_k",
-    "linear_k",
-    "key_layer",
-    "keys",
-    "proj_k",
-    "key_projection",
-    "k_linear",
-    "project_k",
-]
-_VALUE = [
-    "v_proj",
-    "value",
-    "v",
-    "v_lin",
-    "value_proj",
-    "wv",
-    "Wv",
-    "to_v",
-    "linear_v",
-    "value_layer",
-    "values",
-    "proj_v",
-    "value_projection",
-    "v_linear",
-    "project_v",
-]
-_BOTH = ["kv_proj", "kv_b_proj", "kv", "to_kv", "key_value"]  # keys and values by head
-_FUSED = [
-    "qkv_proj",
-    "qkv",
-    "query_key_value",
-    "c_attn",
-    "Wqkv",
-    "wqkv",
-    "in_proj",
-    "to_qkv",
-    "att_proj",
-    "qkv_layer",
-    "fused_qkv",
-]
-_OUTPUT = [
-    "o_proj",
-    "out_proj",
-    "out",
-    "o",
-    "c_proj",
-    "dense",
-    "proj",
-    "wo",
-    "Wo",
-    "output",
-    "to_out",
-    "out_lin",
-    "projection",
-    "linear_out",
-    "proj_out",
-    "fc_out",
-    "post",
-    "output_proj",
-    "projection_layer",
-    "final_linear",
-    "linear_o",
-    "o_linear",
-    "attn_out",
-    "proj_o",
-    "output_projection",
-    "resid_proj",
-    "attention_out",
-]
-_HEADS = [
-    "num_heads",
-    "num_attention_heads",
-    "n_heads",
-    "n_head",
-    "heads",
-    "nhead",
-    "num_head",
-    "attention_heads",
-    "encoder_attention_heads",
-    "decoder_attention_heads",
-]
-_KEY_HEADS = [
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_kv_heads",
-    "n_kv_head",
-    "num_key_heads",
-    "kv_heads",
-    "num_local_key_value_heads",
-]
-_GROUPS = ["num_key_value_groups", "n_rep", "num_queries_per_kv", "kv_groups"]
-_WIDTHS = [
-    "v_head_dim",
-    "head_dim",
-    "attention_head_size",
-    "head_size",
-    "d_head",
-    "dim_head",
-    "d_kv",
-    "key_value_proj_dim",
-    "head_width",
-    "kv_channels",
-    "hidden_size_per_attention_head",
-    "dim_per_head",
-    "value_head_dim",
-]
+from headprune_lib.blocks import columns_of, group_size, rows_of
+from headprune_lib.part_names import (
+    BOTH,
+    FUSED,
+    GROUPS,
+    HEADS,
+    KEY,
+    KEY_HEADS,
+    OUTPUT,
+    QUERY,
+    VALUE,
+    WIDTHS,
+)
 
 Linear = (nn.Linear, Conv1D)
+_MAKERS = frozenset((*QUERY, *FUSED))
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -172,23 +51,15 @@ class Seen:
     candidates: tuple[Architecture, ...]
 
 
-def rows_of(projection: Any) -> int:
-    """How many numbers a projection returns."""
-    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
-
-
-def columns_of(projection: Any) -> int:
-    """How many numbers a projection takes."""
-    return projection.nx if isinstance(projection, Conv1D) else projection.in_features
-
-
 def looks_like_attention(module: nn.Module) -> bool:
     """Whether the module has projections of queries, keys and values of its own."""
+    if _MAKERS.isdisjoint(module._modules):  # nearly all modules, and this is asked of each of them
+        return False
     names = dict(module.named_children())
-    if any(name in names for name in _FUSED) and _is_named_attention(module):
+    if any(name in names for name in FUSED) and _is_named_attention(module):
         return True
-    return _first(names, _QUERY) is not None and (
-        _first(names, _KEY) is not None or _first(names, _BOTH) is not None
+    return _first(names, QUERY) is not None and (
+        _first(names, KEY) is not None or _first(names, BOTH) is not None
     )
 
 
@@ -231,15 +102,15 @@ def _inputs(core: nn.Module) -> list[dict[str, str]]:
     """The names of what makes queries, keys and values."""
     children = dict(core.named_children())
     found = []
-    query, key = _first(children, _QUERY), _first(children, _KEY)
-    value, both = _first(children, _VALUE), _first(children, _BOTH)
+    query, key = _first(children, QUERY), _first(children, KEY)
+    value, both = _first(children, VALUE), _first(children, BOTH)
     if query and key and value:
         found.append({"query": query, "key": key, "value": value})
     elif query and both:
         found.append({"query": query, "key": both, "value": both})
     elif query and key:  # keys are the values, too
         found.append({"query": query, "key": key, "value": key})
-    fused = [name for name in _FUSED if name in children]
+    fused = [name for name in FUSED if name in children]
     if not found:
         found += [{"fused": name} for name in fused]
     for name in {part for names in found for part in names.values()}:
@@ -256,7 +127,7 @@ def _inputs(core: nn.Module) -> list[dict[str, str]]:
 def _with_output(model: nn.Module, path: str, core: nn.Module) -> Iterator[tuple[str, str, str]]:
     """``(path of the whole, path of the core in it, path of the output projection in it)``."""
     for name, child in core.named_children():
-        if name in _OUTPUT and (inner := _linear_in(child)) is not None:
+        if name in OUTPUT and (inner := _linear_in(child)) is not None:
             yield path, "", f"{name}.{inner}" if inner else name
     parent_path, _, own = path.rpartition(".")
     if not own:
@@ -265,7 +136,7 @@ def _with_output(model: nn.Module, path: str, core: nn.Module) -> Iterator[tuple
     if isinstance(parent, nn.ModuleList | nn.Sequential):
         return
     for name, child in parent.named_children():
-        if name != own and name in _OUTPUT and (inner := _linear_in(child)) is not None:
+        if name != own and name in OUTPUT and (inner := _linear_in(child)) is not None:
             yield parent_path, own, f"{name}.{inner}" if inner else name
 
 
@@ -274,7 +145,7 @@ def _linear_in(child: nn.Module) -> str | None:
     if isinstance(child, Linear):
         return ""
     for name, inner in child.named_children():
-        if isinstance(inner, Linear) and (name in _OUTPUT or name in ("0", "dense")):
+        if isinstance(inner, Linear) and (name in OUTPUT or name in ("0", "dense")):
             return name
     return None
 
@@ -288,17 +159,17 @@ def _sized(
 ) -> Iterator[Architecture]:
     """The candidates with every attribute that may say how many heads there are, and how wide."""
     total = columns_of(output)
-    for n_heads in _attributes(core, _HEADS):
+    for n_heads in _attributes(core, HEADS):
         count = attrgetter(n_heads)(core)
         if not 0 < count <= total or total % count:
             continue
         width = next(
-            (one for one in _attributes(core, _WIDTHS) if attrgetter(one)(core) * count == total),
+            (one for one in _attributes(core, WIDTHS) if attrgetter(one)(core) * count == total),
             None,
         )
         for group in _grouping(core, count, base, names):
             one = replace(base, n_heads=n_heads, width=width, **group)
-            if _rows_fit(module, one, count, _group_size(core, one, count)):
+            if _rows_fit(module, one, count, group_size(core, one, count)):
                 yield one
 
 
@@ -308,25 +179,17 @@ def _grouping(
     """What may say how many queries share a key and value head."""
     orders = [{"fused_by_head": False}, {"fused_by_head": True}] if base.fused else [{}]
     shared: list[dict[str, Any]] = []
-    for name in _attributes(core, _KEY_HEADS):
+    for name in _attributes(core, KEY_HEADS):
         heads = attrgetter(name)(core)
         if 0 < heads <= count and count % heads == 0:
             shared.append({"kv_heads": name})
             break
-    for name in _attributes(core, _GROUPS):
+    for name in _attributes(core, GROUPS):
         if 0 < attrgetter(name)(core) <= count and count % attrgetter(name)(core) == 0:
             shared = [{"group": name, **(shared[0] if shared else {})}, *shared]
             break
     for order, one in itertools.product(orders, [*shared, {}]):
         yield {**order, **one}
-
-
-def _group_size(core: nn.Module, architecture: Architecture, count: int) -> int:
-    if architecture.group:
-        return attrgetter(architecture.group)(core)
-    if architecture.kv_heads:
-        return count // attrgetter(architecture.kv_heads)(core)
-    return 1
 
 
 def _rows_fit(module: nn.Module, one: Architecture, count: int, group: int) -> bool:

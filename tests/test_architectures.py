@@ -1,12 +1,14 @@
 """A class that is not in the table can be taught."""
 
 import copy
+import dataclasses
 import pickle
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from transformers.models.bert.modeling_bert import BertAttention
 
 from headprune_lib import (
     cut_heads,
@@ -197,3 +199,26 @@ def test_projections_named_by_half_are_refused(names):
     with pytest.raises(ValueError, match="all three projections, or the fused one"):
         register_attention("Half", output="o", **names)
     assert "Half" not in ARCHITECTURES
+
+
+def test_a_class_is_taught_by_its_likeness_to_another(forget_taught):
+    bert = ARCHITECTURES["BertAttention"]
+    for like in ("BertAttention", BertAttention, bert):
+        assert register_attention("Own", like=like) == bert
+    changed = register_attention("Own", like="BertAttention", output="out", width=None)
+    assert changed == dataclasses.replace(bert, output="out", width=None)
+    assert ARCHITECTURES["Own"] is changed and ARCHITECTURES["BertAttention"] == bert
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"like": "BertAtention"}, ValueError, "'BertAtention': did you mean BertAttention"),
+        ({"like": "BertAttention", "heads": "n"}, TypeError, "no field 'heads'.*'n_heads'"),
+        ({"like": "BertAttention", "fused": "qkv"}, ValueError, "or the fused one"),
+    ],
+)
+def test_a_likeness_that_is_none_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        register_attention("Own", **given)
+    assert "Own" not in ARCHITECTURES

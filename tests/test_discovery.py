@@ -21,6 +21,7 @@ from headprune_lib import (
     register_attention,
 )
 from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.cli.tables import left_out
 from headprune_lib.discovery import discovered
 from headprune_lib.heads import head_grid
 
@@ -237,6 +238,21 @@ def test_the_kinds_of_an_encoder_decoder_are_the_papers():
     assert {block.how for block in find_heads(model)} == {"found"}
 
 
+def test_attention_to_an_encoder_is_known_by_the_names_that_models_give_it():
+    model = t.NllbMoeForConditionalGeneration(
+        t.NllbMoeConfig(**TWO_SIDED, num_experts=2, encoder_sparse_step=2, decoder_sparse_step=2)
+    ).eval()
+    kinds = {block.path: block.kind for block in find_heads(model)}
+    assert {kind for path, kind in kinds.items() if "cross_attention" in path} == {"enc-dec"}
+    assert head_grid(model) == {"enc-enc": (2, 4), "enc-dec": (2, 4), "dec-dec": (2, 4)}
+
+
+def test_what_is_not_taken_is_listed():
+    with pytest.warns(UserWarning, match="not taken"):
+        (row,) = left_out(Model("", "mixing"))
+    assert row["module"] == "layers.1" and "heads mix" in row["not taken"]
+
+
 def phi3():
     return t.Phi3ForCausalLM(t.Phi3Config(**GROUPED)).eval()
 
@@ -314,14 +330,6 @@ def test_nothing_is_said_where_nothing_is_left_out():
 
 @pytest.mark.usefixtures("forget_taught")
 def test_a_registered_class_that_returns_its_weights_may_lose_all_its_heads():
-    register_attention(
-        "LlamaAttention",
-        query="q_proj",
-        key="k_proj",
-        value="v_proj",
-        output="o_proj",
-        n_heads="config.num_attention_heads",
-        group="num_key_value_groups",
-    )
+    register_attention("LlamaAttention", like="LlamaAttention")
     blocks = find_heads(build("llama"))  # the eager kernel
     assert [(block.how, block.keeps_one) for block in blocks] == [("registered", "")] * len(blocks)

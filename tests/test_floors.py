@@ -18,7 +18,7 @@ CORE = {"torch", "transformers", "safetensors", "numpy"}
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
 FURTHER = {
-    "cli": {"typer", "huggingface_hub"},
+    "cli": {"typer", "huggingface_hub", "jinja2", "tqdm"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}

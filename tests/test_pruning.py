@@ -69,6 +69,11 @@ def _quantised(model):
     output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
 
 
+def _in_an_adapter(model):
+    value = model.bert.encoder.layer[0].attention.self.value
+    value.lora_A = torch.nn.Linear(16, 2, bias=False)
+
+
 def _tied(model):
     first, second = (layer.attention.self.query for layer in model.bert.encoder.layer[:2])
     second.weight = first.weight
@@ -79,6 +84,7 @@ def _tied(model):
     [
         (lambda model: model.to("meta"), "meta device; load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
+        (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
     ],
 )
@@ -124,14 +130,7 @@ def test_weights_that_are_computed_from_others_are_left_alone(change):
 
 @pytest.mark.usefixtures("forget_taught")
 def test_a_group_that_was_forgotten():
-    register_attention(
-        "LlamaAttention",
-        query="q_proj",
-        key="k_proj",
-        value="v_proj",
-        output="o_proj",
-        n_heads="config.num_attention_heads",
-    )
+    register_attention("LlamaAttention", like="LlamaAttention", group=None)
     with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
         find_heads(build("llama"))
     model = build("llama")

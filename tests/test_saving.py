@@ -71,6 +71,33 @@ class Own(t.BertForSequenceClassification):
     pass
 
 
+class NotOfItsConfiguration(t.BertForSequenceClassification):
+    def __init__(self, config, more):
+        super().__init__(config)
+        self.more = more
+
+
+def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
+    model = Own(pruned().config).eval()
+    mask = full_mask(model)
+    mask["self"][0, 1] = mask["self"][2] = 0
+    folder = save_pruned(prune_heads(model, mask), tmp_path / "model")
+    with pytest.raises(ValueError, match=r"test_saving\.Own', which transformers.*model_class=…"):
+        load_pruned(folder)
+    loaded = load_pruned(folder, model_class=Own)
+    assert type(loaded) is Own
+    torch.testing.assert_close(logits(loaded), logits(model), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="do not fit"):
+        load_pruned(folder, model_class=t.BertModel)
+    with pytest.raises(ValueError, match="model_class is <class 'dict'>; give a class"):
+        load_pruned(folder, model_class=dict)
+
+
+def test_weights_in_several_files_are_refused_when_they_are_written(tmp_path):
+    with pytest.raises(ValueError, match="several files.*larger max_shard_size"):
+        pruned().save_pretrained(tmp_path, max_shard_size="10KB")
+
+
 def _adapter(model):
     query = model.bert.encoder.layer[1].attention.self.query
     query.lora_A = torch.nn.Linear(16, 2, bias=False)
@@ -91,7 +118,7 @@ def _wrapper(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda model: Own(model.config), "Own is no class of transformers"),
+        (lambda model: NotOfItsConfiguration(model.config, 1), "not made of its configuration"),
         (_wrapper, r"merge the adapter first, model = model\.merge_and_unload"),
         (_adapter, r"changed beside its heads.*query\.lora_A\.weight.*Merge adapters"),
         (_other_head, r"changed beside its heads.*classifier\.bias', 'classifier\.weight"),

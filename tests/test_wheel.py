@@ -107,6 +107,7 @@ def test_it_holds_the_library_and_its_own_files_alone(wheel):
     }
     assert "headprune_lib/py.typed" in names
     assert "headprune_lib/replication/profiles/default.yml" in names
+    assert "headprune_lib/cli/report.html.jinja" in names
 
 
 COMMAND = "from headprune_lib.cli import main; main()"

@@ -61,8 +61,19 @@ Device = Annotated[str, typer.Option(callback=there, help="cpu, cuda, …")]
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Errors of input, a wrong value, a file that cannot be read, become one line and code 2."""
+    """Errors of input become one line and code 2: a wrong value, a file that cannot be read.
+
+    So does a lack of memory, which other options may mend.
+    """
     try:
         yield
     except (ValueError, OSError) as error:
         refuse(" ".join(str(error).split()))
+    except (MemoryError, RuntimeError) as error:  # torch has a name of its own for each device
+        said = f"{type(error).__name__} {error}"
+        if "MemoryError" not in said and "allocate memory" not in said:
+            raise
+        refuse(
+            "out of memory: lower --batch-size or --max-length, or take another --device "
+            f"({str(error).strip().partition(chr(10))[0][:120]})"
+        )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import json
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.cli.app import Device, app, refusing, short
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from torch import nn
@@ -22,15 +20,6 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
     from headprune_lib.heads import HeadTensors
 
 PANEL = "A model of your own"
-
-_TITLES = {
-    "accuracy": "accuracy",
-    "loss": "loss (nats)",
-    "examples_per_second": "examples a second",
-    "parameters": "parameters",
-    "heads": "heads",
-}
-_FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
 
 Model = Annotated[
     str,
@@ -122,91 +111,8 @@ def score(
 
     with refusing():
         get_criterion(by)  # before a model is loaded
-        loaded, _, batches = _prepared(model, data, batch_size, max_length, device)
-        typer.echo(printed(scores_table(_scores(loaded, batches, by, normalize), by), as_json))
-
-
-@app.command(rich_help_panel=PANEL)
-def prune(
-    model: Model,
-    data: Data,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
-    amount: Annotated[float, typer.Option(help="Share of the heads that goes, 0 to 1.")],
-    by: By = "importance",
-    normalize: Normalised = Normalise.OWN,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated."),
-    ] = None,
-    keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
-    test: Annotated[
-        Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
-    ] = None,
-    batch_size: BatchSize = 32,
-    max_length: MaxLength = 128,
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
-    """Remove the heads that a criterion scores lowest and write the model to a new folder.
-
-    Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
-    """
-    if not 0 <= amount <= 1:
-        refuse(f"--amount is {amount}; give the share of heads to remove, 0 to 1")
-    with refusing():  # before torch is imported
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            refuse(f"{out} is there already and is not overwritten; name a new folder")
-
-    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
-    from headprune_lib.cli.quality import measure
-    from headprune_lib.criteria import get_criterion
-    from headprune_lib.saving import new_folder
-
-    with refusing():
-        get_criterion(by)
-        loaded, tokenizer, batches = _prepared(model, data, batch_size, max_length, device)
-        tested = (
-            batches if test is None else _batches(loaded, tokenizer, test, batch_size, max_length)
-        )
-        # what is wrong with the bounds is said before minutes are spent on scores
-        prune_mask(loaded, full_mask(loaded), amount, kinds=kind, keep_at_least=keep_at_least)
-        mask = prune_mask(
-            loaded,
-            _scores(loaded, batches, by, normalize),
-            amount,
-            kinds=kind,
-            keep_at_least=keep_at_least,
-        )
-        smaller = prune_heads(copy.deepcopy(loaded), mask)
-        measured = measure({"before": loaded, "after": smaller}, tested)
-        with new_folder(out) as staged:
-            save_pruned(smaller, staged)
-            tokenizer.save_pretrained(staged)
-    if as_json:
-        typer.echo(
-            json.dumps(
-                {"model": str(out), "by": by, "measured_on": str(test or data), **measured},
-                indent=1,
-            )
-        )
-        return
-    typer.echo(_compared(measured))
-    typer.echo(f"measured on {test or data}; written to {short(out)}")
-
-
-def _compared(measured: dict[str, dict[str, float]]) -> str:
-    from headprune_lib.cli.tables import printed
-
-    return printed(
-        [
-            {"": _TITLES[name]}
-            | {
-                moment: _FORMATS.get(name, "{:,.0f}").format(figures[name]).rjust(12)
-                for moment, figures in measured.items()
-            }
-            for name in measured["before"]
-        ]
-    )
+        loaded, _, batches = prepared(model, data, batch_size, max_length, device)
+        typer.echo(printed(scores_table(scores_of(loaded, batches, by, normalize), by), as_json))
 
 
 @app.command(
@@ -241,31 +147,35 @@ def fairseq_iwslt(
         typer.echo(short(folder))
 
 
-def _prepared(
+def prepared(
     model: str, data: Path, batch_size: int, max_length: int, device: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
+    """A model, its tokenizer, and the rows of a file as batches for it."""
     from headprune_lib.cli.models import load_model, load_own_tokenizer
 
     loaded, tokenizer = load_model(model, device=device), load_own_tokenizer(model)
-    return loaded, tokenizer, _batches(loaded, tokenizer, data, batch_size, max_length)
+    return loaded, tokenizer, made_batches(loaded, tokenizer, data, batch_size, max_length)
 
 
-def _batches(
+def made_batches(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     data: Path,
     batch_size: int,
     max_length: int,
 ) -> list[Batch]:
+    """The rows of a file as batches for a model."""
     from headprune_lib.cli.text_batches import make_own_batches
     from headprune_lib.cli.text_files import read_rows
 
     return make_own_batches(model, tokenizer, read_rows(data), batch_size, max_length)
 
 
-def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
+def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
+    """Every head's score, under the kernel that the criterion needs."""
     from headprune_lib import score_heads
     from headprune_lib.attention import eager
+    from headprune_lib.cli.progress import Watched
     from headprune_lib.criteria import get_criterion
 
     ways: dict[Normalise, Literal["own", "l2"] | None] = {
@@ -275,6 +185,6 @@ def _scores(model: nn.Module, batches: list[Batch], by: str, normalize: Normalis
     }
     try:
         with eager(model) if get_criterion(by).weights else contextlib.nullcontext():
-            return score_heads(model, batches, by, normalize=ways[normalize])
+            return score_heads(model, Watched(batches), by, normalize=ways[normalize])
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None

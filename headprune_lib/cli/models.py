@@ -11,7 +11,6 @@ from urllib.request import getproxies
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -49,15 +48,21 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     model_class = _class_of(name)
     try:
         with quiet():
-            return _placed(
-                model_class.from_pretrained(name, local_files_only=_on_disk_only(name)), device
+            model, found = model_class.from_pretrained(
+                name, local_files_only=_on_disk_only(name), output_loading_info=True
             )
     except OSError as error:
         raise FileNotFoundError(f"{name}: {_first_line(error)}") from None
-    except (RuntimeError, TypeError, ValueError, SafetensorError) as error:
+    except Exception as error:  # whatever a class makes of a configuration that cannot be
         raise ValueError(
             f"{name}: the weights are damaged or do not fit config.json ({_first_line(error)})"
         ) from None
+    if lacking := sorted(found["missing_keys"]):  # which transformers makes up at random
+        raise ValueError(
+            f"{name}: the weights lack {len(lacking)} tensors that {model_class.__name__} has, "
+            f"such as {lacking[0]}: save the whole model with save_pretrained"
+        )
+    return _placed(model, device)
 
 
 def _class_of(name: str) -> type[PreTrainedModel]:
@@ -144,7 +149,8 @@ def _named(name: str) -> NamedModel | None:
 def check_device(device: str) -> None:
     """Raises ValueError for a device that is not there."""
     try:
-        torch.empty(0, device=device)
+        if torch.empty(0, device=device).is_meta:
+            raise NotImplementedError("it holds no numbers")
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(
             f"no device {device!r} here ({_first_line(error)}); --device cpu works everywhere"

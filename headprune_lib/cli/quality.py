@@ -29,7 +29,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     """
     device = next(next(iter(models.values())).parameters()).device
     batches = [on_device(batch, device) for batch in batches]
-    found = {name: _quality(model, batches) for name, model in models.items()}
+    found = {name: quality(model, batches) for name, model in models.items()}
     rounds = [
         {name: pass_seconds(model, batches) for name, model in models.items()}
         for _ in range(_ROUNDS)
@@ -44,7 +44,8 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     return found
 
 
-def _quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
+def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
+    """Loss, and accuracy where labels are classes, on batches that are where the model is."""
     loss, found, total, right = default_loss(model), 0.0, 0, 0
     with torch.inference_mode():
         for batch in batches:

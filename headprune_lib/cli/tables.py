@@ -15,6 +15,15 @@ from headprune_lib.heads import HeadTensors, find_heads
 
 Row = dict[str, Any]
 
+TITLES = {
+    "accuracy": "accuracy",
+    "loss": "loss (nats)",
+    "examples_per_second": "examples a second",
+    "parameters": "parameters",
+    "heads": "heads",
+}
+_FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
+
 
 def structure(model: nn.Module) -> list[Row]:
     """One row a layer of attention: kind, layer (from 1), heads built, kept, in a group; width."""
@@ -96,3 +105,8 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def shown(name: str, value: float) -> str:
+    """A figure of a model with the digits that it deserves."""
+    return _FORMATS.get(name, "{:,.0f}").format(value)

@@ -95,7 +95,7 @@ def _jsonl(path: Path) -> Table:
         for line in filter(str.strip, file):
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"{path}, row {len(rows) + 1}: not JSON ({error})") from None
             if not isinstance(row, dict):
                 raise ValueError(

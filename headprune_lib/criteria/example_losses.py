@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from headprune_lib.batching import Batch, without_labels
 from headprune_lib.heads import AttentionBlock
+from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.running import evaluating
 
@@ -62,39 +64,45 @@ def check_unused(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: Sequence[AttentionBlock],
-    gradients: Sequence[Tensor | None],
+    silent: Sequence[AttentionBlock],
 ) -> None:
     """Blocks that have no gradient must be without influence too, or the gradient is wrong.
 
     Args:
-        gradients: one a block, None where autograd found no way from the loss to its heads.
+        silent: the blocks that autograd found no way to from the loss.
 
     Raises:
         ValueError: the loss changes with the heads of a block without gradient.
     """
-    silent = [
-        block
-        for block, gradient in zip(blocks, gradients, strict=True)
-        if gradient is None and block.kept
-    ]
+    silent = [block for block in silent if block.kept]
     if not silent:
         return
-    with torch.no_grad():
+    outputs = [block.part(model, "output") for block in silent]
+    with hooking(outputs), torch.no_grad():
         whole = example_losses(model, batch, loss)
-        for block in silent:
-            hook = block.part(model, "output").register_forward_pre_hook(_close)
-            try:
-                without = example_losses(model, batch, loss)
-            finally:
-                hook.remove()
-            if not torch.equal(whole, without):
-                raise ValueError(
-                    f"the loss depends on the heads of {block.path}, but no gradient comes back "
-                    "to them: something in between is detached or has no derivative (quantised "
-                    "layers, an operator without backward, torch.no_grad). Score the model before "
-                    "that is done to it"
-                )
+        if torch.equal(whole, _without(model, batch, loss, outputs)):
+            return
+        used = [
+            block.path
+            for block, output in zip(silent, outputs, strict=True)
+            if not torch.equal(whole, _without(model, batch, loss, [output]))
+        ]
+    raise ValueError(
+        f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
+        "gradient comes back to them: something in between is detached or has no derivative "
+        "(quantised layers, an operator without backward, torch.no_grad). Score the model before "
+        "that is done to it"
+    )
+
+
+def _without(
+    model: nn.Module, batch: Batch, loss: Loss | None, outputs: Sequence[nn.Module]
+) -> Tensor:
+    """Each example's loss where these output projections are given zeros."""
+    with contextlib.ExitStack() as stack:
+        for output in outputs:
+            stack.callback(output.register_forward_pre_hook(_close).remove)
+        return example_losses(model, batch, loss)
 
 
 def _close(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

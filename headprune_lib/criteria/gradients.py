@@ -52,6 +52,7 @@ def gate_gradients(
             flat = [context for own in contexts for context in own]
             found = iter(torch.autograd.grad(losses.sum(), flat, allow_unused=True))
     result: list[Tensor] = []
+    silent: list[AttentionBlock] = []
     for block, own in zip(blocks, contexts, strict=True):
         passed = [(context.detach(), next(found)) for context in own]
         made = [context * gradient for context, gradient in passed if gradient is not None]
@@ -60,9 +61,10 @@ def gate_gradients(
             by_head = product.unflatten(-1, (len(block.kept), block.width)).sum(-1)
             result.append(_by_example(by_head, len(losses), block))
         else:
-            # a block that did not run (attention to an encoder that is not there) is not used
-            check_unused(model, batch, loss, [block] if own else [], [None] if own else [])
+            # one that did not run (attention to an encoder that is not there) is not used anyway
+            silent += [block] if own else []
             result.append(losses.detach().new_zeros(len(losses), 1, len(block.kept)))
+    check_unused(model, batch, loss, silent)
     return result
 
 

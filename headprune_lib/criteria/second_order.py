@@ -55,7 +55,8 @@ def second_order(
         with evaluating(model, frozen=True), torch.enable_grad():
             gates, losses = _gated(model, blocks, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            check_unused(model, batch, loss, blocks, found)
+            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, silent)
             slopes = [
                 torch.zeros_like(gate) if slope is None else slope
                 for slope, gate in zip(found, gates, strict=True)

@@ -8,6 +8,7 @@ import transformers as t
 from tiny import SHAPE, WIDE, batch, batch_for, build
 
 from headprune_lib import find_heads, full_mask, head_importance, score_heads
+from headprune_lib.criteria.gradients import gate_gradients
 
 CONFIG = {**SHAPE, **WIDE}
 
@@ -216,7 +217,10 @@ def broken_at(model, layer):
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("importance", r"depends on the heads of bert\.encoder\.layer\.0\.attention, but no grad"),
+        (
+            "importance",
+            r"depends on the heads of bert\.encoder\.layer\.0\.attention, .*, but no grad",
+        ),
         ("fisher", "depends on the heads"),
         ("second-order", "depends on the heads"),
         ("gates", "depends on the heads"),
@@ -273,3 +277,20 @@ def test_layers_that_are_quantised_are_masked_and_swept_but_not_scored_by_gradie
         prune_heads(model, mask)
     with masked_heads(model, mask):
         pass
+
+
+def test_all_layers_without_gradient_are_tried_at_once_and_named_one_by_one():
+    model, passes = build(), []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    inputs, blocks = batch_for("bert"), find_heads(model)
+
+    def first_layer(outputs, _batch):
+        return outputs.hidden_states[1].square().sum((1, 2))
+
+    model.config.output_hidden_states = True
+    gradients = gate_gradients(model, inputs, blocks, first_layer)
+    assert [bool(gradient.any()) for gradient in gradients] == [True, False, False]
+    assert len(passes) == 3  # with gradients, without, and with both layers closed
+    paths = r"bert\.encoder\.layer\.0\.attention, bert\.encoder\.layer\.1\.attention, but"
+    with pytest.raises(ValueError, match=f"depends on the heads of {paths}"):
+        gate_gradients(broken_at(model, 1), inputs, blocks)

@@ -1,0 +1,225 @@
+"""The command that removes heads of a model of one's own."""
+
+from __future__ import annotations
+
+import copy
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.cli.bounds import Bound, Budget, one_bound, taken
+from headprune_lib.cli.commands import (
+    PANEL,
+    AsJson,
+    BatchSize,
+    By,
+    Data,
+    MaxLength,
+    Model,
+    Normalise,
+    Normalised,
+    made_batches,
+    prepared,
+    scores_of,
+)
+
+if TYPE_CHECKING:  # imported where it is needed: --help must not wait for torch
+    from headprune_lib.budgets import Cut
+
+_MOST_ROWS = 12
+
+BOUNDS = "How many heads go: exactly one of these"
+
+
+class GroupScore(StrEnum):
+    """What heads that go together are ranked by."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
+def _bound(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=BOUNDS)
+
+
+@app.command(rich_help_panel=PANEL)
+def prune(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
+    amount: Annotated[float | None, _bound("Share of the heads that goes, 0 to 1.")] = None,
+    parameters: Annotated[
+        float | None, _bound("Parameters left at most: a number, or up to 1 a share of them.")
+    ] = None,
+    cache_bytes: Annotated[
+        float | None, _bound("Bytes of keys and values left at most, with --at.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        _bound("Seconds of a pass left at most, with --at; by a table measured layer by layer."),
+    ] = None,
+    lose_points: Annotated[
+        float | None, _bound("Points of accuracy lost at most, on --held-out.")
+    ] = None,
+    lose_nats: Annotated[float | None, _bound("Nats of loss more at most, on --held-out.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="BxT", help="Examples x tokens, such as 16x128.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Text to choose by, neither DATA nor --test.")
+    ] = None,
+    by: By = "importance",
+    normalize: Normalised = Normalise.OWN,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated."),
+    ] = None,
+    keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
+    per_group: Annotated[
+        bool,
+        typer.Option(
+            "--per-group",
+            help="Of heads that share a key and value head take equally many of each group, "
+            "in place of whole groups.",
+        ),
+    ] = False,
+    group_score: Annotated[
+        GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
+    ] = GroupScore.MEAN,
+    test: Annotated[
+        Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="A new .html file: map of heads, curves, before and after.")
+    ] = None,
+    batch_size: BatchSize = 32,
+    max_length: MaxLength = 128,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Remove the heads that a criterion scores lowest and write the model to a new folder.
+
+    Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
+    """
+    bounds = {
+        "--amount": amount,
+        "--parameters": parameters,
+        "--cache-bytes": cache_bytes,
+        "--seconds": seconds,
+        "--lose-points": lose_points,
+        "--lose-nats": lose_nats,
+    }
+    with refusing():  # before torch is imported
+        bound = one_bound(bounds, at, held_out)
+        _check_new(out, report)
+
+    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
+    from headprune_lib.cli.quality import measure
+    from headprune_lib.cli.report import page, written
+    from headprune_lib.criteria import get_criterion
+    from headprune_lib.orders import prune_steps
+    from headprune_lib.saving import new_folder
+
+    with refusing():
+        get_criterion(by)
+        loaded, tokenizer, batches = prepared(model, data, batch_size, max_length, device)
+        tested, held = (
+            made_batches(loaded, tokenizer, path, batch_size, max_length) if path else None
+            for path in (test, bound.held_out)
+        )
+        tested = tested or batches
+        rules: dict[str, Any] = {
+            "kinds": kind,
+            "keep_at_least": keep_at_least,
+            "per_group": per_group,
+            "group_score": group_score.value,
+        }
+        # what is wrong with the bounds is said before minutes are spent on scores
+        budget = Budget(bound, loaded, prune_steps(loaded, full_mask(loaded), **rules), held or [])
+        scores = scores_of(loaded, batches, by, normalize)
+        steps = prune_steps(loaded, scores, **rules)
+        cut = budget.cut(steps, prune_mask(loaded, scores, amount or 0, **rules))
+        smaller = prune_heads(copy.deepcopy(loaded), cut.mask)
+        measured = measure({"before": loaded, "after": smaller}, tested)
+        html = (
+            page(loaded, smaller, budget, cut, scores, taken(steps, cut.mask), tested, measured,
+                 names={"model": model, "by": by, "measured_on": str(test or data)})
+            if report
+            else None
+        )  # fmt: skip
+        with new_folder(out) as staged:
+            save_pruned(smaller, staged)
+            tokenizer.save_pretrained(staged)
+            if report and html is not None:
+                written(report, html)
+    walked = _walked(budget, cut, measured["before"]["heads"])
+    if as_json:
+        said = {"model": str(out), "by": by, "measured_on": str(test or data)}
+        said |= {"bound": {"option": bound.option, "value": bound.value}, "walked": walked}
+        typer.echo(json.dumps(said | measured, indent=1))
+        return
+    if walked:
+        typer.echo(_curve(bound, walked, cut) + "\n")
+    typer.echo(_compared(measured))
+    typer.echo(f"measured on {test or data}; written to {short(out)}")
+    if report:
+        typer.echo(f"report: {short(report)}")
+
+
+def _check_new(out: Path, report: Path | None) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"{out} is there already and is not overwritten; name a new folder")
+    if report is None:
+        return
+    if report.exists():
+        refuse(f"{report} is there already and is not overwritten; name a new file")
+    if not report.parent.is_dir():
+        refuse(f"{report.parent} is no folder to write {report.name} into")
+
+
+def _walked(budget: Budget, cut: Cut, n_heads: float) -> list[dict[str, float]]:
+    """Every place that was looked at, in order of heads gone."""
+    return [
+        {
+            "heads gone": point.heads,
+            "heads left": int(n_heads) - point.heads,
+            budget.bound.title: budget.shown(point.value),
+        }
+        for point in cut.curve
+    ]
+
+
+def _curve(bound: Bound, walked: list[dict[str, float]], cut: Cut) -> str:
+    """The curve as text, of a long one some places; the last that was taken is marked."""
+    from headprune_lib.cli.tables import printed
+
+    chosen = next(i for i, point in enumerate(cut.curve) if point.steps == cut.steps)
+    stride = -(-len(walked) // _MOST_ROWS)
+    shown = [
+        i for i in range(len(walked)) if i % stride == 0 or i in (chosen - 1, chosen, chosen + 1)
+    ]
+    digits = "{:,.0f}" if bound.option in ("--parameters", "--cache-bytes") else "{:.4f}"
+    return printed(
+        [
+            walked[i]
+            | {bound.title: digits.format(walked[i][bound.title]).rjust(len(bound.title))}
+            | {"": "<- taken" if i == chosen else ""}
+            for i in shown
+        ]
+    )
+
+
+def _compared(measured: dict[str, dict[str, float]]) -> str:
+    from headprune_lib.cli.tables import TITLES, printed, shown
+
+    return printed(
+        [
+            {"": TITLES[name]}
+            | {moment: shown(name, figures[name]).rjust(12) for moment, figures in measured.items()}
+            for name in measured["before"]
+        ]
+    )

@@ -1,0 +1,129 @@
+"""Which of the bounds was asked for, and what contradicts itself."""
+
+import json
+import math
+
+import pytest
+import torch
+from ownmodels import classifier, kept_in, language_model, tokenizer
+from typer.testing import CliRunner
+
+from headprune_lib import find_heads, load_pruned
+from headprune_lib.cli import app
+from headprune_lib.cli.bounds import TITLES, one_bound
+from headprune_lib.cli.quality import quality
+from headprune_lib.cli.text_batches import make_own_batches
+from headprune_lib.cli.text_files import read_rows
+from headprune_lib.costs import cache_cost
+from headprune_lib.heads import full_mask
+
+ROWS = "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("text\tlabel\n" + ROWS)
+    return path
+
+
+def bound(at=None, held_out=None, **given):
+    every = dict.fromkeys(TITLES) | {f"--{k.replace('_', '-')}": v for k, v in given.items()}
+    return one_bound(every, at, held_out)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no bound given; name exactly one of --amount, --parameters"),
+        ({"amount": 0.5, "seconds": 1.0}, "--amount and --seconds given; name exactly one"),
+        ({"amount": -0.1}, "give the share of heads to remove, 0 to 1"),
+        ({"amount": math.nan}, "give the share of heads to remove, 0 to 1"),
+        ({"parameters": 0.0}, "--parameters is 0.0; give a number above 0"),
+        ({"parameters": math.inf}, "--parameters is inf"),
+        ({"lose_points": -1.0, "held_out": "x"}, "--lose-points is -1.0"),
+        ({"seconds": 0.1}, "--seconds needs --at"),
+        ({"cache_bytes": 9.0, "at": "16"}, "--at is '16'; give examples x tokens"),
+        ({"cache_bytes": 9.0, "at": "0x3"}, "--at is '0x3'"),
+        ({"amount": 0.5, "at": "16x1"}, "--at belongs to --cache-bytes and --seconds, not to"),
+        ({"lose_nats": 0.1}, "--lose-nats needs --held-out"),
+        ({"amount": 0.1, "held_out": "x"}, "--held-out belongs to --lose-points and --lose-nats"),
+    ],
+)
+def test_what_bounds_nothing_or_contradicts_itself(given, message):
+    with pytest.raises(ValueError, match=message):
+        bound(**given)
+
+
+def test_the_bound_that_was_given():
+    assert bound(seconds=0.2, at="16x128").at == (16, 128)
+    assert bound(lose_points=0.0, held_out="x").title == "accuracy on held-out text"
+    assert bound(amount=0.0).value == 0
+
+
+@pytest.mark.parametrize(("value", "limit"), [(0.9, 0.9), (12000.0, 12000)])
+def test_parameters_as_a_share_or_a_number(tmp_path, labelled, value, limit):
+    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
+    found = json.loads(run("prune", folder, labelled, out, "--parameters", value, "--json").output)
+    before = found["before"]["parameters"]
+    limit = limit * before if limit < 1 else limit
+    *_, last_but_one, last = found["walked"]
+    assert last["parameters"] == found["after"]["parameters"] <= limit
+    assert last_but_one["parameters"] > limit and found["walked"][0]["parameters"] == before
+    assert found["bound"] == {"option": "--parameters", "value": value}
+    assert sum(p.numel() for p in load_pruned(out).parameters()) == last["parameters"]
+
+
+def test_a_cache_per_group_and_the_printed_curve(tmp_path):
+    folder, rows = kept_in(tmp_path / "model", language_model()), tmp_path / "rows.tsv"
+    rows.write_text("text\nthe film is good\nbad film\n")
+    words = ("prune", folder, rows, tmp_path / "out", "--cache-bytes", 6000, "--at", "4x16")
+    result = run(*words, "--per-group", "--group-score", "sum")
+    assert result.exit_code == 0, result.output
+    assert "bytes of keys and values" in result.output and "<- taken" in result.output
+    model = load_pruned(tmp_path / "out")
+    assert cache_cost(model, 4, 16)(full_mask(model)) <= 6000
+    assert {block.group for block in find_heads(model) if block.kept} <= {1, 2}
+
+
+def test_seconds_by_a_measured_table(tmp_path, labelled):
+    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
+    result = run("prune", folder, labelled, out, "--seconds", 60, "--at", "2x8", "--json")
+    found = json.loads(result.output)
+    assert found["after"]["heads"] == 8 and [p["heads gone"] for p in found["walked"]] == [0]
+    assert 0 < found["walked"][0]["seconds a pass"] < 60
+    result = run("prune", folder, labelled, tmp_path / "no", "--seconds", 1e-9, "--at", "2x8")
+    assert result.exit_code == 2 and "1e-09 is out of reach" in result.stderr
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(("option", "lost"), [("--lose-nats", 0.05), ("--lose-points", 34)])
+def test_a_quality_is_kept_on_held_out_text(tmp_path, labelled, option, lost):
+    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
+    held = tmp_path / "held.tsv"
+    held.write_text("text\tlabel\ngood plot\tpositive\nthe film\tnegative\ndull\tpositive\n")
+    result = run("prune", folder, labelled, out, option, lost, "--held-out", held, "--json")
+    found = json.loads(result.output)
+    name = "loss" if option == "--lose-nats" else "accuracy"
+    batches = make_own_batches(classifier(), tokenizer(), read_rows(held), 32, 128)
+    before, after = (quality(model, batches)[name] for model in (classifier(), load_pruned(out)))
+    bad = 1 if name == "loss" else -100
+    assert bad * (after - before) <= lost + 1e-4
+    walked = {point["heads gone"]: point[TITLES[option]] for point in found["walked"]}
+    assert walked[0] == pytest.approx(before)
+    gone = 8 - found["after"]["heads"]
+    assert walked[gone] == pytest.approx(after, abs=1e-4)
+    if gone < 8:
+        assert bad * (walked[gone + 1] - before) > lost
+
+
+def test_points_of_accuracy_are_of_classifiers(tmp_path):
+    folder, rows = kept_in(tmp_path / "model", language_model()), tmp_path / "rows.tsv"
+    rows.write_text("text\nthe film is good\nbad film\n")
+    result = run("prune", folder, rows, tmp_path / "out", "--lose-points", 1, "--held-out", rows)
+    assert result.exit_code == 2 and "names no class of a text; give --lose-nats" in result.stderr
+    assert torch.is_grad_enabled()

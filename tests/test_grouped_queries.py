@@ -1,0 +1,224 @@
+"""Heads that share keys and values: all of a group go, or equally many of each, in every model."""
+
+import copy
+
+import pytest
+import torch
+import transformers as t
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import batch, build
+from torch import nn
+
+from headprune_lib import (
+    find_heads,
+    full_mask,
+    load_pruned,
+    masked_heads,
+    prune_heads,
+    prune_mask,
+    save_pruned,
+)
+from headprune_lib.orders import prune_steps
+
+LLAMA = {
+    "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
+    "intermediate_size": 24, "max_position_embeddings": 24, "pad_token_id": 1,
+    "eos_token_id": 2, "bos_token_id": 3,
+}  # fmt: skip
+FALCON = {
+    "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
+    "alibi": False, "pad_token_id": 1, "eos_token_id": 2, "bos_token_id": 3,
+}  # fmt: skip
+# known by name, found by structure, fused by group, fused in three parts; with several groups or one
+MODELS = {
+    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, num_key_value_heads=2)),
+    "llama, multi-query": lambda: t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, num_key_value_heads=1)),
+    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**LLAMA, num_key_value_heads=2)),
+    "qwen2, multi-query": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**LLAMA, num_key_value_heads=1)),
+    "falcon": lambda: t.FalconForCausalLM(
+        t.FalconConfig(**FALCON, new_decoder_architecture=True, num_kv_heads=2)
+    ),
+    "falcon, multi-query": lambda: t.FalconForCausalLM(
+        t.FalconConfig(**FALCON, new_decoder_architecture=False, multi_query=True)
+    ),
+    "phi3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**LLAMA, num_key_value_heads=2)),
+}
+
+
+def made(name):
+    torch.manual_seed(0)
+    model = MODELS[name]().eval()
+    for parameter_name, parameter in model.named_parameters():
+        if parameter.ndim > 1 and "embed" not in parameter_name:
+            nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(**batch(labels=False)).logits
+
+
+def masks(model):
+    """One head of each group; two of each; the first group whole and one of each other's."""
+    (group,) = {block.group for block in find_heads(model)}
+    numbers = torch.arange(6)
+    one, two = numbers % group == 1, numbers % group != 1
+    whole = (numbers < group) | one
+    for first, second in ((one, two), (two, numbers < 0), (whole, one)):
+        mask = full_mask(model)
+        mask["self"][0, first], mask["self"][1, second] = 0, 0
+        yield mask
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
+    model = made(name)
+    assert not any(block.whole_groups or block.masks_only for block in find_heads(model))
+    for number, mask in enumerate(masks(model)):
+        with masked_heads(model, mask):
+            expected = logits(model)
+            told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
+        pruned = prune_heads(copy.deepcopy(model), mask)
+        torch.testing.assert_close(logits(pruned), expected, rtol=0, atol=1e-5)
+        again = pruned.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
+        assert torch.equal(again, told)
+        loaded = load_pruned(save_pruned(pruned, tmp_path / str(number)))
+        torch.testing.assert_close(logits(loaded), expected, rtol=0, atol=1e-5)
+        for block, found in zip(find_heads(model), find_heads(loaded), strict=True):
+            left = [int(mask["self"][block.layer, list(g)].sum()) for g in block.groups]
+            assert found.group == (max(left) or block.group)
+            assert len(found.groups) == sum(map(bool, left))
+        scores = {"self": torch.rand(2, 6).masked_fill(mask["self"] == 0, torch.nan)}
+        more = prune_mask(loaded, scores, 0.5, per_group=True)
+        with masked_heads(loaded, more):
+            expected = logits(loaded)
+        torch.testing.assert_close(logits(prune_heads(loaded, more)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_keys_and_values_stay_while_their_group_has_a_query(name):
+    model = made(name)
+    pruned = prune_heads(copy.deepcopy(model), next(masks(model)))
+    sizes = [
+        sum(p.numel() for p in m.get_submodule(find_heads(m)[0].path).parameters())
+        for m in (model, pruned)
+    ]
+    groups = len(find_heads(model)[0].groups)
+    # of each group a head of width 4: rows of the query, columns of the output, and what biases
+    rows = 4 * groups * (24 + 24)
+    assert 0 <= sizes[0] - sizes[1] - rows <= 4 * groups
+
+
+UNEVEN = {
+    "llama": [(0, 1), (1, 2)],
+    "qwen2": [(0, 1), (0, 2), (1, 4)],
+    "falcon": [(0, 3)],
+    "phi3": [(1, 0), (1, 4), (1, 5)],
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_groups_that_lose_unequally_are_refused_and_nothing_is_changed(name):
+    model, mask = made(name), None
+    mask = full_mask(model)
+    for layer, head in UNEVEN[name]:
+        mask["self"][layer, head] = 0
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    with pytest.raises(ValueError, match=r"equally many in every group.*The groups are \[\[0, 1"):
+        prune_heads(model, mask)
+    assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items())
+
+
+STEPPED = {name: made(name) for name in ("llama", "qwen2, multi-query", "falcon")}
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(STEPPED)), st.integers(0, 99), st.integers(0, 6), st.booleans(),
+    st.sampled_from(["mean", "sum"]),
+)  # fmt: skip
+def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
+    name, seed, keep, per_group, how
+):
+    model = STEPPED[name]
+    scores = {"self": torch.rand(2, 6, generator=torch.Generator().manual_seed(seed))}
+    steps = prune_steps(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
+    left = {block.layer: set(block.kept) for block in find_heads(model)}
+    ranks = []
+    for step in steps:
+        ((kind, layer),) = {head[:2] for head in step}
+        block, heads = find_heads(model)[layer], {head for *_, head in step}
+        values = scores[kind][layer, sorted(heads)].double()
+        ranks.append(float(values.mean() if how == "mean" else values.sum()))
+        for group in block.groups:
+            mine = heads & set(group)
+            assert len(mine) == (1 if per_group else 0 if not mine else block.group)
+            if per_group:  # the lowest that is left
+                assert min(left[layer] & set(group), key=lambda h: scores[kind][layer, h]) in mine
+        left[layer] -= heads
+        assert len(left[layer]) >= keep
+        block.group_left(sorted(left[layer]))  # raises where it could not be removed
+    assert ranks == sorted(ranks)
+    assert all(len(heads) < keep + len(steps[0] if steps else "123456") for heads in left.values())
+
+
+def test_the_mean_and_the_sum_of_a_group_are_two_orders():
+    # a layer of two groups of three heads, and one whose groups have two left
+    model = prune_heads(made("llama"), next(masks(made("llama"))))
+    assert [block.group for block in find_heads(model)] == [2, 1]
+    scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
+    scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
+    first = {how: prune_steps(model, scores, group_score=how)[0] for how in ("mean", "sum")}
+    assert first == {"mean": [("self", 0, 0), ("self", 0, 2)], "sum": [("self", 1, 1)]}
+    with pytest.raises(ValueError, match="group_score is 'max'; give 'mean' or 'sum'"):
+        prune_steps(model, scores, group_score="max")
+
+
+class WholeGroups(nn.Module):
+    """Its code has the number of queries a key as a constant, so only whole groups can go."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads, self.head_dim, self.num_key_value_groups = 4, 2, 2
+        self.q_proj, self.o_proj = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        query, key, value = (
+            part(x).unflatten(-1, (-1, 2)).transpose(1, 2)
+            for part in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        key, value = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+        made = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+        return self.o_proj(made.transpose(1, 2).flatten(-2))
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.attention = nn.Embedding(20, 8), WholeGroups()
+
+    def forward(self, input_ids):
+        return self.attention(self.embedding(input_ids))
+
+
+def test_code_that_counts_on_whole_groups_is_found_out():
+    torch.manual_seed(0)
+    model = Whole()
+    (block,) = find_heads(model)
+    assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
+    scores = {"self": torch.rand(1, 4)}
+    with pytest.raises(ValueError, match="can only go together.*leave per_group out"):
+        prune_mask(model, scores, 0.5, per_group=True)
+    mask = {"self": torch.tensor([[1.0, 0, 1, 0]])}
+    with pytest.raises(ValueError, match="can only go together.*cut or keep all of a group"):
+        prune_heads(model, mask)
+    pruned = prune_heads(model, prune_mask(model, scores, 0.5))
+    assert pruned.attention.v_proj.out_features == 2
+
+
+def test_without_groups_per_group_changes_nothing():
+    model, scores = build("bert"), {"self": torch.rand(3, 4)}
+    assert prune_steps(model, scores, per_group=True) == prune_steps(model, scores)
