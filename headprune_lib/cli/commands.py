@@ -139,6 +139,10 @@ def prune(
         typer.Option(help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated."),
     ] = None,
     keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
+    uniform: Annotated[
+        bool,
+        typer.Option("--uniform", help="As many heads in each layer, for headprune export."),
+    ] = False,
     test: Annotated[
         Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
     ] = None,
@@ -157,7 +161,7 @@ def prune(
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             refuse(f"{out} is there already and is not overwritten; name a new folder")
 
-    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
+    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
     from headprune_lib.cli.quality import measure
     from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
@@ -168,15 +172,11 @@ def prune(
         tested = (
             batches if test is None else _batches(loaded, tokenizer, test, batch_size, max_length)
         )
+        choose = uniform_mask if uniform else prune_mask
+        bounds = {"kinds": kind, "keep_at_least": max(keep_at_least, int(uniform))}
         # what is wrong with the bounds is said before minutes are spent on scores
-        prune_mask(loaded, full_mask(loaded), amount, kinds=kind, keep_at_least=keep_at_least)
-        mask = prune_mask(
-            loaded,
-            _scores(loaded, batches, by, normalize),
-            amount,
-            kinds=kind,
-            keep_at_least=keep_at_least,
-        )
+        choose(loaded, full_mask(loaded), amount, **bounds)
+        mask = choose(loaded, _scores(loaded, batches, by, normalize), amount, **bounds)
         smaller = prune_heads(copy.deepcopy(loaded), mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
         with new_folder(out) as staged:
