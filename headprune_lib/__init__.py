@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headprune_lib.architectures import register_attention
     from headprune_lib.criteria import register_criterion
     from headprune_lib.criteria.importance import example_importance
-    from headprune_lib.export import export_onnx, export_transformers
+    from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
     from headprune_lib.heads import cut_heads, find_heads, full_mask
     from headprune_lib.masking import masked_heads
@@ -27,6 +27,7 @@ __all__ = [
     "all_but_one",
     "cut_heads",
     "example_importance",
+    "export_gguf",
     "export_onnx",
     "export_transformers",
     "find_heads",
@@ -54,6 +55,7 @@ _HOMES = {
     "all_but_one": "ablation",
     "cut_heads": "heads",
     "example_importance": "criteria.importance",
+    "export_gguf": "export",
     "export_onnx": "export",
     "export_transformers": "export",
     "find_heads": "heads",

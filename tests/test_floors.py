@@ -19,7 +19,7 @@ CORE = {"torch", "transformers", "safetensors", "numpy"}
 # imported inside a function.
 FURTHER = {
     "cli": {"typer", "huggingface_hub"},
-    "export": {"onnxruntime"},
+    "export": {"gguf", "onnxruntime"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}
