@@ -5,10 +5,10 @@ from importlib.metadata import entry_points
 
 import typer
 
-from headprune_lib.cli import commands
+from headprune_lib.cli import commands, exporting
 from headprune_lib.cli.app import app
 
-__all__ = ["app", "commands", "main"]
+__all__ = ["app", "commands", "exporting", "main"]
 
 
 def main() -> None:
