@@ -8,7 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.example_inputs import Inputs, example_inputs
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, placed
+
+
+def whole(model: Any) -> Any:
+    """The model itself, where torch.compile wraps it.
+
+    Raises:
+        ValueError: weights that are not in memory (offloaded, or on the meta device).
+    """
+    model = getattr(model, "_orig_mod", model)
+    placed(model, None)
+    return model
 
 
 def inputs_for(model: nn.Module) -> Inputs:
@@ -19,14 +30,14 @@ def inputs_for(model: nn.Module) -> Inputs:
     """
     problem: Exception | None = None
     for inputs in example_inputs(model):
-        placed = _placed(inputs, model)
+        there = _placed(inputs, model)
         try:
             with torch.no_grad(), evaluating(model):
-                model(**placed)
+                model(**there)
         except Exception as error:  # whatever a model makes of inputs that are none
             problem = problem or error
         else:
-            return placed
+            return there
     raise ValueError(
         f"no random inputs were found that {type(model).__name__} runs on, so that what is "
         f"written could not be compared with it ({first_line(problem) if problem else 'none'})"

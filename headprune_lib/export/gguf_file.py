@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from headprune_lib.export.comparing import whole
 from headprune_lib.heads import find_heads
 
 # llama.cpp's architecture of Llama with numbers of heads, and layers without any, of their own
@@ -71,7 +72,7 @@ def export_gguf(
             describe: another class, biases, a sliding window, scaled rotary positions other than
             Llama 3's, a first layer without heads.
     """
-    model, path = getattr(model, "_orig_mod", model), Path(path)
+    model, path = whole(model), Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; choose a new name for the file")
     if tokenizer_from is not None and not Path(tokenizer_from).is_file():
@@ -95,9 +96,11 @@ def _check_described(model: PreTrainedModel) -> None:
             f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
             f"which {' and '.join(_CLASSES)} have in its {ARCHITECTURE!r}{otherwise}"
         )
-    biased = [name for name, _ in model.named_parameters() if name.endswith(".bias")]
-    if biased:
-        raise ValueError(f"llama.cpp's {ARCHITECTURE!r} has no {biased[0]}{otherwise}")
+    if further := _further_weights(model):
+        raise ValueError(
+            f"llama.cpp's {ARCHITECTURE!r} has no {further[0]}; merge an adapter first, "
+            f"model = model.merge_and_unload(){otherwise}"
+        )
     if getattr(config, "sliding_window", None):
         raise ValueError(
             f"llama.cpp's {ARCHITECTURE!r} has no sliding window, and this model's is "
@@ -111,6 +114,17 @@ def _check_described(model: PreTrainedModel) -> None:
             "the first layer has no heads left, and llama.cpp reads the width of a head only where "
             f"the first layer has some: keep one there (prune with --keep-at-least 1){otherwise}"
         )
+
+
+def _further_weights(model: PreTrainedModel) -> list[str]:
+    """Weights that no tensor of the file has a place for, such as biases and adapters."""
+    known = {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
+    known |= {
+        f"{block.layer_path}.{part}.weight"
+        for block in find_heads(model)
+        for part in _IN_LAYER.values()
+    }
+    return [name for name, _ in model.named_parameters() if name not in known]
 
 
 def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> None:

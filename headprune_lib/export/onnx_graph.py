@@ -18,7 +18,7 @@ from torch.export import Dim
 from transformers import PreTrainedModel
 
 from headprune_lib.example_inputs import Inputs
-from headprune_lib.export.comparing import difference, first_line, floating, inputs_for
+from headprune_lib.export.comparing import difference, first_line, floating, inputs_for, whole
 from headprune_lib.messages import quiet
 from headprune_lib.running import evaluating
 from headprune_lib.saving import new_folder
@@ -59,7 +59,7 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
     _check_installed()
     from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 
-    model, folder = getattr(model, "_orig_mod", model), Path(folder)
+    model, folder = whole(model), Path(folder)
     inputs = inputs_for(model)
     traced = _sized(inputs, *_TRACED)
     with new_folder(folder) as staged, _silent():

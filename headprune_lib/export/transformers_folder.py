@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune_lib.blocks import AttentionBlock
-from headprune_lib.export.comparing import check_same, first_line
+from headprune_lib.export.comparing import check_same, first_line, whole
 from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import quiet
@@ -59,9 +59,9 @@ def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Ex
     Raises:
         FileExistsError: the folder holds something already.
         ValueError: a model whose class is not transformers' own, or that no configuration
-            describes; says why, and what does it instead.
+            describes, or whose weights are not in memory; says why, and what does it instead.
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    model = whole(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
             f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "

@@ -39,6 +39,14 @@ def pruned(cut, model_class=t.LlamaForCausalLM, **more):
     return prune_heads(model, cut_heads(model, cut)) if cut else model
 
 
+def adapted():
+    """An adapter within the model, whose class is still that of transformers."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    model = pruned(GROUP)
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["down_proj"]))
+    return model
+
+
 def llama_cpp_logits(path, ids):
     """Those of the last token, by llama.cpp with a cache in float32."""
     cpp = pytest.importorskip(
@@ -114,6 +122,7 @@ def test_the_tokenizer_of_another_file_is_copied(tmp_path):
         (lambda: build("bert"), "BertForSequenceClassification has no architecture in llama.cpp"),
         (lambda: build("qwen3"), "Qwen3ForCausalLM has no architecture in llama.cpp"),
         (lambda: pruned([], attention_bias=True), r"'deci' has no model\.layers\.0\.self_attn"),
+        (adapted, r"'deci' has no model\.layers\.0.*lora_A.*merge an adapter first"),
         (lambda: pruned([], t.MistralForCausalLM, sliding_window=4), "no sliding window"),
         (
             lambda: pruned([], rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),

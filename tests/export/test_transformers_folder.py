@@ -194,6 +194,13 @@ def test_a_class_that_is_not_of_transformers(tmp_path):
         export_transformers(drawn(Own), tmp_path / "out")
 
 
+def test_weights_that_are_not_in_memory(tmp_path):
+    with torch.device("meta"):
+        model = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
+    with pytest.raises(ValueError, match="are not in memory"):
+        export_transformers(model, tmp_path / "out")
+
+
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "note").touch()
     with pytest.raises(FileExistsError):
