@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headprune_lib.architectures import register_attention
     from headprune_lib.criteria import register_criterion
     from headprune_lib.criteria.importance import example_importance
+    from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
     from headprune_lib.heads import cut_heads, find_heads, full_mask
     from headprune_lib.masking import masked_heads
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from headprune_lib.pruning import prune_heads
     from headprune_lib.saving import load_pruned, save_pruned
     from headprune_lib.scoring import head_importance, score_heads
+    from headprune_lib.uniform import uniform_mask
 
 __all__ = [
     "all_but_one",
     "cut_heads",
     "example_importance",
+    "export_gguf",
+    "export_onnx",
+    "export_transformers",
     "find_heads",
     "full_mask",
     "head_importance",
@@ -41,6 +46,7 @@ __all__ = [
     "register_criterion",
     "save_pruned",
     "score_heads",
+    "uniform_mask",
 ]
 
 __version__ = version("headprune")
@@ -49,6 +55,9 @@ _HOMES = {
     "all_but_one": "ablation",
     "cut_heads": "heads",
     "example_importance": "criteria.importance",
+    "export_gguf": "export",
+    "export_onnx": "export",
+    "export_transformers": "export",
     "find_heads": "heads",
     "full_mask": "heads",
     "head_importance": "scoring",
@@ -65,6 +74,7 @@ _HOMES = {
     "register_criterion": "criteria",
     "save_pruned": "saving",
     "score_heads": "scoring",
+    "uniform_mask": "uniform",
 }
 
 

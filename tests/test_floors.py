@@ -19,6 +19,7 @@ CORE = {"torch", "transformers", "safetensors", "numpy"}
 # imported inside a function.
 FURTHER = {
     "cli": {"typer", "huggingface_hub", "jinja2", "tqdm"},
+    "export": {"gguf", "onnxruntime"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}
@@ -215,8 +216,10 @@ def run(code: str) -> str:
         (["score", "--help"], 0),
         (["prune", "--help"], 0),
         (["reproduce", "--help"], 0),
+        (["export", "--help"], 0),
         (["score"], 2),
         (["nonsense"], 2),
+        (["export", "model", "out", "--format", "pickle"], 2),
         (["score", "model", "data.tsv", "--batch-size", "0"], 2),
         (["prune", "model", "data.tsv", "out", "--amount", "2"], 2),
         (["translate", "enfr", "--beams", "0"], 2),

@@ -5,10 +5,10 @@ from importlib.metadata import entry_points
 
 import typer
 
-from headprune_lib.cli import commands, prune
+from headprune_lib.cli import commands, exporting, prune
 from headprune_lib.cli.app import app
 
-__all__ = ["app", "commands", "main", "prune"]
+__all__ = ["app", "commands", "exporting", "main", "prune"]
 
 
 def main() -> None:

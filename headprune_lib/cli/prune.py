@@ -87,6 +87,12 @@ def prune(
             "in place of whole groups.",
         ),
     ] = False,
+    uniform: Annotated[
+        bool,
+        typer.Option(
+            "--uniform", help="As many heads in each layer, for headprune export; with --amount."
+        ),
+    ] = False,
     group_score: Annotated[
         GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
     ] = GroupScore.MEAN,
@@ -115,9 +121,11 @@ def prune(
     }
     with refusing():  # before torch is imported
         bound = one_bound(bounds, at, held_out)
+        if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
+            refuse("--uniform goes with --amount alone, by the mean of whole groups")
         _check_new(out, report)
 
-    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned
+    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
     from headprune_lib.cli.quality import measure
     from headprune_lib.cli.report import page, written
     from headprune_lib.criteria import get_criterion
@@ -142,7 +150,12 @@ def prune(
         budget = Budget(bound, loaded, prune_steps(loaded, full_mask(loaded), **rules), held or [])
         scores = scores_of(loaded, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
-        cut = budget.cut(steps, prune_mask(loaded, scores, amount or 0, **rules))
+        if uniform:
+            even = {"kinds": kind, "keep_at_least": max(keep_at_least, 1)}
+            mask = uniform_mask(loaded, scores, bound.value, **even)
+        else:
+            mask = prune_mask(loaded, scores, amount or 0, **rules)
+        cut = budget.cut(steps, mask)
         smaller = prune_heads(copy.deepcopy(loaded), cut.mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
         html = (

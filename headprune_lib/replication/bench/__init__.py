@@ -17,20 +17,28 @@ def _workers(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     return workers.rows(profile, n_sentences, rounds)
 
 
+def _graphs(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
+    from headprune_lib.replication.bench import graphs  # ONNX is an extra
+
+    return graphs.rows(profile, n_sentences, rounds)
+
+
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
     "translation": translation.rows,
     "workers": _workers,
+    "onnx": _graphs,
 }
 
 
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
     """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
 
-    ``"workers"`` in place of a half compares where units of work run.
+    ``"workers"`` in place of a half compares where units of work run, ``"onnx"`` graphs with and
+    without half of the encoder's heads.
 
     Raises:
-        ValueError: a half that is none of the three.
+        ValueError: a half that is none of these.
     """
     if half not in _HALVES:
         raise ValueError(unknown("half", half, _HALVES))

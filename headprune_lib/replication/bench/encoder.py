@@ -179,13 +179,18 @@ def _padded(subject: EncoderSubject, examples: Examples) -> list[dict]:
     return batches
 
 
-def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
-    subject = EncoderSubject.of(profile)
+def half_pruned(subject: EncoderSubject) -> torch.nn.Module:
+    """The subject's model without the less important half of its heads."""
     with fast_linears(subject.model):
         scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
     order = prune_order(scores)
     cut = order_mask(subject.model, order, len(order) // 2)
-    pruned = prune_heads(copy.deepcopy(subject.model), cut)
+    return prune_heads(copy.deepcopy(subject.model), cut)
+
+
+def _pruned(profile: Profile, n: int, rounds: int) -> list[Row]:
+    subject = EncoderSubject.of(profile)
+    pruned = half_pruned(subject)
     attention = attention_parameters(subject.model)
     linear = sum(
         m.weight.numel()

@@ -44,6 +44,14 @@ def test_two_processes_are_compared_with_one_and_the_engine_with_a_loop(smoke):
     assert engine["target"] == "at most 1.03" and engine["ratio"] > 0
 
 
+@pytest.mark.slow
+def test_graphs_with_and_without_half_of_the_heads_are_compared(smoke):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    found = bench("onnx", smoke, n_sentences=4, rounds=1)
+    assert [row["what"] for row in found] == [f"ONNX, unpruned, batch {n}" for n in (1, 16)]
+    assert all(row["seconds"] > 0 and row["ratio"] > 0 for row in found)
+
+
 def test_a_half_that_does_not_exist_is_refused(smoke):
     with pytest.raises(ValueError, match="did you mean encoder"):
         bench("encoders", smoke)

@@ -1,0 +1,105 @@
+"""Whether what was written computes what the model does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.example_inputs import Inputs, example_inputs
+from headprune_lib.running import evaluating, placed
+
+
+def whole(model: Any) -> Any:
+    """The model itself, where torch.compile wraps it.
+
+    Raises:
+        ValueError: weights that are not in memory (offloaded, or on the meta device).
+    """
+    model = getattr(model, "_orig_mod", model)
+    placed(model, None)
+    return model
+
+
+def inputs_for(model: nn.Module) -> Inputs:
+    """Random inputs that the model runs on.
+
+    Raises:
+        ValueError: none of those that were tried.
+    """
+    problem: Exception | None = None
+    for inputs in example_inputs(model):
+        there = _placed(inputs, model)
+        try:
+            with torch.no_grad(), evaluating(model):
+                model(**there)
+        except Exception as error:  # whatever a model makes of inputs that are none
+            problem = problem or error
+        else:
+            return there
+    raise ValueError(
+        f"no random inputs were found that {type(model).__name__} runs on, so that what is "
+        f"written could not be compared with it ({first_line(problem) if problem else 'none'})"
+    )
+
+
+def check_same(model: nn.Module, other: nn.Module) -> float:
+    """The largest difference of the outputs of two models on the same random inputs.
+
+    Raises:
+        ValueError: outputs that differ by more than rounding, 1e-5 in float32.
+    """
+    inputs = inputs_for(model)
+    with torch.no_grad(), evaluating(model):
+        here = floating(model(**inputs))
+    with torch.no_grad():
+        there = floating(other(**inputs))
+    return difference(here, there, model)
+
+
+def difference(
+    here: list[Tensor], there: list[Tensor], model: nn.Module, tolerance: float = 1e-5
+) -> float:
+    """The largest difference of two lists of outputs.
+
+    Args:
+        model: whose type of numbers may need a larger tolerance.
+        tolerance: what is still rounding, for outputs of the size of 1.
+
+    Raises:
+        ValueError: lists of other shapes, or a difference that is no rounding.
+    """
+    shapes = [[tuple(one.shape) for one in outputs] for outputs in (here, there)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"outputs have the shapes {shapes[1]}, expected {shapes[0]}")
+    size = max([1.0, *(float(one.abs().max()) for one in here if one.numel())])
+    kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    allowed = size * max(tolerance, 4 * torch.finfo(kind).eps)
+    found = max(
+        (float((a - b).abs().max()) for a, b in zip(here, there, strict=True) if a.numel()),
+        default=0.0,
+    )
+    if not found <= allowed:
+        raise ValueError(
+            f"what would be written differs from the model by {found:.2g} on random inputs, more "
+            f"than rounding ({allowed:.2g}); nothing was written"
+        )
+    return found
+
+
+def floating(outputs: Any) -> list[Tensor]:
+    """The numbers that a model returns first: logits, or hidden states."""
+    values = outputs.values() if hasattr(outputs, "values") else outputs
+    tensors = (one for one in values if isinstance(one, Tensor) and one.is_floating_point())
+    return [one.double() for one in list(tensors)[:1]]
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _placed(inputs: Inputs, model: nn.Module) -> Inputs:
+    device = next(model.parameters()).device
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}

@@ -1,0 +1,200 @@
+"""A pruned Llama as a GGUF file, which llama.cpp and its like open."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from headprune_lib.export.comparing import whole
+from headprune_lib.heads import find_heads
+
+# llama.cpp's architecture of Llama with numbers of heads, and layers without any, of their own
+ARCHITECTURE = "deci"
+_CLASSES = ("LlamaForCausalLM", "MistralForCausalLM")
+_IN_LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """What was written.
+
+    Attributes:
+        path: the file.
+        architecture: llama.cpp's name of the architecture.
+        tokenizer: the file that the tokenizer came from, or ``"none"``: token ids alone.
+    """
+
+    path: Path
+    architecture: str
+    tokenizer: str
+
+
+def export_gguf(
+    model: PreTrainedModel,
+    path: str | os.PathLike,
+    *,
+    tokenizer_from: str | os.PathLike | None = None,
+) -> ExportedFile:
+    """Write a Llama, or a Mistral without a sliding window, as a GGUF file in float32.
+
+    Layers may have any numbers of heads left; the first needs one. It is llama.cpp's architecture
+    ``deci``, Llama's with numbers of heads for each layer, and with layers that have none. Quantise
+    the file with llama.cpp's own ``llama-quantize``. Nothing here opens the file again: a test
+    compares the logits of llama.cpp with the model's.
+
+    Args:
+        tokenizer_from: a GGUF file of the unpruned model, whose tokenizer is copied. Without one
+            the file takes token ids alone.
+
+    Raises:
+        FileExistsError: the file is there.
+        FileNotFoundError: ``tokenizer_from`` is not.
+        ValueError: the extra ``gguf`` is not installed; or a model that the architecture does not
+            describe: another class, biases, a sliding window, scaled rotary positions other than
+            Llama 3's, a first layer without heads.
+    """
+    model, path = whole(model), Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} is there already; choose a new name for the file")
+    if tokenizer_from is not None and not Path(tokenizer_from).is_file():
+        raise FileNotFoundError(f"no file {tokenizer_from} to take the tokenizer from")
+    if find_spec("gguf") is None:
+        raise ValueError("GGUF needs gguf, not installed: pip install 'headprune[gguf]'")
+    _check_described(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
+        staged = Path(around) / "staged"
+        _write(model, staged, tokenizer_from)
+        staged.rename(path)
+    return ExportedFile(path, ARCHITECTURE, str(tokenizer_from or "none"))
+
+
+def _check_described(model: PreTrainedModel) -> None:
+    name, config = type(model).__name__, model.config
+    otherwise = "; save_pruned and load_pruned keep it, and --format onnx writes it"
+    if name not in _CLASSES:
+        raise ValueError(
+            f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
+            f"which {' and '.join(_CLASSES)} have in its {ARCHITECTURE!r}{otherwise}"
+        )
+    if further := _further_weights(model):
+        raise ValueError(
+            f"llama.cpp's {ARCHITECTURE!r} has no {further[0]}; merge an adapter first, "
+            f"model = model.merge_and_unload(){otherwise}"
+        )
+    if getattr(config, "sliding_window", None):
+        raise ValueError(
+            f"llama.cpp's {ARCHITECTURE!r} has no sliding window, and this model's is "
+            f"{config.sliding_window}{otherwise}"
+        )
+    kind = config.rope_parameters["rope_type"]
+    if kind not in ("default", "llama3"):
+        raise ValueError(f"rotary positions scaled by {kind!r} are not written{otherwise}")
+    if not find_heads(model)[0].kept:
+        raise ValueError(
+            "the first layer has no heads left, and llama.cpp reads the width of a head only where "
+            f"the first layer has some: keep one there (prune with --keep-at-least 1){otherwise}"
+        )
+
+
+def _further_weights(model: PreTrainedModel) -> list[str]:
+    """Weights that no tensor of the file has a place for, such as biases and adapters."""
+    known = {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
+    known |= {
+        f"{block.layer_path}.{part}.weight"
+        for block in find_heads(model)
+        for part in _IN_LAYER.values()
+    }
+    return [name for name, _ in model.named_parameters() if name not in known]
+
+
+def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> None:
+    import gguf
+
+    config, blocks = model.config, find_heads(model)
+    writer = gguf.GGUFWriter(path, ARCHITECTURE)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(len(blocks))
+    writer.add_feed_forward_length([config.intermediate_size] * len(blocks))
+    writer.add_head_count([len(block.kept) for block in blocks])
+    writer.add_head_count_kv([len(block.kept) // block.group for block in blocks])
+    for width in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
+        width(blocks[0].width)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    _add_tokenizer(writer, tokenizer_from)
+    for name, values in _tensors(model):
+        writer.add_tensor(name, values.detach().float().contiguous().numpy(force=True))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Names and weights as llama.cpp has them; a layer without heads has no attention at all."""
+    base: Any = model.model
+    yield "token_embd.weight", base.embed_tokens.weight
+    if model.config.rope_parameters["rope_type"] == "llama3":
+        frequencies = base.rotary_emb.inv_freq.float()
+        width = 2 * len(frequencies)
+        powers = torch.arange(0, width, 2, device=frequencies.device) / width
+        yield (
+            "rope_freqs.weight",
+            model.config.rope_parameters["rope_theta"] ** -powers / frequencies,
+        )
+    for block in find_heads(model):
+        layer = model.get_submodule(block.layer_path)
+        for name, part in _IN_LAYER.items():
+            if name.startswith("attn") and not block.kept:
+                continue
+            weight: Any = layer.get_submodule(part).weight
+            if name in ("attn_q", "attn_k"):
+                weight = _turned(weight, block.width)
+            yield f"blk.{block.layer}.{name}.weight", weight
+    yield "output_norm.weight", base.norm.weight
+    if not model.config.tie_word_embeddings:
+        yield "output.weight", model.get_output_embeddings().weight
+
+
+def _turned(weight: Tensor, width: int) -> Tensor:
+    """Rows of each head in llama.cpp's order: rotary pairs side by side, not half a head apart."""
+    halves = weight.unflatten(0, (-1, 2, width // 2))  # (head, half, pair, hidden)
+    return halves.transpose(1, 2).flatten(0, 2)
+
+
+def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> None:
+    if tokenizer_from is None:
+        writer.add_tokenizer_model("none")
+        return
+    import gguf
+
+    reader = gguf.GGUFReader(tokenizer_from)
+    fields = [one for name, one in reader.fields.items() if name.startswith("tokenizer.")]
+    if not fields:
+        raise ValueError(f"{tokenizer_from} holds no tokenizer")
+    for one in fields:
+        inner = one.types[1] if len(one.types) > 1 else None
+        writer.add_key_value(one.name, one.contents(), one.types[0], sub_type=inner)

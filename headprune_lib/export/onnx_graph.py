@@ -1,0 +1,164 @@
+"""A pruned model as an ONNX graph, whose weights have the sizes that are left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import Dim
+from transformers import PreTrainedModel
+
+from headprune_lib.example_inputs import Inputs
+from headprune_lib.export.comparing import difference, first_line, floating, inputs_for, whole
+from headprune_lib.messages import quiet
+from headprune_lib.running import evaluating
+from headprune_lib.saving import new_folder
+
+GRAPH = "model.onnx"
+_TOLERANCE = 1e-4
+# Examples and tokens: of what is traced, then of what is compared.
+_TRACED, _COMPARED = (3, 7), ((1, 5), (4, 11))
+
+
+@dataclass(frozen=True)
+class ExportedGraph:
+    """What was written.
+
+    Attributes:
+        folder: where; the graph is ``model.onnx`` there, its weights ``model.onnx.data``.
+        difference: largest difference of the outputs of the model and of the graph in ONNX
+            Runtime, on random inputs of other batch sizes and lengths than those traced.
+    """
+
+    folder: Path
+    difference: float
+
+
+def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGraph:
+    """Write one forward pass of a model as ``model.onnx``, by transformers' own exporter.
+
+    Layers may have any numbers of heads left, or none; what was removed is not in the file. The
+    batch size is free, and the length where the model reads tokens. Outputs are those of
+    ``model(**inputs)`` without a cache: generation computes each prefix anew. What was written is
+    compared with the model in ONNX Runtime before the folder takes its name.
+
+    Raises:
+        FileExistsError: the folder holds something already.
+        ValueError: the extra ``onnx`` is not installed or this transformers has no exporter; the
+            model cannot be traced; or the graph computes something else by more than 1e-4.
+    """
+    _check_installed()
+    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+
+    model, folder = whole(model), Path(folder)
+    inputs = inputs_for(model)
+    traced = _sized(inputs, *_TRACED)
+    with new_folder(folder) as staged, _silent():
+        try:
+            with torch.no_grad(), evaluating(model), _without_cache(model):
+                exported = OnnxExporter().export(
+                    model, traced, OnnxConfig(dynamic_shapes=_free_axes(traced))
+                )
+        except Exception as error:  # whatever tracing makes of a model's code
+            raise ValueError(
+                f"{type(model).__name__} cannot be traced as one graph ({first_line(error)}); "
+                "save_pruned and load_pruned keep it"
+            ) from error
+        exported.save_pretrained(staged)
+        found = max(_difference(model, staged / GRAPH, _sized(inputs, *at)) for at in _COMPARED)
+    return ExportedGraph(folder, found)
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"ONNX needs {', '.join(missing)}, not installed: pip install 'headprune[onnx]'"
+        )
+    if find_spec("transformers.exporters") is None:
+        raise ValueError(
+            "this version of transformers has no ONNX exporter (transformers.exporters); "
+            "install a newer one, pip install -U transformers"
+        )
+
+
+def _sized(inputs: Inputs, n: int, length: int) -> dict[str, Tensor]:
+    """Inputs of another batch size and length, the last two tokens of the last row padding."""
+    made: dict[str, Tensor] = {}
+    for name, value in inputs.items():
+        if not isinstance(value, Tensor):
+            continue
+        value = value[torch.arange(n) % len(value)]
+        if _has_length(value):
+            value = value[:, torch.arange(length) % value.shape[1]].clone()
+            if name == "attention_mask":
+                value[-1, -2:] = 0
+        made[name] = value
+    return made
+
+
+def _has_length(value: Tensor) -> bool:
+    return value.ndim == 2 and not value.is_floating_point()
+
+
+def _free_axes(inputs: dict[str, Tensor]) -> dict[str, Any]:
+    return {
+        name: {0: Dim.DYNAMIC, **({1: Dim.DYNAMIC} if _has_length(value) else {})}
+        for name, value in inputs.items()
+    }
+
+
+def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) -> float:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
+    feed = {one.name: inputs[one.name].numpy(force=True) for one in session.get_inputs()}
+    made = torch.from_numpy(session.run(None, feed)[0]).double()
+    with torch.no_grad(), evaluating(model), _without_cache(model):
+        return difference(floating(model(**inputs)), [made], model, _TOLERANCE)
+
+
+@contextmanager
+def _without_cache(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, the model returns no keys and values, which would be outputs of the graph."""
+    configs = [one for one in _configs(model) if hasattr(one, "use_cache")]
+    before = [one.use_cache for one in configs]
+    for one in configs:
+        one.use_cache = False
+    try:
+        yield
+    finally:
+        for one, value in zip(configs, before, strict=True):
+            one.use_cache = value
+
+
+def _configs(model: PreTrainedModel) -> list[Any]:
+    """Every configuration that a module of the model reads; the parts may have copies."""
+    found = (getattr(module, "config", None) for module in model.modules())
+    return list({id(one): one for one in found if one is not None}.values())
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Inside, the exporters neither warn of versions nor print their steps."""
+    loud = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
+    before = [one.level for one in loud]
+    for one in loud:
+        one.setLevel(logging.ERROR)
+    with warnings.catch_warnings(), quiet(), open(os.devnull, "w") as nowhere:
+        warnings.simplefilter("ignore")
+        try:
+            with redirect_stdout(nowhere):
+                yield
+        finally:
+            for one, level in zip(loud, before, strict=True):
+                one.setLevel(level)

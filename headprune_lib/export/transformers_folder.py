@@ -1,0 +1,170 @@
+"""A pruned model as a folder that plain transformers opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from headprune_lib.blocks import AttentionBlock
+from headprune_lib.export.comparing import check_same, first_line, whole
+from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
+from headprune_lib.heads import find_heads
+from headprune_lib.messages import quiet
+from headprune_lib.saving import new_folder
+from headprune_lib.uniform import shares_biases
+
+_OTHERWISE = (
+    "keep the folder of save_pruned, which load_pruned opens, or take --format onnx, which writes "
+    "any numbers of heads"
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        folder: where.
+        model_class: name of the class of transformers that opens it.
+        route: ``"uniform"``, one number of heads for all layers; ``"uniform, head_dim"``, which
+            says the width of a head besides; ``"per layer"``; or ``"as …"``, under another class.
+        difference: largest difference of the outputs of the model and of what was loaded from the
+            folder, on random inputs.
+    """
+
+    folder: Path
+    model_class: str
+    route: str
+    difference: float
+
+
+def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Exported:
+    """Write a folder that ``AutoModel….from_pretrained`` opens without this library.
+
+    A configuration that says what is left is looked for, and what was written is loaded again and
+    compared with the model on random inputs before the folder takes its name. What can be said: the
+    same number of heads in every layer (:func:`headprune_lib.uniform_mask` chooses so), where the
+    class takes the width of a head apart from the hidden size, or another class computes the same
+    and does (Llama's weights under Mistral's class); different numbers where the class reads them.
+    The folder does not say which heads were removed: in it, heads are counted anew.
+
+    Raises:
+        FileExistsError: the folder holds something already.
+        ValueError: a model whose class is not transformers' own, or that no configuration
+            describes, or whose weights are not in memory; says why, and what does it instead.
+    """
+    model = whole(model)
+    if getattr(transformers, type(model).__name__, None) is not type(model):
+        raise ValueError(
+            f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "
+            "which therefore could not open it; merge adapters first, model = "
+            f"model.merge_and_unload(); {_OTHERWISE}"
+        )
+    folder, weights, reasons = Path(folder), _plain_weights(model), []
+    with new_folder(folder) as staged, quiet():
+        for one in candidates(model):
+            try:
+                plain = _with_weights(one, weights)
+            except Exception as error:  # whatever a class makes of a configuration
+                reasons.append(first_line(error))
+                continue
+            plain.save_pretrained(staged)
+            if getattr(model, "generation_config", None) is not None:
+                model.generation_config.save_pretrained(staged)
+            difference = check_same(model, _loaded(one, model, staged))
+            return Exported(folder, one.model_class.__name__, one.route, difference)
+        raise ValueError(_refusal(model, reasons))
+
+
+def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel:
+    """The candidate's class with the model's own weights, not a copy of them.
+
+    Raises:
+        ValueError: other weights than the model's, or of another size.
+    """
+    with torch.device("meta"):
+        plain = one.model_class(one.config())
+    there = plain.state_dict()
+    for name in sorted(there.keys() ^ weights.keys()):
+        raise ValueError(f"{name} is in one of them alone")
+    for name, values in weights.items():
+        if there[name].shape != values.shape:
+            raise ValueError(
+                f"{one.model_class.__name__} makes {name} of {tuple(there[name].shape)}, and "
+                f"{tuple(values.shape)} is left of it"
+            )
+    plain.load_state_dict(weights, assign=True)
+    plain.tie_weights()
+    return plain.eval()
+
+
+def _loaded(one: Candidate, model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    kernel = getattr(model.config, "_attn_implementation", None)
+    model_class: Any = one.model_class
+    loaded = model_class.from_pretrained(
+        folder, dtype=model.dtype, attn_implementation=kernel, local_files_only=True
+    )
+    return loaded.to(model.device).eval()
+
+
+def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights as the class itself would have them: also tables that pruned layers keep whole.
+
+    Raises:
+        ValueError: layers that share such a table and have different heads left.
+    """
+    weights = dict(model.state_dict())
+    for layers in _sharing_biases(model):
+        kept = {block.kept for block in layers}
+        if len(kept) > 1:
+            raise ValueError(
+                f"the layers of {layers[0].kind!r} share one table of position biases, so that "
+                "each must have the same heads left: prune with --uniform "
+                f"(headprune_lib.uniform_mask), which chooses them so; or {_OTHERWISE}"
+            )
+        for block in layers:
+            name = f"{block.path}.relative_attention_bias.weight"
+            if name in weights:
+                weights[name] = weights[name][:, list(next(iter(kept)))]
+    return weights
+
+
+def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionBlock]]:
+    kinds: dict[str, list[AttentionBlock]] = {}
+    for block in find_heads(model):
+        kinds.setdefault(block.kind, []).append(block)
+    for layers in kinds.values():
+        if any(len(block.kept) < block.n_heads for block in layers) and (
+            shares_biases(model, layers) or len(layers) == 1
+        ):
+            yield layers
+
+
+def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
+    name = type(model).__name__
+    if left := uneven(model):
+        kind, counts = next(iter(left.items()))
+        none = ", at least one" if 0 in counts else ""
+        return (
+            f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} takes "
+            f"one number for all{none}: prune with --uniform (headprune_lib.uniform_mask), which "
+            f"keeps as many in each layer; or {_OTHERWISE}"
+        )
+    block, taken = find_heads(model)[0], numbers_taken(model)
+    said = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
+    if taken:
+        hint = f"It takes {' or '.join(map(str, taken))} heads in every layer: prune to that; or"
+    else:
+        hint = "Nor does it take fewer heads of this width in all layers:"
+    return (
+        f"no configuration of {name} says {len(block.kept)} heads of width {block.width} in every "
+        f"layer: {said}. {hint} {_OTHERWISE}"
+    )

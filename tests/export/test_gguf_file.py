@@ -1,0 +1,148 @@
+"""llama.cpp computes what a pruned Llama does, layers without heads among them."""
+
+import pytest
+import torch
+import transformers as t
+from tiny import GROUPED, build
+
+from headprune_lib import cut_heads, export_gguf, prune_heads
+from headprune_lib.export import gguf_file
+
+gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
+
+CONFIG = {
+    **GROUPED,
+    "hidden_size": 64,
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+    "rms_norm_eps": 1e-5,
+    "sliding_window": None,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+GROUP = [("self", 1, 2), ("self", 1, 3)]
+LAYERS = [("self", layer, head) for layer in (2, 3) for head in range(4)]
+
+
+def pruned(cut, model_class=t.LlamaForCausalLM, **more):
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(**CONFIG | more)).eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.15)
+    return prune_heads(model, cut_heads(model, cut)) if cut else model
+
+
+def adapted():
+    """An adapter within the model, whose class is still that of transformers."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    model = pruned(GROUP)
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["down_proj"]))
+    return model
+
+
+def llama_cpp_logits(path, ids):
+    """Those of the last token, by llama.cpp with a cache in float32."""
+    cpp = pytest.importorskip(
+        "cyllama.llama.llama_cpp", reason="llama.cpp is not installed (cyllama, for Linux)"
+    )
+    model_class = type("Model", (cpp.LlamaModel,), {"n_vocab": 30})  # which it forgot to name
+    sizes, place = cpp.LlamaContextParams(), cpp.LlamaModelParams()
+    place.n_gpu_layers, sizes.n_ctx, sizes.n_batch = 0, 64, 64
+    sizes.n_threads = sizes.n_threads_batch = 1
+    sizes.type_k = sizes.type_v = sizes.flash_attn_type = 0
+    context = cpp.LlamaContext(model_class(str(path), place, False), sizes)
+    context.decode(cpp.llama_batch_get_one(ids))
+    return torch.tensor(context.get_logits_ith(-1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cut", "more"),
+    [
+        ([], {}),
+        (GROUP, {}),
+        (GROUP + LAYERS, {}),
+        (GROUP, {"rope_parameters": LLAMA3}),
+        (GROUP, {"model_class": t.MistralForCausalLM, "tie_word_embeddings": True}),
+    ],
+    ids=["whole", "a group less", "two layers without", "llama 3", "mistral"],
+)
+def test_llama_cpp_computes_the_same(cut, more, tmp_path):
+    model, ids = pruned(cut, **more), [5, 9, 11, 20, 7, 8, 22, 4, 6, 13]
+    written = export_gguf(model, tmp_path / "model.gguf")
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0, -1]
+    made = llama_cpp_logits(written.path, ids)
+    torch.testing.assert_close(made, logits, rtol=0, atol=1e-4)
+
+
+def test_the_file_holds_the_heads_of_each_layer_and_no_more(tmp_path):
+    model = pruned(GROUP + LAYERS)
+    reader = gguf.GGUFReader(export_gguf(model, tmp_path / "model.gguf").path)
+    assert reader.get_field("deci.attention.head_count").contents() == [4, 2, 0, 0]
+    assert reader.get_field("deci.attention.head_count_kv").contents() == [2, 1, 0, 0]
+    shapes = {one.name: tuple(one.shape) for one in reader.tensors}
+    assert shapes["blk.0.attn_q.weight"] == (64, 64)
+    assert shapes["blk.1.attn_q.weight"] == (64, 32)
+    assert not any(name.startswith(("blk.2.attn", "blk.3.attn")) for name in shapes)
+
+
+def test_the_tokenizer_of_another_file_is_copied(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "base.gguf", "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([f"piece {i}" for i in range(30)])
+    writer.add_token_types([1] * 30)
+    writer.add_bos_token_id(3)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    written = export_gguf(
+        pruned(GROUP), tmp_path / "out.gguf", tokenizer_from=tmp_path / "base.gguf"
+    )
+    base, made = (gguf.GGUFReader(tmp_path / name) for name in ("base.gguf", "out.gguf"))
+    of_both = [
+        {n: f.contents() for n, f in one.fields.items() if n.startswith("tokenizer.")}
+        for one in (base, made)
+    ]
+    assert of_both[0] == of_both[1] and len(of_both[0]) == 5
+    assert written.tokenizer.endswith("base.gguf")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: build("bert"), "BertForSequenceClassification has no architecture in llama.cpp"),
+        (lambda: build("qwen3"), "Qwen3ForCausalLM has no architecture in llama.cpp"),
+        (lambda: pruned([], attention_bias=True), r"'deci' has no model\.layers\.0\.self_attn"),
+        (adapted, r"'deci' has no model\.layers\.0.*base_layer.*merge an adapter first"),
+        (lambda: pruned([], t.MistralForCausalLM, sliding_window=4), "no sliding window"),
+        (
+            lambda: pruned([], rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+            "scaled by 'dynamic' are not written",
+        ),
+        (lambda: pruned([("self", 0, h) for h in range(4)]), "first layer has no heads left"),
+    ],
+)  # fmt: skip
+def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        export_gguf(model(), tmp_path / "model.gguf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_are_there_or_not(tmp_path, monkeypatch):
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(FileExistsError):
+        export_gguf(pruned([]), tmp_path / "model.gguf")
+    with pytest.raises(FileNotFoundError, match="to take the tokenizer from"):
+        export_gguf(pruned([]), tmp_path / "new.gguf", tokenizer_from=tmp_path / "none.gguf")
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'headprune\[gguf\]'"):
+        export_gguf(pruned([]), tmp_path / "new.gguf")

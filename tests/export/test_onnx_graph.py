@@ -1,0 +1,92 @@
+"""The graph has the sizes that are left, and computes what the model does at any batch and length."""
+
+import pytest
+import torch
+from tiny import batch, batch_for, build
+
+from headprune_lib import cut_heads, export_onnx, find_heads, prune_heads
+from headprune_lib.export import onnx_graph
+
+pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+
+
+def pruned(name):
+    """One head, or group, less in the first layer of each kind, and all gone from the second."""
+    model = build(name, "sdpa", dtype=torch.float32)
+    gone = [
+        (block.kind, block.layer, head)
+        for block in find_heads(model)
+        for head in range(block.group if block.layer == 0 else 4 if block.layer == 1 else 0)
+    ]
+    return prune_heads(model, cut_heads(model, gone))
+
+
+def fed(session, inputs):
+    feed = {one.name: inputs[one.name].numpy() for one in session.get_inputs()}
+    return torch.from_numpy(session.run(None, feed)[0])
+
+
+@pytest.fixture(scope="module", params=["bert", "llama", "t5"])
+def exported(request, tmp_path_factory):
+    model = pruned(request.param)
+    folder = tmp_path_factory.mktemp(request.param) / "out"
+    return request.param, model, export_onnx(model, folder)
+
+
+@pytest.mark.slow
+def test_logits_are_equal_at_several_batch_sizes_and_lengths(exported):
+    name, model, written = exported
+    assert written.difference < 1e-4
+    session = onnxruntime.InferenceSession(str(written.folder / "model.onnx"))
+    for n, length in ((1, 4), (2, 9), (5, 16)):
+        inputs = batch(n, length, labels=False)
+        if name == "t5":
+            inputs["decoder_input_ids"] = batch_for("t5", n)["decoder_input_ids"]
+        with torch.no_grad():
+            logits = model(**inputs).logits
+        torch.testing.assert_close(fed(session, inputs), logits, rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_file_holds_what_is_left_and_no_more(exported):
+    name, model, written = exported
+    graph = onnx.load(written.folder / "model.onnx").graph
+    numbers = sum(
+        torch.Size(one.dims).numel()
+        for one in graph.initializer
+        if one.data_type == 1  # float
+    )
+    left = sum(weight.numel() for weight in model.parameters())
+    full = sum(weight.numel() for weight in build(name).parameters())
+    assert left <= numbers < (left + full) / 2  # T5's tied table is there twice
+
+
+@pytest.mark.slow
+def test_a_graph_that_computes_something_else_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_graph, "_TOLERANCE", 0.0)
+    own = onnx_graph.difference
+    monkeypatch.setattr(
+        onnx_graph, "difference", lambda a, b, *rest: own([x + 1 for x in a], b, *rest)
+    )
+    with pytest.raises(ValueError, match="differs from the model by"):
+        export_onnx(pruned("bert"), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_graph, "find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"onnx, onnxscript, onnxruntime.*pip install 'headprune\[onnx"
+    ):
+        export_onnx(build("bert"), tmp_path / "out")
+
+
+def test_the_model_is_as_it_was_after_an_error(tmp_path, monkeypatch):
+    model = build("llama", dtype=torch.float32).train()
+    monkeypatch.setattr(onnx_graph, "_free_axes", lambda traced: 1 / 0)
+    with pytest.raises(ValueError, match="cannot be traced as one graph"):
+        export_onnx(model, tmp_path / "out")
+    assert model.training and model.config.use_cache
+    assert not list(tmp_path.iterdir())

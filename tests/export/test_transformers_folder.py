@@ -1,0 +1,249 @@
+"""What is exported opens without this library, and computes what the pruned model does."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+import transformers as t
+from tiny import BUILDERS, batch_for, build
+
+from headprune_lib import (
+    cut_heads,
+    export_transformers,
+    find_heads,
+    full_mask,
+    prune_heads,
+    uniform_mask,
+)
+from headprune_lib.export import transformers_folder
+from headprune_lib.replication.census.tiny import tiny_config
+
+UNGROUPED = {**tiny.GROUPED, "num_key_value_heads": 4}
+CAUSAL = "AutoModelForCausalLM"
+
+
+def uniform(model, amount):
+    scores = {
+        kind: torch.rand(mask.shape, generator=torch.Generator().manual_seed(0))
+        for kind, mask in full_mask(model).items()
+    }
+    return prune_heads(model, uniform_mask(model, scores, amount))
+
+
+def drawn(model_class, **more):
+    """Three of four heads left, in a class that takes them or not."""
+    torch.manual_seed(0)
+    config = model_class.config_class(**{**UNGROUPED, "pad_token_id": 1, **more})
+    return uniform(model_class(config).eval(), 0.25)
+
+
+def step():
+    """A group of heads gone from one layer of the text, none from the next."""
+    config = tiny_config("step3p7")
+    config.text_config.sliding_window = 8
+    torch.manual_seed(0)
+    model = t.AutoModelForImageTextToText.from_config(config).eval()
+    gone = next(block for block in find_heads(model) if block.kind == "text")
+    return prune_heads(model, cut_heads(model, [("text", 0, h) for h in range(gone.group)]))
+
+
+# what opens it, how it is said, under which class; and the model
+ROUTES = {
+    "vit": ("AutoModelForImageClassification", "uniform, head_dim", "ViTForImageClassification",
+            lambda: uniform(build("vit", dtype=torch.float32), 0.25)),
+    "t5": ("AutoModelForSeq2SeqLM", "uniform", "T5ForConditionalGeneration",
+           lambda: uniform(build("t5", dtype=torch.float32), 0.25)),
+    "llama-half": (CAUSAL, "uniform", "LlamaForCausalLM",
+                   lambda: uniform(build("llama", dtype=torch.float32), 0.5)),
+    "llama": (CAUSAL, "as MistralForCausalLM", "MistralForCausalLM",
+              lambda: drawn(t.LlamaForCausalLM)),
+    "llama-biases": (CAUSAL, "as SeedOssForCausalLM", "SeedOssForCausalLM",
+                     lambda: drawn(t.LlamaForCausalLM, attention_bias=True, mlp_bias=True)),
+    "llama-classifier": ("AutoModelForSequenceClassification", "as MistralForSequenceClassification",
+                         "MistralForSequenceClassification",
+                         lambda: drawn(t.LlamaForSequenceClassification)),
+    "mistral": (CAUSAL, "uniform", "MistralForCausalLM", lambda: drawn(t.MistralForCausalLM)),
+    "qwen3": (CAUSAL, "uniform", "Qwen3ForCausalLM", lambda: drawn(t.Qwen3ForCausalLM)),
+    "gemma3": (CAUSAL, "uniform", "Gemma3ForCausalLM",
+               lambda: uniform(build("gemma3", dtype=torch.float32), 0.5)),
+    "bfloat16": (CAUSAL, "uniform", "MistralForCausalLM",
+                 lambda: drawn(t.MistralForCausalLM).to(torch.bfloat16)),
+    "step3p7": ("AutoModelForImageTextToText", "per layer", "Step3p7ForConditionalGeneration", step),
+}  # fmt: skip
+
+# run by a process that cannot import the library
+ELSEWHERE = """
+import json, sys
+sys.modules["headprune_lib"] = None
+import torch, transformers
+made = {}
+for name, (auto, folder) in json.load(open(sys.argv[1])).items():
+    model = getattr(transformers, auto).from_pretrained(folder).eval()
+    assert str(model.device) == "cpu"
+    inputs = torch.load(f"{folder}/../inputs.pt")
+    with torch.no_grad():
+        made[name] = {"class": type(model).__name__, "logits": model(**inputs).logits}
+        if model.can_generate():
+            asked = {k: v for k, v in inputs.items() if k != "decoder_input_ids"}
+            made[name]["tokens"] = model.generate(**asked, max_new_tokens=6, do_sample=False)
+torch.save(made, sys.argv[2])
+"""
+
+
+def inputs_of(name):
+    kind = "vit" if name == "vit" else "t5" if name == "t5" else "llama"
+    made = batch_for(kind)
+    made.pop("labels")
+    if kind == "vit":
+        return {"pixel_values": made["pixel_values"].float()}
+    if name == "bfloat16":  # rows of padding differ by a rounding with the kernel
+        made.pop("attention_mask")
+    return made
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Each model, what was written of it, and what another process made of that."""
+    base = tmp_path_factory.mktemp("elsewhere")
+    found, asked = {}, {}
+    for name, (auto, *_, make) in ROUTES.items():
+        (base / name).mkdir()
+        model, inputs = make(), inputs_of(name)
+        written = export_transformers(model, base / name / "out")
+        torch.save(inputs, base / name / "inputs.pt")
+        found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
+    (base / "asked.json").write_text(json.dumps(asked))
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, base / "asked.json", base / "made.pt"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return found, torch.load(base / "made.pt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROUTES)
+def test_plain_transformers_computes_the_same(name, opened):
+    found, made = opened
+    model, inputs, written = found[name]
+    _, route, model_class, _ = ROUTES[name]
+    assert (written.route, written.model_class) == (route, model_class)
+    assert made[name]["class"] == model_class
+    with torch.no_grad():
+        logits = model(**inputs).logits
+    assert made[name]["logits"].dtype == logits.dtype
+    scale = max(1.0, float(logits.abs().max()))  # of rounding
+    bound = 1e-5 * scale if logits.dtype == torch.float32 else 0.02 * scale
+    torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=bound)
+    if "tokens" in made[name] and logits.dtype == torch.float32:
+        asked = {k: v for k, v in inputs.items() if k != "decoder_input_ids"}
+        tokens = model.generate(**asked, max_new_tokens=6, do_sample=False)
+        assert torch.equal(made[name]["tokens"], tokens)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["bert", "bart", "gpt2", "gpt-neox", "opt", "modernbert", "albert"]
+)
+def test_a_class_without_a_width_of_its_own_for_heads_is_refused(name, tmp_path):
+    model = uniform(build(name, dtype=torch.float32), 0.5)
+    said = r"says 2 heads of width 4 in every layer.*Nor does it take fewer.*load_pruned.*onnx"
+    with pytest.raises(ValueError, match=said):
+        export_transformers(model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_number_that_the_class_refuses_comes_with_those_that_it_takes(tmp_path):
+    model = drawn(t.Gemma3ForCausalLM, query_pre_attn_scalar=4)
+    with pytest.raises(
+        ValueError, match=r"not a multiple of.*\(3\)\. It takes 1 or 2 heads in every"
+    ):
+        export_transformers(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "message"),
+    [
+        ("mistral", [("self", 0, 0), ("self", 0, 1)], r"have 2 to 4 heads left.*prune with --uniform"),
+        ("bert", [("self", 2, h) for h in range(4)], r"0 to 4 heads left.*at least one: prune with"),
+        ("t5", [(kind, layer, layer) for kind in ("enc-enc", "enc-dec", "dec-dec")
+                for layer in (0, 1)], r"share one table of position biases.*--uniform"),
+    ],
+)  # fmt: skip
+def test_layers_that_no_one_number_describes(name, cut, message, tmp_path):
+    model = build(name, dtype=torch.float32)
+    prune_heads(model, cut_heads(model, cut))
+    with pytest.raises(ValueError, match=message):
+        export_transformers(model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+class Own(t.MistralForCausalLM):
+    pass
+
+
+def test_a_class_that_is_not_of_transformers(tmp_path):
+    with pytest.raises(ValueError, match=r"Own is no class of transformers.*merge adapters"):
+        export_transformers(drawn(Own), tmp_path / "out")
+
+
+def test_weights_that_are_not_in_memory(tmp_path):
+    with torch.device("meta"):
+        model = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
+    with pytest.raises(ValueError, match="are not in memory"):
+        export_transformers(model, tmp_path / "out")
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "note").touch()
+    with pytest.raises(FileExistsError):
+        export_transformers(drawn(t.MistralForCausalLM), tmp_path)
+
+
+def test_the_model_is_left_as_it_was(tmp_path):
+    model = drawn(t.LlamaForCausalLM)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.train()
+    export_transformers(model, tmp_path / "out")
+    assert model.training and model.config.model_type == "llama"
+    assert model.config.num_attention_heads == 4
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch):
+    own = transformers_folder._loaded
+
+    def broken(*given):
+        loaded = own(*given)
+        loaded.model.layers[0].self_attn.o_proj.weight.data.mul_(2)
+        return loaded
+
+    monkeypatch.setattr(transformers_folder, "_loaded", broken)
+    with pytest.raises(ValueError, match="differs from the model by"):
+        export_transformers(drawn(t.MistralForCausalLM), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_every_known_architecture_is_written_or_refused_in_words(tmp_path):
+    written = set()
+    for name in sorted(BUILDERS):
+        model = uniform(build(name, dtype=torch.float32), 0.5)
+        try:
+            export_transformers(model, tmp_path / name)
+        except ValueError as error:
+            refusal = str(error)
+        else:
+            written.add(name)
+            continue
+        assert "load_pruned" in refusal and "--format onnx" in refusal
+    assert written == {"gemma3", "llama", "mistral", "qwen3", "t5", "vit"}

@@ -1,0 +1,194 @@
+"""What else a pruned model runs in: a row for each program, a column for each way it was loaded.
+
+The table in ``book/prune.md`` has these rows and columns.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as t
+from ownmodels import SMALL, classifier, tokenizer
+
+from headprune_lib import (
+    cut_heads,
+    export_transformers,
+    find_heads,
+    full_mask,
+    load_pruned,
+    prune_heads,
+    save_pruned,
+    uniform_mask,
+)
+
+PAGE = Path(__file__).parents[1] / "book" / "prune.md"
+HEADS = [("self", 0, 0), ("self", 0, 1), *(("self", 1, head) for head in range(4))]
+
+
+def llama():
+    torch.manual_seed(0)
+    config = t.LlamaConfig(**SMALL, head_dim=4, num_key_value_heads=4, initializer_range=0.3)
+    return t.LlamaForCausalLM(config).eval()
+
+
+def _loaded_encoder(folder):
+    model = classifier()
+    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+
+
+def _loaded_decoder(folder):
+    model = llama()
+    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+
+
+def _plain(folder):
+    model = llama()
+    scores = {kind: torch.rand(mask.shape) for kind, mask in full_mask(model).items()}
+    written = export_transformers(prune_heads(model, uniform_mask(model, scores, 0.25)), folder)
+    assert written.model_class == "MistralForCausalLM"
+    return t.AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+# Column of the page -> how the model came to be: uneven and with an empty layer, but where a plain
+# class cannot say so.
+WAYS = {
+    "`load_pruned`, encoder": _loaded_encoder,
+    "`load_pruned`, decoder": _loaded_decoder,
+    "`export`, then `from_pretrained`": _plain,
+}
+
+
+def batch(model):
+    ids = torch.randint(4, 60, (3, 6), generator=torch.Generator().manual_seed(1))
+    labels = ids if model.can_generate() else torch.tensor([0, 1, 0])
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+
+
+def logits(model, **more):
+    inputs = batch(model)
+    inputs.pop("labels")
+    with torch.no_grad():
+        return model(**inputs, **more).logits
+
+
+def pipelines(model, _folder):
+    task = "text-generation" if model.can_generate() else "text-classification"
+    pipe = t.pipeline(task, model=model, tokenizer=tokenizer(), device="cpu")
+    if not model.can_generate():
+        assert {one["label"] for one in pipe(["good film", "bad"])} <= {"negative", "positive"}
+        return
+    made = pipe("good film", max_new_tokens=4, do_sample=False, return_full_text=False)
+    assert isinstance(made[0]["generated_text"], str)
+
+
+def trainer(model, folder):
+    rows, before = batch(model), logits(model)
+    settings = t.TrainingArguments(
+        folder / "run", max_steps=1, save_steps=1, use_cpu=True, report_to=[], learning_rate=0.1
+    )
+    data = [{name: value[i] for name, value in rows.items()} for i in range(3)]
+    t.Trainer(model, settings, train_dataset=data).train()
+    after = logits(model.eval())
+    assert not torch.equal(before, after)
+    checkpoint = folder / "run" / "checkpoint-1"
+    pruned = (checkpoint / "headprune.json").exists()
+    again = load_pruned(checkpoint) if pruned else type(model).from_pretrained(checkpoint).eval()
+    torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-5)
+
+
+def lora(model, folder):
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    parts = ["q_proj", "v_proj"] if model.can_generate() else ["query", "value"]
+    empty = any(not block.kept for block in find_heads(model))
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=parts))
+    optimizer = torch.optim.SGD([p for p in adapted.parameters() if p.requires_grad], lr=1.0)
+    before = logits(adapted.eval())
+    for _ in range(2):  # the first step moves one factor off zero, the second both
+        optimizer.zero_grad()
+        adapted(**batch(model)).loss.backward()
+        optimizer.step()
+    after = logits(adapted)
+    assert not torch.equal(before, after)
+    merged = adapted.merge_and_unload()
+    torch.testing.assert_close(logits(merged), after, rtol=0, atol=1e-4)
+    if empty:  # a pruned one, not the plain one
+        again = load_pruned(save_pruned(merged, folder / "merged"))
+        torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-4)
+
+
+def compiled(model, _folder):
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(logits(fast, use_cache=False) if model.can_generate() else logits(fast),
+                               logits(model), rtol=0, atol=1e-5)  # fmt: skip
+
+
+def exported(model, _folder):
+    inputs = batch(model)
+    inputs.pop("labels")
+    if model.can_generate():
+        inputs["use_cache"] = False
+    program = torch.export.export(model, (), inputs)
+    torch.testing.assert_close(program.module()(**inputs).logits, logits(model), rtol=0, atol=1e-5)
+
+
+def bfloat16(model, folder):
+    pruned = hasattr(model, "save_pretrained") and any(
+        len(block.kept) < block.n_heads for block in find_heads(model)
+    )
+    model = model.to(torch.bfloat16)
+    if pruned:
+        again = load_pruned(save_pruned(model, folder / "half"))
+    else:
+        model.save_pretrained(folder / "half")
+        again = type(model).from_pretrained(folder / "half").eval()
+    assert again.dtype == torch.bfloat16
+    torch.testing.assert_close(logits(again), logits(model), rtol=0, atol=0.02)
+
+
+def dispatched(model, folder):
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    before = logits(model)
+    layers = {block.layer_path for block in find_heads(model)}
+    places = {
+        name: "disk" if any(name.startswith(f"{path}.") for path in layers) else "cpu"
+        for name, module in model.named_modules()
+        if not list(module.children())
+    }
+    placed = accelerate.dispatch_model(
+        model, places, main_device="cpu", offload_dir=str(folder / "offloaded"), force_hooks=True
+    )
+    assert any(one.is_meta for one in placed.parameters())  # on the disk
+    torch.testing.assert_close(logits(placed), before, rtol=0, atol=1e-5)
+
+
+# Row of the page -> what is asked.
+PROGRAMS = {
+    "`pipeline`": pipelines,
+    "`Trainer`, a step and its checkpoint": trainer,
+    "PEFT: LoRA, two steps, merged": lora,
+    "`torch.compile`": compiled,
+    "`torch.export`": exported,
+    "bfloat16": bfloat16,
+    "`accelerate.dispatch_model`, layers on the disk": dispatched,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pruned_model_works_in(program, way, tmp_path):
+    PROGRAMS[program](WAYS[way](tmp_path / "model"), tmp_path)
+
+
+def test_the_page_has_these_rows_and_columns():
+    table = PAGE.read_text("utf-8").partition("<!-- elsewhere -->")[2].partition("<!--")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("|") and not re.fullmatch(r"[|:\- ]+", line)
+    ]
+    assert rows[0][1:] == list(WAYS)
+    assert [row[0] for row in rows[1:]] == list(PROGRAMS)
+    assert {cell for row in rows[1:] for cell in row[1:]} == {"yes"}
