@@ -12,4 +12,14 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[role=doc-biblioentry]").forEach((entry) => {
     entry.setAttribute("role", "listitem");
   });
+  // Whatever is linked to is seen: what folds it opens.
+  const unfold = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let fold = target?.closest?.("details"); fold; fold = fold.parentElement.closest("details")) {
+      fold.open = true;
+    }
+    target?.scrollIntoView?.();
+  };
+  window.addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
 });
