@@ -34,7 +34,7 @@ book: $(INSTALLED) $(MATHJAX)
 
 pdf: $(INSTALLED)
 	[ -f _build/html/index.html ] || $(MAKE) book
-	$(BIN)/python -m headprune_lib.replication.pages.site.printing _build/html _build/headprune.pdf
+	$(BIN)/python -m headprune_lib.replication.pages.printing _build/html _build/headprune.pdf
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check --quiet .

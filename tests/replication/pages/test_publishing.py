@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import yaml
 
-from headprune_lib.replication.pages.site.printing import as_one_page, pages_in_order
+from headprune_lib.replication.pages.printing import as_one_page, pages_in_order
 from headprune_lib.replication.paths import project_root
 
 ROOT = project_root()

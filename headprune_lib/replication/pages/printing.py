@@ -1,6 +1,6 @@
 """The whole book as one PDF: its pages behind one another, printed by Chromium.
 
-python -m headprune_lib.replication.pages.site.printing _build/html _build/headprune.pdf
+python -m headprune_lib.replication.pages.printing _build/html _build/headprune.pdf
 """
 
 from __future__ import annotations
