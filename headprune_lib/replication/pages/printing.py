@@ -1,4 +1,4 @@
-"""The whole book as one PDF: its pages behind one another, printed by Chromium.
+"""The whole book as one PDF, printed by Chromium: each section of the book starts on a new page.
 
 python -m headprune_lib.replication.pages.printing _build/html _build/headprune.pdf
 """
@@ -24,8 +24,7 @@ _UNPRINTED = "script, button, .headerlink, .removal .explorer, details.hide summ
 _STYLE = """
 main.printed > article { break-before: page; max-width: none; }
 main.printed > article:first-child { break-before: auto; }
-main.printed h2 { break-before: page; }
-main.printed > article > section > h2:first-of-type { break-before: auto; }
+main.printed :is(h2, h3) { break-after: avoid; }
 """
 
 
