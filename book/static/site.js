@@ -8,6 +8,10 @@ document.addEventListener("DOMContentLoaded", () => {
     icon.removeAttribute("title");
     icon.setAttribute("aria-hidden", "true");
   });
+  // All that is read lies in a landmark; the theme leaves the book's title outside of them.
+  const title = document.querySelector(".bd-sidebar-primary .navbar-brand")?.parentElement;
+  title?.setAttribute("role", "region");
+  title?.setAttribute("aria-label", "Title of the book");
   // An entry of a bibliography stands in a list: say that it is an item of it.
   document.querySelectorAll("[role=doc-biblioentry]").forEach((entry) => {
     entry.setAttribute("role", "listitem");
