@@ -3,11 +3,12 @@
 # make book RETRAIN=1  trains again first
 # make check           in about a minute: lint, types, and the fast tests
 # make test            every check there is: lint, types, and one pytest run
+# make pdf             prints the built book to _build/headprune.pdf; needs Chromium
 # make clean           removes what these made (.venv, _build, caches of the checks)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book lint check test install clean
+.PHONY: book pdf lint check test install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -30,6 +31,10 @@ book: $(INSTALLED) $(MATHJAX)
 	$(BIN)/jupyter-book build . -n -W --keep-going
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
+
+pdf: $(INSTALLED)
+	[ -f _build/html/index.html ] || $(MAKE) book
+	$(BIN)/python -m headprune_lib.replication.pages.printing _build/html _build/headprune.pdf
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check --quiet .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ def _rows(claim: str, one: Evidence, result: Result) -> list[Row]:
             ", ".join(filter(None, (setting(result), label))),
             judged,
             _first_date(result) < rules.FIXED,
+            f"{result.model} {result.task}" if one.half == "translation" else result.model,
         )
         for label, judged in one.judge(result.values, result.task).items()
         if judged.word != "not run"  # a curve without the one-by-one order says nothing of C8
@@ -127,7 +128,8 @@ def _c2(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
 
 def _c3(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
     def judge(values: Values, task: str) -> dict[str, Judged]:
-        return {"": rules.together(kept_at(values, share_judged(task, half)))}
+        judged = rules.together(kept_at(values, share_judged(task, half)))
+        return {"": replace(judged, trainings=len(values["curves"]["importance"]["runs"]))}
 
     return judge
 

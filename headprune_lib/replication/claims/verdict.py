@@ -24,6 +24,22 @@ COMBINING = (
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A number that a rule looks at, as a picture shows it: a dot, its interval, and the bound.
+
+    Attributes:
+        interval: 95%, low and high; None where the rule counts and estimates nothing.
+        bound: what the rule compares with.
+        label: which of several it is; empty of a single one.
+    """
+
+    value: float
+    interval: tuple[float, float] | None
+    bound: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
 class Judged:
     """What the rules say of one result.
 
@@ -34,6 +50,8 @@ class Judged:
         power: probability that our rule decides where the truth is the paper's; None if it has none.
         smallest: the smallest effect that it could see, in words.
         aside: why the row never votes, whatever its power.
+        estimates: the numbers of ``measured`` that our rule compares with its bound.
+        trainings: how many trainings of the model the numbers are means over.
     """
 
     word: Word
@@ -42,6 +60,8 @@ class Judged:
     power: float | None = None
     smallest: str = ""
     aside: str = ""
+    estimates: tuple[Estimate, ...] = ()
+    trainings: int = 1
 
 
 NOTHING_TO_KEEP = Judged(
@@ -62,6 +82,7 @@ class Row:
         name: of the table or figure, as the paper has it.
         setting: model and task, as pages call them.
         seen: whether it was measured before the second rules were fixed; None if it was not run.
+        model: as results call it; empty if it was not run, or measured by others.
     """
 
     claim: str
@@ -70,6 +91,7 @@ class Row:
     setting: str
     judged: Judged
     seen: bool | None = None
+    model: str = ""
 
     @property
     def word(self) -> Word:

@@ -1,6 +1,6 @@
 """What plain Markdown shows of the stored results, between two marks each.
 
-The README has the table of verdicts and one figure, the page on deviations the recipes of
+The README has the answer, one figure and a short table of verdicts, the page on deviations the recipes of
 fine-tuning that were compared for CoLA. The leaderboard of orders of removal is a file of its own.
 """
 
@@ -15,7 +15,9 @@ from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
-from headprune_lib.replication.pages.tables.pages import emphasise_claims, kept_text
+from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
+from headprune_lib.replication.pages.site.cards import short_table
+from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Candidate, load_profile
@@ -48,7 +50,8 @@ def shown_curve() -> Result:
 
 def findings(figure3b: dict) -> str:
     """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
-    table = emphasise_claims(tables.claims_table(evidence.all_verdicts()), "**", "**")
+    verdicts = evidence.all_verdicts()
+    sure = " ".join(how_sure(verdicts, all_results()))
     share, main, random = (
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
@@ -56,15 +59,20 @@ def findings(figure3b: dict) -> str:
     runs = len(figure3b["curves"]["importance"]["runs"])
     removed = evidence.share_judged(_TASK, "encoder")
     kept = kept_text(evidence.kept_at(figure3b, removed))
-    caption = (
-        f"![Accuracy against the share of heads removed, for several orders of removal]({FIGURE})\n\n"
-        f"*Removing heads of a small BERT together, without retraining. In the order of the paper's "
-        f"importance score the model keeps {kept} of its accuracy above chance with {removed:.0%} of them "
-        f"removed, the paper's share on SST-2 (95% interval, mean of {runs} fine-tunings); {share:.0%} go "
-        f"at a loss of at most {SHOWN_TOLERANCE:.0%}. On the first fine-tuning, the only one that the other "
-        f"orders are measured on, {main:.0%} go by importance and {random:.0%} in random order.*"
+    picture = (
+        f"![Accuracy against the share of heads removed, for several orders of removal; by importance "
+        f"{kept} of the accuracy above chance is kept with {removed:.0%} removed]({FIGURE})\n\n"
+        f"*Heads of MiniLM removed together, without retraining. In the order of the paper's importance "
+        f"score the model keeps {kept} of its accuracy above chance with {removed:.0%} of the heads "
+        f"removed, the paper's share on SST-2 (95% interval, mean of {runs} fine-tunings). At a loss of at "
+        f"most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
+        f"importance and {random:.0%} in random order.*"
     )
-    return f"{caption}\n\n{table.to_markdown(index=False)}"
+    table = short_table(verdicts).to_markdown(index=False)
+    return (
+        f"**{answer(verdicts)}.**\n{tally(verdicts)}\n\n{picture}\n\n{table}\n\n"
+        f"**How sure are we?** {sure}"
+    )
 
 
 def recipes(compared: Result) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, by_sign, ends
+from headprune_lib.replication.claims.verdict import NOT_RUN, Estimate, Judged, by_sign, ends
 from headprune_lib.replication.stats import detectable, power_above
 from headprune_lib.replication.stats.bounds import ALPHA, C7_RELIABILITY
 
@@ -53,4 +53,5 @@ def across(
         if measurable
         else 0.0,
         f"a correlation of {math.tanh(detectable(error)):.2f}",
+        estimates=(Estimate(found["r"], (low, high), 0.0),),
     )

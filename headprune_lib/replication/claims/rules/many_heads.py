@@ -8,6 +8,7 @@ from typing import Any
 from headprune_lib.replication.claims.verdict import (
     NOT_RUN,
     NOTHING_TO_KEEP,
+    Estimate,
     Judged,
     by_sign,
     defined,
@@ -45,6 +46,7 @@ def together(kept: Mapping[str, Any] | None) -> Judged:
         "above chance is kept.",
         power_above(1.0, C3_KEPT, error),
         f"{detectable(error):.1%} more or less than {C3_KEPT:.0%}",
+        estimates=(Estimate(kept["kept"], (low, high), C3_KEPT),),
     )
 
 
@@ -83,6 +85,10 @@ def kinds(
             ]
         ),
         f"a difference of {detectable(max(errors)):.3f} in mean share of BLEU kept",
+        estimates=tuple(
+            Estimate(areas[other]["difference"], ends(areas[other]["interval"]), 0.0, f"−{other}")
+            for other in ("enc-enc", "dec-dec")
+        ),
     )
 
 
@@ -122,6 +128,7 @@ def orders(
         told,
         power_above(effect, 0.0, error),
         f"{detectable(error):.1%} of the score above chance",
+        estimates=(Estimate(relative["difference"], ends(relative["interval"]), 0.0),),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, ends
+from headprune_lib.replication.claims.verdict import NOT_RUN, Estimate, Judged, ends
 from headprune_lib.replication.stats import detectable, power_above, standard_error
 from headprune_lib.replication.stats.bounds import (
     ALPHA,
@@ -64,6 +64,7 @@ def one_at_a_time(
         counts["power"],
         f"of the median head: {in_units(counts['detectable'], half)} more or less than "
         f"{delta(half)}",
+        estimates=(Estimate(removable / heads, (low, high), C1_REMOVABLE),),
     )
 
 
@@ -102,6 +103,7 @@ def one_head_a_layer(layers: Sequence[Mapping[str, Any]] | None, half: str) -> J
         _power_of_layers(errors, tolerated, round(C2_PAPER[half] * n), least * n - _ROUNDING),
         f"of the median layer: {in_units(detectable(float(np.median(errors))), half)} more or "
         f"less than {delta(half)}",
+        estimates=(Estimate(sum(enough) / n, None, least),),
     )
 
 

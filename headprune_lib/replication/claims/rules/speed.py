@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, Word, ends
+from headprune_lib.replication.claims.verdict import NOT_RUN, Estimate, Judged, Word, ends
 from headprune_lib.replication.stats import all_of, detectable, power_above, standard_error
 
 # Batch sizes at which the halved model must be faster, the ratio it must exceed, the paper's ratio.
@@ -38,6 +38,7 @@ def faster(ratios: Ratios | None) -> Judged:
         _told(found, LARGE),
         all_of(powers),
         f"{math.expm1(detectable(max(errors))):.1%} faster or slower",
+        estimates=_estimates(found, LARGE),
     )
 
 
@@ -58,6 +59,7 @@ def no_faster(ratios: Ratios | None) -> Judged:
         all_of([power_above(math.log(C6_RATIO), math.log(1.023), error) for error in errors]),
         f"{math.expm1(detectable(max(errors))):.1%} faster or slower",
         aside="stands beside: the claim is about large batches",
+        estimates=_estimates(found, SMALL),
     )
 
 
@@ -72,6 +74,15 @@ def _of(ratios: Ratios | None, sizes: tuple[int, ...]) -> list[tuple[float, floa
     if not ratios or not set(sizes) <= set(ratios):
         return None
     return [(ratios[size]["ratio"], *ends(ratios[size]["interval"])) for size in sizes]
+
+
+def _estimates(
+    found: list[tuple[float, float, float]], sizes: tuple[int, ...]
+) -> tuple[Estimate, ...]:
+    return tuple(
+        Estimate(ratio, (low, high), C6_RATIO, f"batch {size}")
+        for size, (ratio, low, high) in zip(sizes, found, strict=True)
+    )
 
 
 def _told(found: list[tuple[float, float, float]], sizes: tuple[int, ...]) -> str:

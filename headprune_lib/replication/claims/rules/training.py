@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, Word, ends
+from headprune_lib.replication.claims.verdict import NOT_RUN, Estimate, Judged, Word, ends
 from headprune_lib.replication.stats import power_above_t
 
 LEAST_TRAININGS = 3
@@ -23,6 +23,8 @@ NAMES = {
     "loss": "added loss, random minus importance (nats a piece)",
     "gini": "Gini coefficient within layers",
 }
+
+_SHORT = {"kept": "BLEU kept", "loss": "loss added", "gini": "Gini"}
 
 
 def apart(values: Mapping[str, Any]) -> Judged:
@@ -66,6 +68,11 @@ def apart(values: Mapping[str, Any]) -> Judged:
         power_above_t(paper, error, number),
         f"of the share of BLEU kept: a slope of {_half_width(slopes['kept']):.3f} around what was "
         f"found (the paper's rise is {paper:.3f})",
+        estimates=tuple(
+            Estimate(slope["difference"], ends(slope["interval"]), 0.0, _SHORT[name])
+            for name, slope in slopes.items()
+        ),
+        trainings=number,
     )
 
 

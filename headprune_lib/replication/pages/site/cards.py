@@ -1,0 +1,200 @@
+"""Eight cards, one a claim: what the paper says, what we found against the rule, and the rows."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from headprune_lib.replication.claims.claims import CLAIMS, Claim
+from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
+from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
+
+# Claim -> the page where it is measured.
+PAGES = {
+    "C1": "notebooks/01_one_head",
+    "C2": "notebooks/02_all_but_one",
+    "C3": "notebooks/04_iterative_pruning",
+    "C4": "notebooks/06_attention_types",
+    "C5": "notebooks/07_training_dynamics",
+    "C6": "notebooks/05_speed",
+    "C7": "notebooks/03_across_datasets",
+    "C8": "notebooks/04_iterative_pruning",
+}
+# Claim -> what its dots show, how they are written, and on which side of the bound the paper is.
+SHOWN = {
+    "C1": ("share of the heads that can go alone", "{:.0%}", "right"),
+    "C2": ("share of the layers where one head is enough", "{:.0%}", "right"),
+    "C3": ("share of the score above chance that is kept", "{:.0%}", "right"),
+    "C4": ("BLEU kept, enc-dec minus another kind, mean over the curve", "{:+.2f}", "left"),
+    "C5": ("rise for each e-fold of training updates", "{:+.2f}", "right"),
+    "C6": ("times as fast as the whole model", "{:.2f}", "right"),
+    "C7": ("rank correlation of the heads' effects on two texts", "{:.2f}", "right"),
+    "C8": ("gain over the one-by-one order, share of the score above chance", "{:+.2f}", "right"),
+}
+_MET = {True: "met", False: "not met", None: "not readable"}
+
+
+def cards_html(verdicts: Iterable[Verdict]) -> str:
+    """All cards."""
+    claims = {claim.id: claim for claim in CLAIMS}
+    return "\n".join(card_html(claims[verdict.claim], verdict) for verdict in verdicts)
+
+
+def tally_html(verdicts: Iterable[Verdict]) -> str:
+    """One line a claim, with its word and a link to its card."""
+    titles = {claim.id: claim.title for claim in CLAIMS}
+    lines = "".join(
+        f'<li>{_word(verdict.word)} <a href="#claim-{verdict.claim.lower()}">{verdict.claim}: '
+        f"{_text(titles[verdict.claim])}</a></li>"
+        for verdict in verdicts
+    )
+    return f'<ul class="tally">{lines}</ul>'
+
+
+def card_html(claim: Claim, verdict: Verdict) -> str:
+    """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
+    met, read = verdict.met
+    name = claim.id.lower()
+    rows = [row for row in verdict.rows if row.word != "not run"]
+    criterion = f"met in {met} of {read}" if read else "not measured"
+    return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
+<h3 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h3>
+<p class="facts"><span>Our rule: <b>{_word(verdict.word)}</b></span>
+<span>Paper's criterion: <b>{criterion}</b></span>
+<span>Strength: {_text(strength(rows))}</span></p>
+<p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
+{_plot(claim, rows)}
+<p><a href="{PAGES[claim.id]}.html">How it was measured: the paper's §{claim.section}</a></p>
+{_evidence(claim, rows)}
+</article>"""
+
+
+def strength(rows: Sequence[Row]) -> str:
+    """How many models and trainings the rows rest on, and how many of them vote.
+
+    >>> strength([])
+    'nothing measured'
+    """
+    if not rows:
+        return "nothing measured"
+    models = len({row.model for row in rows})
+    trainings = sorted({row.judged.trainings for row in rows})
+    each = (
+        f"{trainings[0]} training" + ("s" if trainings[0] > 1 else "")
+        if len(trainings) == 1
+        else f"{trainings[0]} to {trainings[-1]} trainings"
+    )
+    votes = sum(row.votes for row in rows)
+    return (
+        f"{models} model{'s' if models > 1 else ''}, {each} for each result; "
+        f"{votes} of {len(rows)} results count"
+    )
+
+
+def row_anchor(row: Row) -> str:
+    """The anchor of a row of evidence, such as ``c1-figure1b-mpnet-sst-2``."""
+    words = f"{row.claim} {row.name} {row.setting}".lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+
+
+def short_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """One row a claim for plain Markdown: claim, both verdicts, strength."""
+    titles = {claim.id: claim.title for claim in CLAIMS}
+    return pd.DataFrame(
+        [
+            {
+                "claim": f"**{verdict.claim}** {titles[verdict.claim]}",
+                "ours": verdict.word,
+                "paper's criterion": "met in {} of {}".format(*verdict.met),
+                "rests on": strength([row for row in verdict.rows if row.word != "not run"]),
+            }
+            for verdict in verdicts
+        ]
+    )
+
+
+def _plot(claim: Claim, rows: Sequence[Row]) -> str:
+    form = SHOWN[claim.id][1]
+    estimates = [(row, one) for row in rows for one in row.judged.estimates]
+    if not estimates:
+        return "<p>Nothing was measured that this claim could be read from.</p>"
+    low, high = _range(one for _, one in estimates)
+
+    def place(value: float) -> float:
+        return round(100 * (min(max(value, low), high) - low) / (high - low), 1)
+
+    lines = []
+    for row, one in estimates:
+        ends = one.interval or (one.value, one.value)
+        left, right = (place(end) for end in ends)
+        number = form.format(one.value)
+        if one.interval:
+            number += " [{}, {}]".format(*(form.format(end) for end in ends))
+        name = ", ".join(filter(None, (row.setting, one.label)))
+        lines.append(
+            f'<li class="{"votes" if row.votes else "silent"}"><span class="name">{_text(name)}</span>'
+            f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
+            f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
+            f'<i class="dot" style="left:{place(one.value)}%"></i></span>'
+            f'<span class="value">{number.replace("-", "−")}</span></li>'
+        )
+    return (
+        f'<figure class="dots"><figcaption>{_text(_caption(claim, rows))}</figcaption>'
+        f"<ul>{''.join(lines)}</ul></figure>"
+    )
+
+
+def _caption(claim: Claim, rows: Sequence[Row]) -> str:
+    """What the dots are, and how to read them."""
+    what, form, side = SHOWN[claim.id]
+    estimates = [one for row in rows for one in row.judged.estimates]
+    bounds = sorted({one.bound for one in estimates}, reverse=True)
+    said = " or ".join(form.format(bound) if bound else "0" for bound in bounds)
+    words = what[0].upper() + what[1:]
+    words += ", with 95% intervals." if any(one.interval for one in estimates) else "."
+    words += f" The line is our rule's bound, {said}; the paper's claim lies to its {side}."
+    return words if all(row.votes for row in rows) else f"{words} Hollow dots do not count."
+
+
+def _range(estimates: Iterable[Estimate]) -> tuple[float, float]:
+    """From the least to the largest number shown, with room at both ends."""
+    found = [
+        number for one in estimates for number in (one.value, one.bound, *(one.interval or ()))
+    ]
+    low, high = min(found), max(found)
+    room = 0.05 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    body = "".join(
+        f'<tr id="{row_anchor(row)}"><th scope="row"><a href="#{row_anchor(row)}">'
+        f"{_text(as_in_the_paper(row.name))}: {_text(row.setting)}</a></th>"
+        f"<td>{_text(row.judged.measured)}</td><td>{_word(row.word)}</td>"
+        f"<td>{_MET[row.judged.met]}</td>"
+        f"<td>{'yes' if row.votes else _text(f'no: {row.silent}')}</td></tr>"
+        for row in rows
+    )
+    heads = ("where", "measured", "our rule", "paper's criterion", "counts")
+    head = "".join(f'<th scope="col">{one}</th>' for one in heads)
+    n = f"{len(rows)} results" if len(rows) > 1 else "1 result"
+    return (
+        f"<details><summary>{claim.id}: the {n} behind it, and our rule</summary>"
+        f"<p><strong>Our rule.</strong> {_text(claim.rule)}</p>"
+        f"<p><strong>The paper's criterion.</strong> {_text(claim.criterion)}</p>"
+        f'<div class="scrolled" tabindex="0" role="region" aria-label="Results behind {claim.id}">'
+        f'<table class="evidence"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
+    )
+
+
+def _word(word: str) -> str:
+    return f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
+
+
+def _text(words: str) -> str:
+    return html.escape(words, quote=False)

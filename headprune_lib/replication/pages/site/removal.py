@@ -1,0 +1,192 @@
+"""Stored curves of removal as data for the picture that can be moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headprune_lib.heads import KINDS
+from headprune_lib.orders import prune_order
+from headprune_lib.replication import measurements, store
+from headprune_lib.replication.claims.evidence import share_judged
+from headprune_lib.replication.measurements import accuracy, half_of
+from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.pages.tables import shown_orders
+from headprune_lib.replication.published import published_share, published_task
+from headprune_lib.replication.store import Key, Result, plain
+from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.titles import order_title, spelled
+from headprune_lib.replication.verification.orders import stored_importance
+
+MEASURED = ("pruning_curve", "which_first")
+SHOWN_SHARE = 0.4
+"""Share removed that the picture starts with."""
+
+# What a metric is called, what a stored score is multiplied by, and its unit.
+_METRICS = {
+    "accuracy": ("accuracy", 100, "%"),
+    "BLEU": ("BLEU", 1, ""),
+    "matthews": ("Matthews correlation × 100", 100, ""),
+    "f1": ("F1 × 100", 100, ""),
+}
+
+
+def removal_data(results: Iterable[Result] | None = None) -> list[dict[str, Any]]:
+    """One entry a stored set of curves: what the picture needs of it, the larger models first.
+
+    ``orders`` hold ``mean`` and ``interval`` at each of ``shares``, and ``heads``: numbers of heads
+    in the order in which they go, counted over the grids ``kinds`` (name, layers, heads) one after
+    another; None where a stored curve does not say which heads they were.
+
+    Args:
+        results: pruning curves and orders compared; all that are stored if not given.
+    """
+    if results is None:
+        results = measurements.found(*MEASURED)
+    return [plain(_entry(result)) for result in results]
+
+
+def first_shown(data: Sequence[Mapping[str, Any]]) -> int:
+    """Where the picture starts: the curve with most orders, of those the one of most trainings."""
+    places = range(len(data))
+    curves = [i for i in places if data[i]["measured"] == "pruning_curve"] or list(places)
+    return max(
+        curves, key=lambda i: (len(data[i]["orders"]), data[i]["orders"][0]["trainings"], -i)
+    )
+
+
+def first_step(entry: Mapping[str, Any]) -> int:
+    """The step of a curve at which the picture starts."""
+    return min(range(len(entry["shares"])), key=lambda i: abs(entry["shares"][i] - SHOWN_SHARE))
+
+
+def _entry(result: Result) -> dict[str, Any]:
+    shares = [float(share) for share in result.values["shares"]]
+    kinds = _grids(result)
+    n = sum(layers * heads for _, layers, heads in kinds)
+    word, scale, unit = _METRICS[result.metric]
+    compared = result.measurement == "which_first"
+    return {
+        "id": f"{result.measurement}/{result.task}.{result.model}",
+        "measured": result.measurement,
+        "model": _model(result, n),
+        "task": f"{spelled(result.task)}{' (all orders compared)' if compared else ''}",
+        "metric": word,
+        "unit": unit,
+        "examples": result.n_examples,
+        "chance": scale * result.values["chance"],
+        "kinds": kinds,
+        "shares": shares,
+        "removed": [n_cut(n, share) for share in shares],
+        "paper": _paper(result),
+        "orders": (_compared if compared else _curves)(result, scale, kinds),
+    }
+
+
+def _model(result: Result, heads: int) -> str:
+    name = spelled(result.model)
+    if half_of(result.key) == "translation":
+        name = f"{name} translator"
+    return f"{name} ({heads} heads)"
+
+
+def _paper(result: Result) -> dict[str, Any]:
+    half = half_of(result.key)
+    task = published_task(result.task)
+    own = published_share(result.task) is not None
+    return {
+        "share": share_judged(result.task, half),
+        "task": {"wmt": "WMT14", "iwslt": "IWSLT14"}.get(task, spelled(task))
+        if own
+        else "SST-2, whose sentences come from reviews"
+        if result.task == "reviews"
+        else "its nearest task",
+    }
+
+
+def _grids(result: Result) -> list[tuple[str, int, int]]:
+    """Kind, layers and heads of each grid, in the order in which heads are numbered."""
+    order = result.parts["importance"].raw["order"][0]
+    if order.shape[1] == 2:
+        layers, heads = order.max(0) + 1
+        return [("self", int(layers), int(heads))]
+    grids = []
+    for number in sorted({*order[:, 0].tolist()}):
+        layers, heads = order[order[:, 0] == number][:, 1:].max(0) + 1
+        grids.append((KINDS[number], int(layers), int(heads)))
+    return grids
+
+
+def _curves(
+    result: Result, scale: float, kinds: list[tuple[str, int, int]]
+) -> list[dict[str, Any]]:
+    found = []
+    for name in shown_orders(result.values):
+        curve = result.values["curves"][name]
+        part = "importance" if name == "importance main" else name
+        found.append(
+            {
+                "name": name,
+                "title": order_title(name),
+                "mean": [round(scale * score, 3) for score in curve["mean"]],
+                "interval": [[round(scale * end, 3) for end in ends] for ends in curve["interval"]],
+                "trainings": len(curve["runs"]),
+                "heads": _numbers(heads_that_go(result, part), kinds),
+            }
+        )
+    return found
+
+
+def _compared(
+    result: Result, scale: float, kinds: list[tuple[str, int, int]]
+) -> list[dict[str, Any]]:
+    full = len(result.values["shares"])
+    return [
+        {
+            "name": name,
+            "title": order_title(name),
+            "mean": [round(scale * score, 3) for score in order["score"]],
+            "interval": None,
+            "trainings": len(result.parts[name].raw["order"])
+            if name == "random"
+            else len(order["trainings"]),
+            "heads": _numbers(heads_that_go(result, name), kinds),
+        }
+        for name, order in result.values["orders"].items()
+        if len(order["score"]) == full  # a control is followed to half of the heads
+    ]
+
+
+def heads_that_go(result: Result, part: str) -> np.ndarray | None:
+    """The heads (heads, 2 or 3) in the order in which they go: as stored, or as it follows.
+
+    Of several runs, those of the first. None where stored numbers do not say.
+    """
+    stored = result.parts[part].raw.get("order", ())
+    if len(stored):
+        return stored[0]
+    scores = stored_importance(result, result.parts[part].runs[0]["seed"])
+    if part == "importance unnormalised" and scores:
+        return heads_array(prune_order(scores))
+    if part == "oracle" and half_of(result.key) == "encoder":
+        single = store.stored(Key("one_head", result.task, result.model))
+        if single is not None:
+            return heads_array(prune_order(accuracy.one_by_one_scores(single.raw)))
+    return None
+
+
+def _numbers(order: np.ndarray | None, kinds: list[tuple[str, int, int]]) -> list[int] | None:
+    if order is None:
+        return None
+    start, starts = 0, {}
+    for kind, layers, heads in kinds:
+        starts[kind] = (start, heads)
+        start += layers * heads
+    numbers = []
+    for head in order.tolist():
+        kind = "self" if len(head) == 2 else KINDS[head[0]]
+        offset, width = starts[kind]
+        numbers.append(offset + head[-2] * width + head[-1])
+    return numbers

@@ -1,0 +1,133 @@
+"""Every stored result: when, where, how long, with which versions, and whether it is checked here."""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headprune_lib.replication.data import file_sha256
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
+from headprune_lib.replication.paper import name_of
+from headprune_lib.replication.paths import models_root
+from headprune_lib.replication.store import Part, Result
+from headprune_lib.replication.titles import setting
+
+_COLUMNS = ("result", "measured", "machine", "minutes", "versions", "checked")
+_WITHOUT = ("task", "model")  # the row says them already
+
+
+def status_html(results: Iterable[Result]) -> str:
+    """A table a measurement; parts that were measured in one go share a row."""
+    committed = committed_weights()
+    by_measurement = itertools.groupby(
+        sorted(results, key=lambda one: one.measurement), key=lambda one: one.measurement
+    )
+    return "\n".join(
+        _table(measurement, [row for one in found for row in rows_of(one, committed)])
+        for measurement, found in by_measurement
+    )
+
+
+def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str]]:
+    """One row for all parts of a result that were measured in one go.
+
+    Args:
+        committed: SHA-256 of the weights that the project holds.
+    """
+    together: dict[tuple, list[tuple[str, Part]]] = {}
+    for name, part in result.parts.items():
+        measured = part.provenance
+        key = (measured["date"], measured["seconds"], checked(part, committed))
+        together.setdefault(key, []).append((name, part))
+    artifact = name_of(result.measurement, half_of(result.key), result.task)
+    for (date, seconds, found), parts in together.items():
+        measured = parts[0][1].provenance
+        packages = measured["packages"]
+        yield {
+            "result": f"{as_in_the_paper(artifact)}: {setting(result)}",
+            "measured": date[:10],
+            "machine": machine(measured["hardware"]),
+            "minutes": f"{seconds / 60:.1f}",
+            "versions": f"Python {measured['python']}, torch {packages['torch']}, "
+            f"transformers {packages['transformers']}",
+            "checked": found,
+            "signature": signature_line(parts),
+        }
+
+
+def signature_line(parts: list[tuple[str, Part]]) -> str:
+    """What parts that were measured together depend on, ``key:value`` separated by bars.
+
+    The last entry is the start of each signature's digest, which fits parameters, text, weights
+    and recipes of training.
+    """
+    _, first = parts[0]
+    names = [name for name, _ in parts]
+    words = [] if names == ["outcomes"] else [f"parts:{','.join(names)}"]
+    for name, value in {**first.signature["parameters"], **first.signature["own"]}.items():
+        if name not in (*_WITHOUT, "order", "needs") and value is not None:
+            words.append(f"{name}:{_short(value)}")
+    seeds = sorted({run["seed"] for _, part in parts for run in part.runs if "seed" in run})
+    words += [f"seeds:{_short(seeds)}"] if seeds else []
+    words.append(f"version:{first.signature['measurement']}")
+    words.append("sha256:" + ",".join(part.signature["digest"][:8] for _, part in parts))
+    return "|".join(words)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "+".join(f"{name}={_short(one)}" for name, one in value.items() if one is not None)
+    if isinstance(value, list):
+        every = [_short(one) for one in value]
+        return ",".join(every) if len(every) <= 5 else f"{every[0]}..{every[-1]}({len(every)})"
+    return str(value)
+
+
+def checked(part: Part, committed: frozenset[str]) -> str:
+    """Of how many trainings the weights are committed: those are measured again by every test run."""
+    weights = {run["weights_sha256"] for run in part.runs if "weights_sha256" in run}
+    held = len(weights & committed)
+    if not weights:
+        return "no: weights not kept"
+    if held == len(weights):
+        return "yes"
+    return f"{held} of {len(weights)} trainings" if held else "no: weights not committed"
+
+
+def committed_weights() -> frozenset[str]:
+    """SHA-256 of every file of weights that the project holds."""
+    return frozenset(file_sha256(path) for path in models_root().glob("*.safetensors"))
+
+
+def machine(hardware: dict[str, Any]) -> str:
+    """Processor and cores, or the accelerator.
+
+    >>> machine({"cpu": "AMD EPYC", "cores": 2, "gpu": None})
+    'AMD EPYC, 2 cores'
+    """
+    return hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"
+
+
+def _table(measurement: str, rows: list[dict[str, str]]) -> str:
+    name = measurement.replace("_", " ")
+    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
+    body = "".join(map(_lines, rows))
+    return (
+        f'<h2 id="{measurement}">{name[0].upper() + name[1:]}</h2>'
+        f'<div class="scrolled" tabindex="0" role="region" aria-label="Status of {name}">'
+        f'<table class="status"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _lines(row: dict[str, str]) -> str:
+    """What was run, and below it the signature over the whole width."""
+    shown = {column: html.escape(row[column]) for column in _COLUMNS}
+    cells = "".join(f"<td>{shown[column]}</td>" for column in _COLUMNS[1:])
+    signature = html.escape(row["signature"]).replace("|", "|<wbr>")
+    return (
+        f'<tr><th scope="row" rowspan="2">{shown["result"]}</th>{cells}</tr>'
+        f'<tr class="signature"><td colspan="{len(_COLUMNS) - 1}"><code>{signature}</code></td></tr>'
+    )

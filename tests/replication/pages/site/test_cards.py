@@ -1,0 +1,71 @@
+"""A card says what its verdict says, row by row."""
+
+import pytest
+from bs4 import BeautifulSoup
+
+from headprune_lib.replication.claims.claims import CLAIMS
+from headprune_lib.replication.claims.evidence import all_verdicts
+from headprune_lib.replication.claims.verdict import Estimate, Judged, Row, Verdict
+from headprune_lib.replication.pages.site.cards import PAGES, SHOWN, card_html, row_anchor
+from headprune_lib.replication.paths import project_root
+
+
+def row(setting, power, word="replicates"):
+    judged = Judged(
+        word, True, "Half is <kept>.", power, estimates=(Estimate(0.5, (0.25, 0.75), 0.8),)
+    )
+    return Row("C1", "encoder", "figure1b", setting, judged, seen=True, model="tiny")
+
+
+def card(*rows):
+    made = card_html(CLAIMS[0], Verdict("C1", "replicates", rows))
+    return BeautifulSoup(made, "html.parser")
+
+
+def percent(element, name="left"):
+    rules = dict(rule.split(":") for rule in element["style"].split(";"))
+    return float(rules[name].strip("%"))
+
+
+def test_a_dot_lies_within_its_interval_and_the_bound_where_the_rule_has_it():
+    shown = card(row("tiny, toy", 0.9))
+    bar, dot, bound = (shown.select_one(f".track .{name}") for name in ("bar", "dot", "bound"))
+    # from 0.25 to 0.8, with a twentieth of that at both ends
+    assert percent(bound) - percent(bar) == pytest.approx(100 * 0.55 / 0.605, abs=0.2)
+    assert percent(dot) - percent(bar) == pytest.approx(percent(bar, "width") / 2, abs=0.2)
+    assert shown.select_one(".value").text == "50% [25%, 75%]"
+
+
+def test_what_does_not_vote_is_hollow_and_says_why():
+    shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.1))
+    assert [line["class"] for line in shown.select(".dots li")] == [["votes"], ["silent"]]
+    assert "Hollow dots do not count." in shown.figcaption.text
+    assert [cells.select("td")[-1].text for cells in shown.select("tbody tr")] == [
+        "yes",
+        "no: power 0.10",
+    ]
+    assert "Hollow" not in card(row("tiny, toy", 0.9)).figcaption.text
+
+
+def test_text_is_escaped_and_every_row_has_a_link_of_its_own():
+    shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.9))
+    assert "Half is <kept>." in shown.tbody.text
+    for line, one in zip(shown.select("tbody tr"), ("toy", "far"), strict=True):
+        assert line["id"] == f"c1-figure1b-tiny-{one}"
+        assert line.a["href"] == f"#{line['id']}"
+
+
+def test_every_claim_has_a_page_and_a_way_to_be_shown():
+    claims = {claim.id for claim in CLAIMS}
+    assert PAGES.keys() == SHOWN.keys() == claims
+    for page in PAGES.values():
+        assert (project_root() / f"{page}.ipynb").is_file()
+
+
+def test_the_stored_rows_have_anchors_that_differ_and_numbers():
+    rows = [row for verdict in all_verdicts() for row in verdict.rows if row.word != "not run"]
+    anchors = [row_anchor(row) for row in rows]
+    assert len(anchors) == len(set(anchors)) > 20
+    for row in rows:
+        for one in row.judged.estimates:
+            assert one.interval is None or one.interval[0] <= one.value <= one.interval[1]

@@ -1,0 +1,80 @@
+"""What the picture shows is what is stored."""
+
+import json
+
+import numpy as np
+import pytest
+
+from headprune_lib.replication import measurements, store
+from headprune_lib.replication.pages.site.removal import (
+    MEASURED,
+    first_shown,
+    first_step,
+    heads_that_go,
+    removal_data,
+)
+from headprune_lib.replication.pages.site.still import still_svg, told
+from headprune_lib.replication.store import Key
+
+
+@pytest.fixture(scope="module")
+def data():
+    return removal_data()
+
+
+def test_every_stored_curve_is_there(data):
+    keys = [key for name in MEASURED for key in store.find(name)]
+    assert {entry["id"] for entry in data} == {
+        f"{key.measurement}/{key.task}.{key.model}" for key in keys
+    }
+    assert len({(entry["model"], entry["task"]) for entry in data}) == len(data)
+
+
+def test_scores_are_those_of_the_file(data):
+    for entry in data:
+        measurement, name = entry["id"].split("/")
+        values = json.loads(Key(measurement, *name.split(".")).path().read_text())["values"]
+        scale = {"accuracy": 100, "BLEU": 1}.get(entry["metric"], 100)
+        for order in entry["orders"]:
+            if measurement == "pruning_curve":
+                stored = values["curves"][order["name"]]["mean"]
+            else:
+                stored = values["orders"][order["name"]]["score"]
+            assert order["mean"] == pytest.approx([scale * one for one in stored], abs=1e-3)
+
+
+def test_an_order_names_every_head_once(data):
+    for entry in data:
+        n = sum(layers * heads for _, layers, heads in entry["kinds"])
+        assert entry["removed"][0] == 0
+        assert entry["removed"][-1] == n
+        named = [order["heads"] for order in entry["orders"] if order["heads"] is not None]
+        assert named, entry["id"]
+        assert all(sorted(heads) == list(range(n)) for heads in named)
+
+
+def test_an_order_that_follows_is_the_one_that_is_stored():
+    """Where a file holds both the order and the scores that it follows from."""
+    checked = 0
+    for result in measurements.found("pruning_curve"):
+        part = "importance unnormalised"
+        if part in result.parts and "order" in result.parts[part].raw:
+            stored = result.parts[part].raw.pop("order")
+            assert np.array_equal(heads_that_go(result, part), stored[0])
+            checked += 1
+    assert checked
+
+
+def test_the_data_of_a_page_are_small(data):
+    assert len(json.dumps(data, separators=(",", ":"))) < 100_000
+
+
+def test_the_still_picture_shows_the_same_step(data):
+    entry = data[first_shown(data)]
+    step = first_step(entry)
+    assert entry["shares"][step] == pytest.approx(0.4)
+    words = told(entry, entry["orders"][0], step)
+    picture = still_svg(entry)
+    assert words.startswith(f"40% of the heads removed ({entry['removed'][step]} of ")
+    assert words in picture
+    assert picture.count('class="gone"') == entry["removed"][step]
