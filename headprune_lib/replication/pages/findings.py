@@ -15,7 +15,8 @@ from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
-from headprune_lib.replication.pages.tables.pages import emphasise_claims, kept_text
+from headprune_lib.replication.pages.tables.markup import emphasise_claims
+from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Candidate, load_profile
