@@ -5,14 +5,22 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
@@ -146,3 +154,19 @@ def problem(event: dict) -> str | None:
             if response["status"] >= 400:
                 return f"request: {response['status']} {response['url']}"
     return None
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves without a log."""
+
+    def log_message(self, *arguments) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder, for as long as the block runs."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

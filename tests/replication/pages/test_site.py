@@ -1,17 +1,9 @@
 """The book builds without a warning, and its pages work offline in a browser."""
 
 import re
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import needs_chromium, served
 from bs4 import BeautifulSoup
 
 from headprune_lib.replication.paths import project_root
@@ -20,31 +12,6 @@ LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link"
 LOADED_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "manifest"}
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory) -> Path:
-    """The rendered book, built apart from the one in ``_build``."""
-    root, folder = project_root(), tmp_path_factory.mktemp("site")
-    mathjax = root / "book" / "static" / "mathjax-tex-svg.js"
-    assert mathjax.is_file(), f"{mathjax} is missing: run `make install`"
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root)]
-    command += ["--path-output", str(folder), "-n", "-W", "--keep-going"]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return folder / "_build" / "html"
-
-
-@pytest.fixture(scope="session")
-def pages(site) -> dict[str, BeautifulSoup]:
-    """Every page of the book, by its path in the site."""
-    return {
-        str(path.relative_to(site)): BeautifulSoup(path.read_text("utf-8"), "html.parser")
-        for path in sorted(site.rglob("*.html"))
-        if not path.is_relative_to(site / "_static")
-    }
 
 
 def test_every_page_of_the_contents_is_there(site, pages):
@@ -77,31 +44,6 @@ def test_nothing_is_loaded_from_elsewhere(pages):
 
 
 FIRST_PAGE = "book/intro.html"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves without a log."""
-
-    def log_message(self, *arguments) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of a folder, for as long as the block runs."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
 
 
 @needs_chromium

@@ -41,6 +41,15 @@ def test_text_is_text_of_ten_pixels_or_more_at_the_width_drawn(layout):
     assert sizes and min(sizes) >= 10
 
 
+def test_places_are_rounded_and_what_is_written_is_not():
+    with style():
+        figure, (axes,) = WIDE.panels(1, 200)
+        axes.set(xlim=(0, 0.004), xticks=[0.00125], title="r = 0.123")
+    picture = BeautifulSoup(as_svg(figure, "f", "alt", "wide"), "html.parser").svg
+    assert {"0.00125", "r = 0.123"} <= {text.get_text().strip() for text in picture.select("text")}
+    assert not any(re.search(r"\d\.\d\d", path["d"]) for path in picture.select("path"))
+
+
 def test_colours_follow_the_page():
     picture = as_svg(drawn(), "f", "alt", "wide")
     assert f"var(--figure-blue, {BLUE})" in picture and "var(--figure-grid" in picture

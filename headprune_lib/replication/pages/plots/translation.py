@@ -133,7 +133,7 @@ def figure2a(values: dict, layout: Layout = WIDE) -> Figure:
                 for place in ("home", "far")
             )
             dots(axes, x, y, values["correlations"][measure]["pearson"])
-            axes.set(xlabel=f"World English: {unit}", ylabel=f"King James: {unit}")
+            axes.set(xlabel=f"World English: {unit}", ylabel="King James: the same")
             axes.xaxis.set_major_locator(MaxNLocator(5))
         figure.tight_layout()
     return figure

@@ -12,7 +12,6 @@ from IPython.display import HTML
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication.pages.tables.markup import framed
-from headprune_lib.replication.pages.tables.pages import signed
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
@@ -89,9 +88,9 @@ def _cell(value: float, significant: bool, steps: Sequence[float]) -> str:
     heard = (
         f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
     )
-    return (
-        f'<td class="{colour}{" significant" if significant else ""}">{signed(value)}{heard}</td>'
-    )
+    shown = f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+    marks = f"{colour} significant" if significant else colour
+    return f'<td class="{marks}">{shown}{heard}</td>'
 
 
 def _of_heads(heads: Sequence[Mapping[str, Any]], scale: float, p: str, title: str) -> Block:
