@@ -18,7 +18,7 @@ from headprune_lib.replication.pages.plots.style import (
     GREY,
     ORANGE,
     PURPLE,
-    SERIES,
+    RED,
     WIDE,
     Layout,
     below,
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _SHOWN_SHARES = (20, 40, 60, 80)
-_MARKS = "os^D"
+_LOOKS = tuple(zip((BLUE, ORANGE, PURPLE, RED), "os^D", strict=True))
 Points = Sequence[Mapping[str, Any]]
 """The checkpoints of a training, in order of updates."""
 
@@ -64,7 +64,7 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     with style():
         figure, places = layout.panels(len(panels), 300, sharey=True)
         for axes, (name, lines) in zip(places, panels.items(), strict=True):
-            for (removed, kept), colour, mark in zip(lines.items(), SERIES, _MARKS, strict=False):
+            for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
                 axes.plot(
                     list(kept),
                     [100 * share for share in kept.values()],
