@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its debugging pipe; nothing to install but Chromium."""
+"""A headless Chromium, driven through its debugging pipe, and folders served to it."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Pages only read what is measured: their tests share it, a folder a worker."""
+"""Pages only read what is measured: their tests share it, a folder a worker, and the built site."""
 
 import shutil
 import subprocess
