@@ -2,11 +2,12 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from headprune_lib.replication import store
-from headprune_lib.replication.pages.shipping import csv_rows, ship
+from headprune_lib.replication.pages.shipping import csv_rows, offer_to_run, ship
 from headprune_lib.replication.paths import project_root
 
 
@@ -46,3 +47,18 @@ def test_a_curves_rows_are_its_steps():
 def test_an_interval_has_two_columns_and_longer_lists_none():
     head = {"head": 3, "interval": [-1.0, 2.0], "discordant": [1, 2], "more": {"x": 1}}
     assert csv_rows({"heads": [head]}) == [{"head": 3, "interval_low": -1.0, "interval_high": 2.0}]
+
+
+def test_notebooks_can_be_launched_where_the_codes_address_is_known(monkeypatch):
+    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"):
+        monkeypatch.delenv(name, raising=False)
+    config = SimpleNamespace(html_theme_options={"use_download_button": True})
+    offer_to_run(config)
+    assert config.html_theme_options == {"use_download_button": True}
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "somebody/heads")
+    offer_to_run(config)
+    options = config.html_theme_options
+    assert options["use_download_button"]
+    assert options["repository_url"] == "https://example.org/somebody/heads"
+    assert set(options["launch_buttons"]) >= {"binderhub_url", "colab_url"}
