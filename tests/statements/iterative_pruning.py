@@ -42,17 +42,20 @@ def most_kept(model, removed, tasks):
     return set(sorted(every, key=every.get)[-len(tasks) :]) == tasks
 
 
-def fewer_go():
-    """At a loss of 2%, on every task of the paper's Figure 6, less than the paper's share."""
-    return all(
-        goes(one.key)[0] < published_shares()[published_task(one.task)]
+def only_two_reach_the_share():
+    """At a loss of 2%, of the models on the tasks of the paper's Figure 6."""
+    shares = published_shares()
+    reached = {
+        (one.task, one.model)
         for one in found(CURVE)
         if published_task(one.task) in ("sst2", "cola", "mrpc", "iwslt")
-    )
+        and goes(one.key)[0] >= shares[published_task(one.task)]
+    }
+    return reached == {("cola", "mpnet"), ("deen", "pre-norm")}
 
 
 def others_level():
-    """BERT-base keeps 98% of its score above chance at the paper's share, measured by others."""
+    """BERT-base keeps 96% of its score above chance at the paper's share, measured by others."""
     curves = independent_curves()
     kept_by_others = []
     for name in ("figure6a", "figure6b"):
@@ -61,7 +64,7 @@ def others_level():
         step = max(i for i, n in enumerate(one["heads_removed"]) if n <= removed)
         above = (one["score"][step] - one["chance"]) / (one["base"] - one["chance"])
         kept_by_others.append(above)
-    return min(kept_by_others) > 0.95
+    return min(kept_by_others) >= 0.96
 
 
 STATEMENTS = [
@@ -107,9 +110,9 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "At a loss of 2%, fewer heads go than the paper's share on every task; BERT-base, measured by "
-        "others, stays level longer on SST-2 and CoLA.",
-        lambda: fewer_go() and others_level(),
+        "At a loss of 2%, MPNet on CoLA and the pre-norm translator reach the paper's share; the others "
+        "fall before it. BERT-base, measured by others, keeps at least 96% there on SST-2 and CoLA.",
+        lambda: only_two_reach_the_share() and others_level(),
     ),
     Statement(
         PAGE,
