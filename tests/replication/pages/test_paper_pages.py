@@ -99,6 +99,7 @@ def test_every_supplement_is_numbered_once(pages):
     names = [
         words.strong.get_text()
         for name in pages
+        if name.startswith("notebooks/")  # another page may show a table of theirs again
         for words in pages[name].select("article figcaption, article .table-frame caption")
     ]
     assert len(names) == len(set(names)) and len(names) > 40
