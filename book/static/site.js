@@ -27,3 +27,66 @@ document.addEventListener("DOMContentLoaded", () => {
   window.addEventListener("hashchange", unfold);
   if (location.hash) unfold();
 });
+
+// Tables sort by a column when its header is pressed; the cells' first number decides, else their text.
+document.addEventListener("DOMContentLoaded", () => {
+  const value = (row, column) => {
+    const text = row.cells[column].textContent.trim().replaceAll("−", "-").replace(/(\d),(?=\d{3})/g, "$1");
+    const found = text.match(/^[<+]?\s*(-?\d+(\.\d+)?(e[+-]?\d+)?)/);
+    return found ? Number(found[1]) : text.toLowerCase();
+  };
+  const compare = (a, b) =>
+    typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  document.querySelectorAll("table.sortable").forEach((table) => {
+    const body = table.tBodies[0];
+    if (body.rows.length < 3) return;
+    [...table.tHead.rows[0].cells].forEach((header, column) => {
+      if (!header.textContent.trim()) return;
+      const button = document.createElement("button");
+      button.className = "sort";
+      button.type = "button";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => {
+        const up = header.getAttribute("aria-sort") !== "ascending";
+        [...table.tHead.rows[0].cells].forEach((cell) => cell.removeAttribute("aria-sort"));
+        header.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const rows = [...body.rows].sort(
+          (a, b) => (up ? 1 : -1) * compare(value(a, column), value(b, column)),
+        );
+        body.append(...rows);
+      });
+    });
+  });
+});
+
+// What is wider than its frame can be scrolled with the keyboard, and says so.
+document.addEventListener("DOMContentLoaded", () => {
+  const mark = (frame) => {
+    const wide = frame.scrollWidth > frame.clientWidth + 1;
+    const named = frame.querySelector("caption");
+    if (wide === frame.classList.contains("scrolls")) return;
+    frame.classList.toggle("scrolls", wide);
+    if (wide) {
+      frame.tabIndex = 0;
+      frame.setAttribute("role", "group");
+      frame.setAttribute("aria-label", named ? `${named.textContent.trim()} (scrolls sideways)` : "Table, scrolls sideways");
+      const hint = document.createElement("p");
+      hint.className = "scroll-hint";
+      hint.textContent = "Wider than the screen: swipe sideways, or press Tab and the arrow keys.";
+      frame.before(hint);
+    } else {
+      ["tabindex", "role", "aria-label"].forEach((name) => frame.removeAttribute(name));
+      if (frame.previousElementSibling?.className === "scroll-hint") frame.previousElementSibling.remove();
+    }
+  };
+  const watch = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
+  document.querySelectorAll(".table-frame").forEach((frame) => watch.observe(frame));
+});
+
+// The book's own name and search stand in the sidebar: name it as a part of the page.
+document.addEventListener("DOMContentLoaded", () => {
+  const sidebar = document.querySelector(".bd-sidebar-primary");
+  sidebar?.setAttribute("role", "region");
+  sidebar?.setAttribute("aria-label", "The book");
+});

@@ -7,15 +7,24 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
+_TRANSLATION = {
+    "enfr": "en-fr Bible",
+    "deen": "de-en Bible",
+    "post-norm": "post-norm translator",
+    "pre-norm": "pre-norm translator",
+}
+
 
 def spelled(name: str) -> str:
     """A model or a task as pages call it: what its own entry says, else its name.
 
     >>> spelled("sst2"), spelled("mpnet"), spelled("reviews")
     ('SST-2', 'MPNet', 'reviews')
+    >>> spelled("post-norm"), spelled("enfr")
+    ('post-norm translator', 'en-fr Bible')
     """
     entry = TASKS.get(name) or BASES.get(name)
-    return entry.short or name if entry else name
+    return entry.short or name if entry else _TRANSLATION.get(name, name)
 
 
 def setting(result: Result) -> str:
@@ -24,13 +33,13 @@ def setting(result: Result) -> str:
 
 
 _ORDERS = {
-    "importance main": "importance, first seed, as all other lines",
+    "importance main": "importance, first fine-tuning",
     "importance unnormalised": "importance, not normalised",
-    "importance rescored": "importance, measured again each step",
-    "oracle": "one-by-one effect on the test set (the paper's way)",
-    "oracle leak-free": "one-by-one effect on other text",
-    "random": "random, mean and band",
-    "importance reversed": "importance reversed",
+    "importance rescored": "importance, scored again each step",
+    "oracle": "one-by-one on the test set (the paper's)",
+    "oracle leak-free": "one-by-one on other text",
+    "random": "random",
+    "importance reversed": "importance, reversed",
 }
 _WORDS = {
     "unnormalised": ", not normalised",

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bs4 import BeautifulSoup
+
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
@@ -63,12 +65,28 @@ def problem(statement: Statement, root: Path | None = None) -> str:
 
 @cache
 def prose(path: Path) -> str:
-    """The text of a page, of a notebook its Markdown cells, in one line."""
+    """The text of a page, of a notebook its Markdown cells and its captions, in one line."""
     text = path.read_text("utf-8")
     if path.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
-        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        text = "\n".join(
+            "".join(c["source"]) if c["cell_type"] == "markdown" else captions(c) for c in cells
+        )
     return one_line(text)
+
+
+def captions(cell: dict[str, Any]) -> str:
+    """What the outputs of a cell of code say below figures and above tables."""
+    shown = (
+        "".join(output["data"]["text/html"])
+        for output in cell.get("outputs", [])
+        if "text/html" in output.get("data", {})
+    )
+    return "\n".join(
+        found.get_text()
+        for markup in shown
+        for found in BeautifulSoup(markup, "html.parser").select("figcaption, caption")
+    )
 
 
 def one_line(text: str) -> str:

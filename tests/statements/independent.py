@@ -134,12 +134,12 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "and so it is far less noisy",
+        "so it is far less noisy",
         lambda: least_alike() > 2 * max(fine_tunings(task)[0][0] for task in ("SST-2", "CoLA")),
     ),
     Statement(
         PAGE,
-        "So by importance the same heads do matter across fine-tunings of one pretrained model.",
+        "By importance, yes; by the effect of a single cut, only on a large test set.",
         lambda: all(
             pair["spearman"] > 0.5
             and pair["shared_least"]
@@ -149,7 +149,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The same for three fine-tunings of the small encoder on each public benchmark:",
+        "The same for three fine-tunings of MiniLM on each public benchmark:",
         lambda: all(
             len(one.values["pairs"]) == 3 and one.model == "minilm"
             for one in found("agreement")
@@ -158,14 +158,14 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "A fifth of the small encoder's 72 heads are 14, of MPNet's 144 heads 28; chance would put "
+        "A fifth of MiniLM's 72 heads are 14, of MPNet's 144 heads 28; chance would put "
         "three and five in common.",
         lambda: (72 // 5, 144 // 5, round(14**2 / 72), round(28**2 / 144)) == (14, 28, 3, 5),
     ),
     Statement(
         PAGE,
-        "Reviews and SST-2 are the same question about the same kind of sentence, and rank the small "
-        "encoder's heads most alike.",
+        "Reviews and SST-2 are the same question about the same kind of sentence, and rank "
+        "MiniLM's heads most alike.",
         lambda: max(tasks("minilm"), key=tasks("minilm").get) == "reviews, SST-2",
     ),
     Statement(
@@ -183,7 +183,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "No other pair of the small encoder's tasks can be told from zero.",
+        "No other pair of MiniLM's tasks can be told from zero.",
         lambda: all(low < 0 for _, low, _ in weak_pairs()),
     ),
     Statement(

@@ -25,19 +25,26 @@ def mostly_embeddings():
 STATEMENTS = [
     Statement(
         PAGE,
-        "17.5% more examples a second at batch sizes of 16 and 64, next to nothing at 1 and 4",
-        lambda: gains_of_the_paper() == {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5},
+        "Ours gain at every batch size; the paper's gains from 16 on.",
+        lambda: (
+            all(
+                row["interval"][0] > 1
+                for one in found("speed")
+                for row in one.values["finetuned"]["speed"]
+            )
+            and gains_of_the_paper()[4] < 3 < gains_of_the_paper()[16]
+        ),
     ),
     Statement(
         PAGE,
-        "Purple is MPNet",
-        lambda: [one.model for one in found("speed") if one.key != OURS] == ["mpnet"],
+        "17.5% more examples a second at batches of 16 and 64, next to nothing at 1 and 4",
+        lambda: gains_of_the_paper() == {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5},
     ),
     Statement(PAGE, "In a small model most parameters are word embeddings.", mostly_embeddings),
     Statement(
         PAGE,
-        "So the gain is real, and bounded: pruning every second head cannot make a Transformer twice "
-        "as fast.",
+        "The gain is real and bounded: removing every second head cannot make a Transformer "
+        "twice as fast.",
         lambda: all(
             1 < low < high < 2
             for low, high in (row["interval"] for row in timed("finetuned", "shape"))
@@ -45,7 +52,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Batches of 1 and 4, at which the paper gains 1.9% and 2.7%, are a row of their own below, "
+        "Batches of 1 and 4, at which the paper gains 1.9% and 2.7%, are a row of their own "
         "without a vote.",
         lambda: (
             gains_of_the_paper()[1] == 1.9
@@ -55,7 +62,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "it gains at small batches too, and the paper's did not",
+        "Unlike the paper's BERT, it also gains at small batches.",
         lambda: rows(*OURS, "C6")[1].word == "differs",
     ),
 ]

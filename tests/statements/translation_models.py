@@ -26,12 +26,12 @@ def rank(text):
 STATEMENTS = [
     Statement(
         PAGE,
-        "it is smaller, to follow along its training",
+        "(6 × 8 in each kind, 144 heads)",
         lambda: heads_of("deen") < heads_of("enfr"),
     ),
     Statement(
         PAGE,
-        "The column *without verses that share a 10-gram* leaves out",
+        "one column leaves out those with ten words in a row in common with a training verse",
         lambda: (
             "without verses that share a 10-gram"
             in tables.quality_table({"enfr": result("quality", "enfr", "post-norm")}).columns
@@ -39,12 +39,12 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The change of BLEU with a single head cut is mostly smaller than these verses can show.",
+        "A single cut mostly changes BLEU less than these verses can show",
         mostly_too_small_to_see,
     ),
     Statement(
         PAGE,
-        "Of each kind of attention it takes the six heads without which the uncut model's own "
+        "in each kind of attention the six heads without which the uncut model's own "
         "translation becomes least likely, and each layer reduced to its best head.",
         lambda: (
             Counter((cut["kind"], cut["alone"]) for cut in values(*SEARCH)["cuts"])
@@ -53,7 +53,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Smaller changes, the crowd at the upper right, rank less alike",
+        "Smaller changes rank less alike",
         lambda: (
             rank(numbers.translation_models(result(*SEARCH))["rank_small"])
             < values(*SEARCH)["spearman"]["all"]["r"]

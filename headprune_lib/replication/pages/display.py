@@ -1,17 +1,23 @@
-"""What a notebook's cells hand to their page: numbers for the prose, tables and verdicts."""
+"""What a notebook's cells hand to their page: numbers for the prose, figures, tables, verdicts."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
+from matplotlib.figure import Figure
 from myst_nb import glue
 
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, as_html
+from headprune_lib.replication.pages.describe import describe
+from headprune_lib.replication.pages.plots.style import NARROW, WIDE
+from headprune_lib.replication.pages.svg import as_svg
+from headprune_lib.replication.pages.tables.again import again_table
+from headprune_lib.replication.pages.tables.markup import anchor, as_html
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
 from headprune_lib.replication.pages.tables.verdicts import rows_table
 from headprune_lib.replication.store.results import Result
 
@@ -22,9 +28,36 @@ def glue_all(numbers: Mapping[str, Any]) -> None:
         glue(key, value, display=False)
 
 
-def show(table: pd.DataFrame) -> HTML:
-    """A table for a page; one without rows says that nothing was measured."""
-    return HTML(f"<p>{NOT_MEASURED.capitalize()}.</p>" if table.empty else as_html(table))
+def show(table: pd.DataFrame, name: str = "", caption: str = "") -> HTML:
+    """A table for a page; one without rows says that nothing was measured.
+
+    Args:
+        table: its first column names the rows.
+        name: number of the table on the page, such as ``"Table 1"`` or ``"Table S1"``; its anchor
+            is ``#table-1``. Without one the table has neither.
+        caption: what is seen in it, as HTML.
+    """
+    if table.empty:
+        return HTML(f"<p>{NOT_MEASURED.capitalize()}.</p>")
+    return HTML(as_html(table, name, caption))
+
+
+def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any) -> HTML:
+    """A figure for a page, drawn once for a wide and once for a narrow screen.
+
+    Args:
+        name: its number on the page, such as ``"Figure 1"``; its anchor is ``#figure-1``.
+        caption: what is seen in it, as HTML.
+        draw: a function of ``plots``; ``what`` are its arguments.
+    """
+    pictures = []
+    for variant, layout in (("wide", WIDE), ("narrow", NARROW)):
+        figure = draw(*what, layout=layout)
+        pictures.append(as_svg(figure, anchor(name), f"{name}. {describe(figure)}", variant))
+    words = f"<figcaption><strong>{name}.</strong> {caption}</figcaption>"
+    return HTML(
+        f'<figure class="paper-figure" id="{anchor(name)}">{"".join(pictures)}{words}</figure>'
+    )
 
 
 def paragraph(text: str) -> HTML:
@@ -32,6 +65,12 @@ def paragraph(text: str) -> HTML:
     return HTML(f"<p>{html.escape(text)}</p>")
 
 
-def show_verdicts(*results: Result) -> HTML:
+def show_verdicts(*results: Result, name: str = "", caption: str = "") -> HTML:
     """What both columns say of every claim that the results bear on."""
-    return show(rows_table(row for result in results for row in evidence.rows_of(result)))
+    rows = (row for result in results for row in evidence.rows_of(result))
+    return show(rows_table(rows), name, caption)
+
+
+def show_again(*results: Result) -> HTML:
+    """How each result is measured again: command, minutes, and the files that hold its values."""
+    return show(again_table(results))

@@ -49,13 +49,13 @@ def test_both_halves_count(smoke):
     assert list(first.rows) == [row for result in results for row in evidence.rows_of(result)]
     assert [(row.name, row.setting) for row in first.rows] == [
         ("figure1b", "tiny, synthetic"),
-        ("table1", "post-norm, toy"),
+        ("table1", "post-norm translator, toy"),
     ]
     assert "<strong>C1</strong>" in tables.as_html(tables.claims_table([first]))
     shown = tables.rows_table(first.rows)
     assert shown["where"].tolist() == [
         "Figure 1b: tiny, synthetic",
-        "Table 1: post-norm, toy",
+        "Table 1: post-norm translator, toy",
     ]
     assert shown["data"].tolist() == ["confirmatory"] * 2  # measured just now
 

@@ -334,11 +334,17 @@ def test_figures_and_tables_of_any_number_of_trainings(smoke, both):
         table = tables.checkpoints_table(result)
         assert len(table) == n
         assert ("random" in table) == ("training" in table) == (result is both)
-        kept, loss, gini, _ = plots.figure5(result.values).axes
-        assert len(loss.lines) == n and len(kept.lines) == n - 2 * (result is both)
-        assert all(axes.get_xlabel() for axes in (kept, loss, gini))
+        loss, gini = plots.checkpoints(result.values).axes
+        assert len(loss.lines) == n
+        assert all(axes.get_xlabel() for axes in (loss, gini))
     shown = {"post-norm": own, "pre-norm": both}
-    figure = plots.along_training({name: result.values for name, result in shown.items()})
+    values = {name: result.values for name, result in shown.items()}
+    figure5 = plots.figure5(values)
+    assert [axes.get_title() for axes in figure5.axes][1:] == list(shown)
+    assert [line.get_label() for line in figure5.axes[0].lines] == [
+        f"{removed}% removed" for removed in (20, 40, 60, 80)
+    ]
+    figure = plots.along_training(values)
     kept, loss, gini = figure.axes
     # one training of the one model; of the other two, their mean, and all three at random as well
     assert [len(axes.lines) for axes in (kept, loss, gini)] == [1 + 6, 1 + 6, 1 + 3]

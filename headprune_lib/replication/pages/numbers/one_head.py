@@ -26,7 +26,6 @@ def _classifier(figure1b: Result) -> Numbers:
     return {
         "accuracy": 100 * values["baseline"]["accuracy"],
         "n": figure1b.n_examples,
-        "truncated": values["truncated"],
         "heads": counts["heads"],
         "removable": counts["removable"],
         **_removable("", counts, values["removable"]),

@@ -1,7 +1,7 @@
 """One function a figure: from a result's values to a matplotlib figure, the paper's value beside.
 
-Colours are seaborn's colour-blind palette; layers and heads are counted from 1, changes of
-accuracy are in percentage points, changes of BLEU in BLEU points.
+Every function takes the layout, wide or narrow, in which the figure is drawn. Layers and heads are
+counted from 1, changes of accuracy are in percentage points, changes of BLEU in BLEU points.
 """
 
 from headprune_lib.replication.pages.plots.encoder import *

@@ -7,7 +7,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.pages.plots.style import BLUE, dots, style
+from headprune_lib.replication.pages.plots.style import (
+    BLACK,
+    BLUE,
+    WIDE,
+    Layout,
+    below,
+    dots,
+    style,
+)
 from headprune_lib.replication.pages.tables.independent import Grid
 
 __all__ = [
@@ -16,42 +24,47 @@ __all__ = [
 ]
 
 
-def same_heads(panels: list[tuple[str, Grid, Grid]]) -> Figure:
+def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> Figure:
     """Effect of each cut as two measured it, a panel a pair; accuracy in points, BLEU as it is."""
     with style():
-        figure, places = plt.subplots(
-            1, len(panels), figsize=(4.1 * len(panels), 4.2), squeeze=False
-        )
-        for axes, (title, one, two) in zip(places[0], panels, strict=True):
+        figure, places = layout.panels(len(panels), 300)
+        for axes, (title, one, two) in zip(places, panels, strict=True):
             unit, scale = ("points", 100) if one.kind == "self" else ("BLEU", 1)
             x, y = scale * one.values.ravel(), scale * two.values.ravel()
             found = stats.correlation(x, y)
             dots(axes, x, y, {"r": found.value, "interval": [found.low, found.high]}, f"{title}\n")
-            axes.set(xlabel=f"{one.lab}: change ({unit})", ylabel=f"{two.lab}: change ({unit})")
+            axes.set(xlabel=f"{one.lab}:\nchange ({unit})", ylabel=f"{two.lab}: change ({unit})")
         figure.tight_layout()
     return figure
 
 
-def agreement(values: dict) -> Figure:
+def agreement(values: dict, layout: Layout = WIDE) -> Figure:
     """Importance of every head (up) after each fine-tuning, heads in the order of their mean."""
     scores = np.array(values["scores"]).reshape(len(values["scores"]), -1)
     order = scores.mean(0).argsort()
+    places = np.arange(1, len(order) + 1)
     with style():
-        figure, axes = plt.subplots(figsize=(9.5, 4))
-        for row in scores:
-            axes.plot(range(1, len(order) + 1), row[order], ".", color=BLUE, alpha=0.45)
+        figure, axes = plt.subplots(figsize=layout.canvas(290))
+        for i, row in enumerate(scores):
+            axes.scatter(
+                places,
+                row[order],
+                s=10,
+                color=BLUE,
+                alpha=0.5,
+                label="" if i else "one fine-tuning",
+            )
         axes.plot(
-            range(1, len(order) + 1),
+            places,
             scores.mean(0)[order],
-            color="black",
+            color=BLACK,
             linewidth=1,
-            label=f"mean of {len(scores)} fine-tunings (dots)",
+            label=f"mean of {len(scores)} fine-tunings",
         )
         axes.set(
             xlabel="head, least important first",
-            ylabel="importance, normalised by layer",
+            ylabel="importance, by layer",
             ylim=(0, None),
         )
-        axes.legend(loc="upper left")
-        figure.tight_layout()
+        below(figure, layout)
     return figure

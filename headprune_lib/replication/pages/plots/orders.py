@@ -47,7 +47,7 @@ LOOKS: dict[str, Look] = {
         ("importance unnormalised", BLUE, ":"),
         ("importance rescored", PURPLE, "-"),
         ("oracle", ORANGE, "--"),
-        ("oracle leak-free", RED, "--"),
+        ("oracle leak-free", RED, "-."),
         ("random", GREY, "-"),
         ("importance reversed", BROWN, "-."),
     )

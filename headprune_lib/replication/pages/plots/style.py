@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,30 +15,124 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headprune_lib.replication.pages.images import small_png
+from headprune_lib.replication.pages.plots.palette import (
+    BLACK,
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    GRID,
+    ORANGE,
+    PINK,
+    PURPLE,
+    RED,
+)
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 
 __all__ = [
+    "NARROW",
+    "WIDE",
     "as_png",
 ]
 
-BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = sns.color_palette("colorblind", 8)
+SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
+"""Colours of lines that have none of their own, in turn."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a figure is laid out: beside one another on a page, below one another on a phone.
+
+    Attributes:
+        width: in pixels of the page, at which text has its size.
+        columns: panels that fit beside one another.
+    """
+
+    width: int
+    columns: int
+
+    def canvas(self, height: int) -> tuple[float, float]:
+        """A figure's size in inches, from a height in pixels."""
+        return self.width / 72, height / 72
+
+    def panels(
+        self, count: int, height: int, columns: int | None = None, **kwargs: Any
+    ) -> tuple[Figure, list[Axes]]:
+        """A figure of so many panels, each of a height in pixels, as many beside one another as fit.
+
+        Args:
+            count: of panels.
+            height: of a panel.
+            columns: at most so many beside one another.
+            kwargs: those of :func:`matplotlib.pyplot.subplots`.
+        """
+        across = min(count, self.columns, columns or count)
+        rows = -(-count // across)
+        figure, places = plt.subplots(
+            rows, across, figsize=self.canvas(rows * height), squeeze=False, **kwargs
+        )
+        for spare in places.flat[count:]:
+            spare.set_axis_off()
+        return figure, list(places.flat[:count])
+
+
+WIDE, NARROW = Layout(740, 3), Layout(340, 1)
+
+_RC = {
+    "font.size": 12,
+    "axes.titlesize": 12,
+    "axes.labelsize": 12,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "legend.fontsize": 11,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "grid.color": GRID,
+    "axes.edgecolor": GRID,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), BLACK),
+}
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    with sns.axes_style("whitegrid"), sns.plotting_context("notebook", font_scale=1.0):
+    with sns.axes_style("whitegrid"), plt.rc_context(_RC):
         yield
+
+
+def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
+    """One legend for all panels, under the figure, in as many columns as fit."""
+    shown: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    handles, labels = list(shown.values()), list(shown)
+    columns = columns if layout.columns > 1 else 1
+    rows = -(-len(labels) // columns)
+    height = 72 * figure.get_size_inches()[1]
+    added = 17 * rows + 8
+    figure.set_size_inches(layout.width / 72, (height + added) / 72)
+    figure.legend(handles, labels, loc="lower center", ncols=columns)
+    figure.tight_layout(rect=(0, added / (height + added), 1, 1))
 
 
 def estimates(
     axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: str = "o", **kwargs: Any
 ) -> None:
     """Points with their 95% intervals: ``intervals`` holds low and high for each."""
-    axes.errorbar(x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, **kwargs)
+    axes.errorbar(
+        x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, markersize=5, **kwargs
+    )
 
 
 def layer_changes(
-    axes: Axes, rows: Sequence[Mapping[str, Any]], scale: float, shift: float, **kwargs: Any
+    axes: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    scale: float,
+    shift: float,
+    form: str = "o",
+    **kwargs: Any,
 ) -> None:
     """The change of the score with each layer reduced to one head, times ``scale``, beside its number."""
     estimates(
@@ -45,6 +140,7 @@ def layer_changes(
         np.array([row["layer"] + 1 + shift for row in rows]),
         scale * np.array([row["delta"] for row in rows]),
         [[scale * end for end in row["interval"]] for row in rows],
+        form,
         **kwargs,
     )
 
@@ -56,8 +152,36 @@ def dots(
     sns.regplot(
         x=x, y=y, ax=axes, color=BLUE, ci=None, scatter_kws={"s": 18}, line_kws={"linewidth": 1}
     )
-    if found["r"] is not None:
-        axes.set_title(f"{name}r = {estimate(found['r'], found['interval'])}")
+    axes.set_title(
+        name.strip()
+        if found["r"] is None
+        else f"{name}r = {estimate(found['r'], found['interval'])}",
+        fontsize=11,
+    )
+
+
+def histogram(
+    axes: Axes, changes: np.ndarray, bins: np.ndarray, colour: str, **kwargs: Any
+) -> None:
+    """How many heads a bar; what lies beyond the bins is counted in a line of text."""
+    _, _, bars = axes.hist(
+        changes, bins=bins, color=colour, edgecolor=GRID, linewidth=0.5, **kwargs
+    )
+    for bar in bars:
+        bar.set_gid("bar")  # a description tells these from shaded areas
+    beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
+    if len(beyond):
+        told = ", ".join(f"{one:+.1f}".replace("-", "−") for one in beyond)
+        axes.text(
+            0.02, 0.96, f"off the scale:\n{told}", transform=axes.transAxes, va="top", fontsize=11
+        )
+    axes.axvline(0, color=BLACK, linewidth=1)
+
+
+def within(axes: Axes, low: float, high: float, label: str, across: bool = False) -> None:
+    """A shaded range, of changes up or, ``across``, of changes to the side."""
+    draw = axes.axvspan if across else axes.axhspan
+    draw(low, high, color=GREY, alpha=0.18, linewidth=0, zorder=0, label=label)
 
 
 def pruning_curve(
@@ -71,21 +195,33 @@ def pruning_curve(
 ) -> None:
     """The mean score over the share removed; a band from the lowest to the highest of several runs."""
     runs = scale * np.array(curve["runs"])
-    label += f" (n = {len(runs)})" if len(runs) > 1 else ""
+    label += f" (mean of {len(runs)})" if len(runs) > 1 else ""
     axes.plot(shares, scale * np.array(curve["mean"]), line, color=colour, label=label)
     if len(runs) > 1:
         axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18, linewidth=0)
 
 
-def pruning_axes(axes: Axes, shares: np.ndarray, score: str, removed: str = "% of all") -> None:
-    """Names of the axes, and the legend below them."""
-    axes.set(xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=shares)
-    axes.legend(loc="upper center", fontsize=9, bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
+def pruning_axes(axes: Axes, score: str, removed: str = "% of all") -> None:
+    """Names of the axes, and the scale of what is removed."""
+    axes.set(
+        xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=range(0, 101, 20)
+    )
 
 
-def not_measured() -> Figure:
+def share_in_the_paper(axes: Axes, share: float, task: str) -> None:
+    """A line where the paper's curve begins to fall, by eye."""
+    axes.axvline(
+        100 * share,
+        color=GREEN,
+        linewidth=2,
+        linestyle=(0, (6, 2)),
+        label=f"the paper, {task}: level up to {share:.0%}",
+    )
+
+
+def not_measured(layout: Layout = WIDE) -> Figure:
     """What stands in a figure's place where there is no result to draw."""
-    figure, axes = plt.subplots(figsize=(9.5, 1.2))
+    figure, axes = plt.subplots(figsize=layout.canvas(80))
     axes.text(0.5, 0.5, NOT_MEASURED, ha="center", va="center")
     axes.axis("off")
     return figure
@@ -94,6 +230,6 @@ def not_measured() -> Figure:
 def as_png(figure: Figure, dpi: int = 110) -> bytes:
     """The figure as a PNG file; the same bytes each time."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    figure.savefig(file, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
     plt.close(figure)
     return small_png(file.getvalue())

@@ -4,40 +4,50 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.pages.plots.encoder import two_domains
+from headprune_lib.replication.pages.plots.encoder import ACCURACY_CHANGE, two_domains
 from headprune_lib.replication.pages.plots.style import (
+    BLACK,
     BLUE,
+    GREEN,
     GREY,
+    ORANGE,
+    SERIES,
+    WIDE,
+    Layout,
+    below,
     layer_changes,
     not_measured,
     pruning_axes,
     style,
+    within,
 )
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
 from headprune_lib.replication.pages.values import kept_above_chance
+from headprune_lib.replication.published import independent_curves
 from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
 __all__ = [
     "domains_tasks",
+    "figure6",
     "layers_tasks",
     "one_head_tasks",
     "pruned_tasks",
 ]
 
 _LINES = ("-", "--", ":", "-.")
-_PANELS_A_ROW = 2
 
 
-def one_head_tasks(shown: Mapping[str, Result], others: Mapping[str, np.ndarray]) -> Figure:
+def one_head_tasks(
+    shown: Mapping[str, Result], others: Mapping[str, np.ndarray], layout: Layout = WIDE
+) -> Figure:
     """Change of accuracy with each head cut: a row a model and task, a dot a head.
 
     Args:
@@ -45,7 +55,7 @@ def one_head_tasks(shown: Mapping[str, Result], others: Mapping[str, np.ndarray]
         others: label -> changes in points that other laboratories measured.
     """
     rows = {
-        f"{name} (n = {result.n_examples:,})": np.array(
+        f"{name}\n(n = {result.n_examples:,})": np.array(
             [100 * head["delta"] for head in result.values["heads"]]
         )
         for name, result in shown.items()
@@ -53,34 +63,35 @@ def one_head_tasks(shown: Mapping[str, Result], others: Mapping[str, np.ndarray]
     rows |= {label: changes.ravel() for label, changes in others.items()}
     spread = np.random.default_rng(0)
     with style():
-        figure, axes = plt.subplots(figsize=(9.5, 1.2 + 0.75 * len(rows)))
+        figure, axes = plt.subplots(figsize=layout.canvas(80 + 55 * len(rows)))
         for place, (label, changes) in enumerate(rows.items()):
             heights = place + spread.uniform(-0.25, 0.25, len(changes))
-            axes.plot(changes, heights, ".", color=GREY if label in others else BLUE, alpha=0.6)
+            named = label.replace("\n", " ")
+            axes.scatter(
+                changes, heights, s=12, color=GREY if label in others else BLUE, label=named
+            )
         axes.axvspan(-1, 0, color=GREY, alpha=0.15, linewidth=0)
-        axes.axvline(0, color="black", linewidth=1)
-        axes.set(
-            xlabel="change of accuracy, head cut (points; grey: within one point)",
-            yticks=range(len(rows)),
-            yticklabels=list(rows),
-        )
+        axes.axvline(0, color=BLACK, linewidth=1)
+        axes.set(xlabel=ACCURACY_CHANGE, yticks=range(len(rows)), yticklabels=list(rows))
         axes.invert_yaxis()
         figure.tight_layout()
     return figure
 
 
-def layers_tasks(table3: Mapping[str, Result], table6: Mapping[str, Result]) -> Figure:
+def layers_tasks(
+    table3: Mapping[str, Result], table6: Mapping[str, Result], layout: Layout = WIDE
+) -> Figure:
     """Tables 3 and 6, a panel each, beside the paper's twelve numbers.
 
     Models with another number of layers than the paper's are left out.
     """
     panels = (
         ("table3", table3, "best head chosen on the test set"),
-        ("table6", table6, "best head chosen on training sentences"),
+        ("table6", table6, "best head chosen on training text"),
     )
     colours = _colours([*table3.values(), *table6.values()])
     with style():
-        figure, places = plt.subplots(2, 1, figsize=(9.5, 7.5), sharey=True)
+        figure, places = layout.panels(2, 280, columns=1, sharey=True)
         for axes, (artifact, shown, title) in zip(places, panels, strict=True):
             published = paper(artifact)["delta_accuracy_percent"]
             drawn = {
@@ -94,31 +105,33 @@ def layers_tasks(table3: Mapping[str, Result], table6: Mapping[str, Result]) -> 
                     result.values["layers"],
                     100,
                     0.2 * (place - 0.5),
+                    form="os^v"[list(colours).index(result.task) % 4],
                     color=colours[result.task],
                     label=name,
                 )
             axes.plot(
                 np.arange(1, len(published) + 1) + 0.2 * max(len(drawn), 2) - 0.1,
                 published,
-                "s",
-                color="black",
+                "D",
+                color=GREEN,
                 markersize=4,
                 label="the paper (BERT-base, MNLI)",
             )
-            axes.axhspan(-1, 0, color=GREY, alpha=0.15, label="within 1 point")
-            axes.axhline(0, color="black", linewidth=1)
+            within(axes, -1, 0, "a loss of at most 1 point")
+            axes.axhline(0, color=BLACK, linewidth=1)
             axes.set(
                 xlabel="layer",
-                ylabel="change of accuracy (points)",
+                ylabel=ACCURACY_CHANGE,
                 title=title,
                 xticks=range(1, len(published) + 1),
             )
-            axes.legend(loc="lower right")
-        figure.tight_layout()
+        below(figure, layout)
     return figure
 
 
-def domains_tasks(shown: Mapping[str, Result], measure: str = "loss") -> Figure:
+def domains_tasks(
+    shown: Mapping[str, Result], measure: str = "loss", layout: Layout = WIDE
+) -> Figure:
     """Figure 2b of several models and tasks: a panel a domain of each; see :func:`figure2b`."""
     places = [
         (name, result, domain)
@@ -126,30 +139,27 @@ def domains_tasks(shown: Mapping[str, Result], measure: str = "loss") -> Figure:
         for domain in result.values["correlations"]
     ]
     if not places:
-        return not_measured()
+        return not_measured(layout)
     with style():
-        rows = -(-len(places) // _PANELS_A_ROW)
-        figure = plt.figure(figsize=(9.5, 4.2 * rows))
-        for number, (name, result, domain) in enumerate(places, start=1):
-            axes = figure.add_subplot(rows, _PANELS_A_ROW, number)
-            two_domains(axes, result.values, domain, measure, f"{name}\n")
+        figure, panels = layout.panels(len(places), 300, columns=2)
+        for axes, (name, result, domain) in zip(panels, places, strict=True):
+            two_domains(axes, result.values, domain, measure, f"{name}; ")
         figure.tight_layout()
     return figure
 
 
-def pruned_tasks(curves: Mapping[str, Result]) -> Figure:
+def pruned_tasks(curves: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
     """What is kept of the score above chance as heads go by importance: a line a model and task.
 
     A colour a task and a kind of line a model, in the order in which they come, the first model's
-    lines whole; the mean of the fine-tunings. Triangles point to the shares at which the paper's
-    curves begin to fall.
+    lines whole; the mean of the fine-tunings.
     """
     colours = _colours(curves.values())
     lines = dict(
         zip(dict.fromkeys(result.model for result in curves.values()), itertools.cycle(_LINES))
     )
     with style():
-        figure, axes = plt.subplots(figsize=(9.5, 6))
+        figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 340))
         for name, result in curves.items():
             axes.plot(
                 100 * np.array(result.values["shares"]),
@@ -158,32 +168,80 @@ def pruned_tasks(curves: Mapping[str, Result]) -> Figure:
                 color=colours[result.task],
                 label=name,
             )
-        shown: dict[str, float] = {}
-        for task, colour in colours.items():
-            share, published = published_share(task), published_task(task)
-            if share is not None and published not in shown:
-                # one above the other where shares are equal
-                height = 104 + 5 * list(shown.values()).count(share)
-                shown[published] = share
-                axes.plot(
-                    100 * share,
-                    height,
-                    "v",
-                    color=colour,
-                    markersize=8,
-                    linestyle="none",
-                    label=f"the paper, {spelled(published)}",
-                )
-        bound = 100 * (1 - SHOWN_TOLERANCE)
-        axes.axhline(bound, color="black", linewidth=1, linestyle=":")
-        axes.annotate(f"{SHOWN_TOLERANCE:.0%} lost", (99, bound + 0.6), fontsize=9, ha="right")
-        axes.axhline(0, color="black", linewidth=1)
-        pruning_axes(axes, np.linspace(0, 100, 11), "kept of the score above chance (%)")
-        figure.tight_layout()
+        axes.axhline(
+            100 * (1 - SHOWN_TOLERANCE),
+            color=BLACK,
+            linewidth=1,
+            linestyle=":",
+            label=f"{SHOWN_TOLERANCE:.0%} lost",
+        )
+        axes.axhline(0, color=BLACK, linewidth=1)
+        pruning_axes(axes, "kept of the score above chance (%)")
+        below(figure, layout)
     return figure
 
 
-def _colours(results: Iterable[Result]) -> dict[str, Any]:
+def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
+    """Figure 6a–d, a panel each: the score as heads go by importance, in its own unit.
+
+    Beside our lines stands BERT-base's, where others measured the paper's figure again, and the
+    share at which the paper's own curve begins to fall.
+
+    Args:
+        panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
+    """
+    others = independent_curves()
+    with style():
+        figure, places = layout.panels(len(panels), 270, columns=2)
+        for axes, (name, curves) in zip(places, panels.items(), strict=True):
+            task, score = "", ""
+            for (label, result), colour, line in zip(
+                curves.items(), (BLUE, ORANGE), ("-", "--"), strict=False
+            ):
+                scale = 1 if result.metric == "BLEU" else 100
+                task, score = result.task, _SCORES.get(result.metric, result.metric)
+                axes.plot(
+                    100 * np.array(result.values["shares"]),
+                    scale * np.array(result.values["curves"]["importance"]["mean"]),
+                    line,
+                    color=colour,
+                    label=label if scale == 1 else label.partition(",")[0],
+                )
+            if name in others and "score" in others[name]:
+                again = others[name]
+                axes.plot(
+                    100 * np.array([0, *again["heads_removed"]]) / 144,
+                    100 * np.array([again["base"], *again["score"]]),
+                    ":",
+                    color=GREY,
+                    label="BERT-base, measured by others",
+                )
+            if not curves:
+                axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
+            if task and (share := published_share(task)) is not None:
+                axes.axvline(
+                    100 * share,
+                    color=GREEN,
+                    linewidth=2,
+                    linestyle=(0, (6, 2)),
+                    label="the paper: level up to here",
+                )
+                axes.set_title(f"({name[-1]}) {_task_title(task)}: {share:.0%} in the paper")
+            pruning_axes(axes, score)
+        below(figure, layout)
+    return figure
+
+
+_SCORES = {"accuracy": "accuracy (%)", "matthews": "Matthews correlation × 100", "f1": "F1 (%)"}
+
+
+def _task_title(task: str) -> str:
+    """The paper's task, with ours where it stands for it."""
+    published = spelled(published_task(task))
+    return published.upper() if published == "iwslt" else published
+
+
+def _colours(results: Iterable[Result]) -> dict[str, str]:
     """Task -> its colour, in the order in which the tasks come."""
     tasks = dict.fromkeys(result.task for result in results)
-    return dict(zip(tasks, itertools.cycle(sns.color_palette("colorblind"))))
+    return dict(zip(tasks, itertools.cycle(SERIES)))

@@ -6,54 +6,122 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from headprune_lib.replication.pages.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, style
+from headprune_lib.replication.pages.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    WIDE,
+    Layout,
+    below,
+    style,
+)
 from headprune_lib.replication.pages.plots.style import estimates as with_intervals
+from headprune_lib.replication.published import independent_curves, paper
 
 __all__ = [
     "along_training",
+    "checkpoints",
     "figure5",
 ]
 
-_MODELS = (BLUE, ORANGE, GREEN, PURPLE)
+_SHOWN_SHARES = (20, 40, 60, 80)
+_LOOKS = tuple(zip((BLUE, ORANGE, PURPLE, RED), "os^D", strict=True))
 Points = Sequence[Mapping[str, Any]]
 """The checkpoints of a training, in order of updates."""
 
 
-def figure5(values: dict) -> Figure:
-    """BLEU kept and loss against share removed, a line a checkpoint; Gini coefficients beside.
+def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
+    """Share of BLEU kept by epoch, a line a share removed: others' IWSLT model first, then ours.
 
-    The first training's lines are named, those of further trainings are thin. The untrained model
-    has no BLEU to keep.
+    Args:
+        shown: name -> values of a result; trainings of one are drawn as their mean at the epochs
+            that all of them have.
+    """
+    again = independent_curves()["figure5"]
+    theirs = {float(epoch): bleu for epoch, bleu in again["bleu_by_epoch"].items()}
+    panels = {
+        "the paper's IWSLT model, by others": {
+            removed: {
+                epoch: bleu[again["percent_removed"].index(removed)] / bleu[0]
+                for epoch, bleu in sorted(theirs.items())
+            }
+            for removed in _SHOWN_SHARES
+        }
+    }
+    for name, values in shown.items():
+        at = {removed: _step(values, removed) for removed in _SHOWN_SHARES}
+        panels[name] = {removed: _kept_by_epoch(values, step) for removed, step in at.items()}
+    low, high = (100 * end for end in paper("figure5")["kept_at_40_percent_pruned_from_epoch_10"])
+    with style():
+        figure, places = layout.panels(len(panels), 300, sharey=True)
+        for axes, (name, lines) in zip(places, panels.items(), strict=True):
+            for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
+                axes.plot(
+                    list(kept),
+                    [100 * share for share in kept.values()],
+                    f"{mark}-",
+                    color=colour,
+                    markersize=5,
+                    label=f"{removed}% removed",
+                )
+            axes.axhspan(
+                low,
+                high,
+                color=GREEN,
+                alpha=0.3,
+                linewidth=0,
+                label="the paper: 40% removed, from epoch 10 on",
+            )
+            axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
+        for axes in places[:: layout.columns]:
+            axes.set(ylabel="BLEU kept (%)")
+        below(figure, layout, columns=3)
+    return figure
+
+
+def _step(values: Mapping[str, Any], removed: int) -> int:
+    return int(np.argmin(np.abs(100 * np.array(values["shares"]) - removed)))
+
+
+def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
+    """Epoch -> what is kept, mean of the trainings measured there that translate anything."""
+    found: dict[float, list[float]] = {}
+    for points in _trainings(values):
+        for point in points:
+            if point["bleu"][0] >= 1:
+                found.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
+    return {epoch: float(np.mean(kept)) for epoch, kept in sorted(found.items())}
+
+
+def checkpoints(values: dict, layout: Layout = WIDE) -> Figure:
+    """Loss against share removed, a line a checkpoint; Gini coefficients beside.
+
+    The first training's lines are named, those of further trainings are thin.
     """
     shares, trainings = 100 * np.array(values["shares"]), _trainings(values)
     at = [point["updates"] for points in trainings for point in points if point["updates"]]
     with style():
-        figure, ((left, middle), (right, legend)) = plt.subplots(2, 2, figsize=(9.5, 7.6))
+        figure, (left, right) = layout.panels(2, 300)
         for i, points in enumerate(trainings):
             for point in points:
                 look = _look(point["updates"], min(at), max(at)) | {"linewidth": 0.8 if i else 2}
                 label = f"epoch {point['epoch']:.3g} (BLEU {point['bleu'][0]:.1f})"
-                middle.plot(shares, point["loss"], label=None if i else label, **look)
-                if point["updates"]:
-                    left.plot(shares, 100 * np.array(point["kept"]), **look)
-        left.set(xlabel="heads removed (%)", ylabel="BLEU kept (%)", xlim=(0, 100))
-        middle.set(
-            xlabel="heads removed (%)",
-            ylabel="loss of the references (nats a piece)",
-            xlim=(0, 100),
+                left.plot(shares, point["loss"], label=None if i else label, **look)
+        left.set(
+            xlabel="heads removed (%)", ylabel="loss of references (nats a piece)", xlim=(0, 100)
         )
-        legend.axis("off")
-        legend.legend(*middle.get_legend_handles_labels(), loc="center", frameon=False)
-        for name, label, colour in (
-            ("gini", "all heads", BLUE),
-            ("gini_within", "within layers", ORANGE),
+        for name, label, colour, mark in (
+            ("gini", "Gini, all heads", BLUE, "o-"),
+            ("gini_within", "Gini, within layers", ORANGE, "s--"),
         ):
             for i, points in enumerate(trainings):
                 with_intervals(
@@ -61,20 +129,18 @@ def figure5(values: dict) -> Figure:
                     _updates(points),
                     _values(points, name),
                     [point[f"{name}_interval"] for point in points],
-                    "o-",
+                    mark,
                     color=colour,
                     linewidth=1 if i else 2,
-                    markersize=3 if i else 5,
                     label=None if i else label,
                 )
         right.set(xlabel="updates", ylabel="Gini coefficient of importance", ylim=(0, None))
         right.xaxis.set_major_locator(MaxNLocator(4))
-        right.legend(fontsize=9)
-        figure.tight_layout()
+        below(figure, layout, columns=3)
     return figure
 
 
-def along_training(shown: Mapping[str, dict]) -> Figure:
+def along_training(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     """BLEU kept, loss added and unevenness along training, a colour a model.
 
     Thin lines are trainings, the thick one is their mean. Dotted is what random orders give,
@@ -83,9 +149,15 @@ def along_training(shown: Mapping[str, dict]) -> Figure:
     Args:
         shown: name -> values of a result; those without a checkpoint in common are no hindrance.
     """
+    at = next((f"{values['removed']:.0%}" for values in shown.values()), "")
+    labels = (
+        f"BLEU kept, {at} removed (%)",
+        f"loss added, {at} removed (nats)",
+        "Gini within layers",
+    )
     with style():
-        figure, panels = plt.subplots(1, 3, figsize=(13, 4.4))
-        for (name, values), colour in zip(shown.items(), itertools.cycle(_MODELS)):
+        figure, panels = layout.panels(3, 280)
+        for (name, values), colour in zip(shown.items(), itertools.cycle((BLUE, ORANGE, PURPLE))):
             trainings = [
                 [point for point in points if point["updates"]] for points in _trainings(values)
             ]
@@ -99,19 +171,9 @@ def along_training(shown: Mapping[str, dict]) -> Figure:
                 if all(point[measure] is not None for points in trainings for point in points):
                     label = f"{name}, random orders"
                     _lines(axes, trainings, _of(measure, scale), ":", label=label, color=colour)
-        at = next((f"{values['removed']:.0%}" for values in shown.values()), "")
-        for axes, label in zip(
-            panels,
-            (
-                f"BLEU kept, {at} removed (%)",
-                f"loss added, {at} removed (nats a piece)",
-                "Gini coefficient within layers",
-            ),
-            strict=True,
-        ):
+        for axes, label in zip(panels, labels, strict=True):
             axes.set(xlabel="updates", ylabel=label, xscale="log", ylim=(0, None))
-        panels[0].legend(fontsize=9, loc="lower right")
-        figure.tight_layout()
+        below(figure, layout)
     return figure
 
 

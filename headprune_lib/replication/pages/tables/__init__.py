@@ -1,7 +1,10 @@
 """Ours beside the paper's: published values, and tables for pages."""
 
+from headprune_lib.replication.pages.tables.again import *
 from headprune_lib.replication.pages.tables.encoder import *
+from headprune_lib.replication.pages.tables.grids import *
 from headprune_lib.replication.pages.tables.independent import *
+from headprune_lib.replication.pages.tables.markup import *
 from headprune_lib.replication.pages.tables.pages import *
 from headprune_lib.replication.pages.tables.speed import *
 from headprune_lib.replication.pages.tables.tasks import *

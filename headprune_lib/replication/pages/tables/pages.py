@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from headprune_lib.replication.claims.claims import CLAIMS
-from headprune_lib.replication.claims.verdict import WORDS, defined
+from headprune_lib.replication.claims.verdict import defined
 from headprune_lib.replication.stats.bounds import C8_UP_TO
+from headprune_lib.replication.titles import order_title
 
 __all__ = [
     "NOT_MEASURED",
-    "as_html",
     "estimate",
     "number",
     "points",
@@ -27,34 +25,6 @@ NOT_MEASURED = "not measured"
 
 NOT_ABOVE_CHANCE = "not above chance"
 """What stands in place of what is kept of the score above chance, where there is none to keep."""
-
-_LONG = 60  # letters: what is longer reads from the left, as text does
-
-
-def as_html(table: pd.DataFrame) -> str:
-    """A table for a page; verdicts are coloured words, and claims stand out."""
-    shown = table.copy()
-    for column in shown.columns:
-        shown[column] = [_cell(cell) for cell in shown[column]]
-    prose = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
-    return emphasise_claims(shown, "<strong>", "</strong>").to_html(
-        index=False, escape=False, border=0, classes="prose" if prose else None
-    )
-
-
-def _cell(cell: Any) -> Any:
-    if cell in WORDS:
-        return f'<span class="verdict verdict-{cell.replace(" ", "-")}">{cell}</span>'
-    return html.escape(cell) if isinstance(cell, str) else cell
-
-
-def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
-    """A table in whose first column the claims' own numbers stand between two marks."""
-    first, shown = table.columns[:1], table.copy()
-    ids = {claim.id for claim in CLAIMS}
-    for column in first:
-        shown[column] = [f"{start}{cell}{end}" if cell in ids else cell for cell in shown[column]]
-    return shown
 
 
 def number(value: float | None, form: str) -> str:
@@ -144,7 +114,7 @@ def orders_table(values: Mapping[str, Any], unit: str, shown: Callable[..., str]
     """
     rows = []
     for name in shown_orders(values):
-        row = {"order": name, "runs": len(values["curves"][name]["runs"])}
+        row = {"order": order_title(name), "runs": len(values["curves"][name]["runs"])}
         for tolerance, share in values["prunable"][name].items():
             row[f"goes at {tolerance} loss"] = estimate(share["share"], share["interval"], ".0%")
         for up_to, areas in _AREAS.items():

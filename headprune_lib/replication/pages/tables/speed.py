@@ -1,16 +1,23 @@
-"""The table of ``headprune bench``."""
+"""Speed: Table 4 in the paper's form, and the table of ``headprune bench``."""
 
 from __future__ import annotations
 
+import html
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
+from IPython.display import HTML
 
+from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.pages.tables.pages import estimate
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.store.results import Result
 
 __all__ = [
     "bench_table",
+    "speeds_grid",
 ]
 
 
@@ -41,3 +48,58 @@ def bench_table(path: Path) -> pd.DataFrame:
             for row in stored
         ]
     return table
+
+
+def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Table 4 in the paper's form: a column a batch size, a block a model, the paper's first.
+
+    Args:
+        shown: name -> result of Table 4; the one with random weights of BERT-base's shape is that
+            of the first result.
+        name: number of the table on the page.
+        caption: what is seen in it, as HTML.
+    """
+    published = paper("table4")
+    pairs = [published[which] for which in ("original", "pruned50")]
+    blocks = {
+        "the paper: BERT-base, GTX 1080 Ti": {
+            size: ([pair["mean"][i] for pair in pairs], [pair["sd"][i] for pair in pairs], None)
+            for i, size in enumerate(published["batch_size"])
+        }
+    }
+    timed = {label: result.values["finetuned"] for label, result in shown.items()}
+    for result in list(shown.values())[-1:]:
+        timed["BERT-base's shape, random weights"] = result.values["shape"]
+    for label, values in timed.items():
+        blocks[f"here: {label}"] = {
+            row["batch_size"]: (row["mean"], row["sd"], (row["ratio"], row["interval"]))
+            for row in values["speed"]
+        }
+    sizes = sorted({size for block in blocks.values() for size in block})
+    heads = "".join(f'<th scope="col"><span class="heard">batch of </span>{s}</th>' for s in sizes)
+    markup = f'<table class="grid"><thead><tr><th scope="col">batch size</th>{heads}</tr></thead>'
+    taken = []
+    for title, block in blocks.items():
+        markup += (
+            f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(sizes) + 1}">'
+            f"{html.escape(title)}</th></tr>"
+        )
+        for which, label in enumerate(("all heads", "half removed", "times as fast")):
+            cells = [_speed(block.get(size), which) for size in sizes]
+            markup += f'<tr><th scope="row">{label}</th>' + "".join(
+                f"<td>{cell}</td>" for cell in cells
+            )
+            markup += "</tr>"
+            taken.append({"model": title, "": label, **dict(zip(sizes, cells, strict=True))})
+        markup += "</tbody>"
+    return HTML(framed(markup + "</table>", name, caption, pd.DataFrame(taken)))
+
+
+def _speed(found: tuple | None, which: int) -> str:
+    """A cell: examples a second with all or half of the heads, or the ratio of the two."""
+    if found is None:
+        return "–"
+    mean, sd, ratio = found
+    if which < 2:
+        return f"{mean[which]:.1f} ± {sd[which]:.1f}"
+    return estimate(*ratio) if ratio else f"{mean[1] / mean[0]:.2f}"

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from headprune_lib.heads import KINDS
-from headprune_lib.replication.measurements.bleu import Effect
 from headprune_lib.replication.pages.tables import pages
-from headprune_lib.replication.pages.tables.pages import estimate, p_text, signed
+from headprune_lib.replication.pages.tables.pages import estimate, signed
 from headprune_lib.replication.pages.values import step_at
 from headprune_lib.replication.published import paper
-from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "heads_table",
     "kinds_table",
     "quality_table",
-    "reduced_table",
     "samples_table",
 ]
 
@@ -70,37 +67,6 @@ def heads_table(table1: Result) -> pd.DataFrame:
                 "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
             }
         )
-    return pd.DataFrame(rows)
-
-
-def _choice(row: Effect) -> str:
-    """The head that is kept, from 1, and what that changes."""
-    return f"{row['head'] + 1}: {signed(row['delta'], row['interval'])}"
-
-
-def reduced_table(table2: Result, table5: Result) -> pd.DataFrame:
-    """Tables 2 and 5 side by side: one row a layer of each kind; changes of BLEU."""
-    free = {(row["kind"], row["layer"]): row for row in table5.values["layers"]}
-    rows = []
-    for kind in KINDS:
-        published = paper("table5")[kind]
-        for ours in (row for row in table2.values["layers"] if row["kind"] == kind):
-            other, layer = free[kind, ours["layer"]], ours["layer"]
-            theirs = published["delta_bleu"][layer : layer + 1]
-            rows.append(
-                {
-                    "kind": kind,
-                    "layer": layer + 1,
-                    "Table 2: head, change": _choice(ours),
-                    "Table 5: head, change": _choice(other),
-                    "p (Table 5)": p_text(other["p"]),
-                    "significant loss": "yes"
-                    if other["delta"] < 0 and other["p"] < ALPHA
-                    else "no",
-                    "paper, Table 5": signed(theirs[0]) if theirs else "–",
-                    "paper: significant": "yes" if layer + 1 in published["significant"] else "no",
-                }
-            )
     return pd.DataFrame(rows)
 
 

@@ -1,0 +1,169 @@
+"""Tables in the paper's own form: a cell a layer or a head, the paper's grid above ours."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML
+
+from headprune_lib.heads import KINDS
+from headprune_lib.replication.pages.tables.markup import framed
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.stats.bounds import ALPHA
+from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import setting
+
+__all__ = ["heads_grid", "kinds_grid", "layers_grid", "other_kinds_grid"]
+
+_STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
+"""Unit -> changes from which a cell is coloured more strongly."""
+SIGNIFICANT = "p < 0.01"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One grid: rows of changes, a name each; cells (row, column) that are significant."""
+
+    title: str
+    rows: Mapping[str, Sequence[float]]
+    significant: Collection[tuple[int, int]] = field(default_factory=set)
+
+
+def grid_html(
+    name: str, caption: str, blocks: Sequence[Block], unit: str, column: str, row: str
+) -> HTML:
+    """Grids below one another with the same columns; significant cells are outlined.
+
+    Args:
+        name: number of the table on the page.
+        caption: what is seen in it, as HTML.
+        blocks: the grids.
+        unit: ``"BLEU"`` or ``"points"``.
+        column: what a column is, such as ``"head"``.
+        row: what a row is, such as ``"layer"``.
+    """
+    width = max(len(values) for block in blocks for values in block.rows.values())
+    numbers = range(1, width + 1)
+    heads = "".join(
+        f'<th scope="col"><span class="heard">{column} </span>{n}</th>' for n in numbers
+    )
+    markup = (
+        f'<table class="grid"><thead><tr><th scope="col">{row} \\ {column}</th>{heads}</tr></thead>'
+    )
+    taken: list[dict[str, Any]] = []
+    for block in blocks:
+        markup += (
+            f'<tbody><tr><th class="block" scope="rowgroup" colspan="{width + 1}">'
+            f"{html.escape(block.title)}</th></tr>"
+        )
+        for i, (label, values) in enumerate(block.rows.items()):
+            outlined = [(i, j) in block.significant for j in range(len(values))]
+            cells = "".join(
+                _cell(value, marked, _STEPS[unit])
+                for value, marked in zip(values, outlined, strict=True)
+            )
+            cells += "<td></td>" * (width - len(values))
+            markup += f'<tr><th scope="row">{html.escape(label)}</th>{cells}</tr>'
+            taken += [
+                {
+                    "of": block.title,
+                    row: label,
+                    column: j,
+                    f"change ({unit})": value,
+                    SIGNIFICANT: marked,
+                }
+                for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
+            ]
+        markup += "</tbody>"
+    return HTML(framed(markup + "</table>", name, caption, pd.DataFrame(taken)))
+
+
+def _cell(value: float, significant: bool, steps: Sequence[float]) -> str:
+    strength = sum(abs(value) >= step for step in steps)
+    colour = f"{'loss' if value < 0 else 'gain'}-{strength}" if strength else "level"
+    heard = (
+        f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
+    )
+    shown = f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+    marks = f"{colour} significant" if significant else colour
+    return f'<td class="{marks}">{shown}{heard}</td>'
+
+
+def _of_heads(heads: Sequence[Mapping[str, Any]], scale: float, p: str, title: str) -> Block:
+    """Every head's change; layers are rows."""
+    rows: dict[str, list[float]] = {}
+    for head in heads:
+        rows.setdefault(str(head["layer"] + 1), []).append(scale * head["delta"])
+    significant = {(head["layer"], head["head"]) for head in heads if head[p] < ALPHA}
+    return Block(title, rows, significant)
+
+
+def heads_grid(table1: Result, name: str, caption: str) -> HTML:
+    """Table 1: the change of BLEU with each encoder head cut, the paper's grid above ours."""
+    published = paper("table1")
+    theirs = Block(
+        f"the paper: WMT en-fr, newstest2013, uncut {published['base_bleu']} BLEU",
+        {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
+        {(layer - 1, head - 1) for layer, head in published["significant"]},
+    )
+    own = [head for head in table1.values["heads"] if head["kind"] == "enc-enc"]
+    ours = _of_heads(own, 1, "p_paper", _here(table1))
+    return grid_html(name, caption, [theirs, ours], "BLEU", "head", "layer")
+
+
+def other_kinds_grid(table1: Result, name: str, caption: str) -> HTML:
+    """Table 1's grid for the two kinds of attention that the paper leaves out."""
+    blocks = [
+        _of_heads(
+            [head for head in table1.values["heads"] if head["kind"] == kind], 1, "p_paper", kind
+        )
+        for kind in KINDS
+        if kind != "enc-enc"
+    ]
+    return grid_html(name, caption, blocks, "BLEU", "head", "layer")
+
+
+def _here(result: Result) -> str:
+    baseline = result.values["baseline"]
+    score = (
+        f"{baseline['bleu']:.2f} BLEU"
+        if "bleu" in baseline
+        else f"{100 * baseline['accuracy']:.1f}%"
+    )
+    return f"here: {setting(result)}, {result.n_examples:,} test texts, uncut {score}"
+
+
+def kinds_grid(artifact: str, result: Result, name: str, caption: str) -> HTML:
+    """Tables 2 and 5: the change of BLEU with each layer reduced to its best head."""
+    published = paper(artifact)
+    theirs = Block(
+        f"the paper: WMT en-fr, {'newstest2013' if artifact == 'table2' else 'newstest2014'}",
+        {kind: published[kind]["delta_bleu"] for kind in KINDS},
+        {
+            (i, layer - 1)
+            for i, kind in enumerate(KINDS)
+            for layer in published[kind]["significant"]
+        },
+    )
+    layers = result.values["layers"]
+    rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
+    significant = {(KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA}
+    ours = Block(_here(result), rows, significant)
+    return grid_html(name, caption, [theirs, ours], "BLEU", "layer", "kind")
+
+
+def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Tables 3 and 6: the change of accuracy with each layer reduced to its best head."""
+    published = paper(artifact)["delta_accuracy_percent"]
+    rows = {"the paper: BERT-base, MNLI": published}
+    significant = {(0, layer - 1) for layer in paper(artifact)["significant"]}
+    for i, (label, result) in enumerate(shown.items(), start=1):
+        layers = result.values["layers"]
+        rows[label] = [100 * row["delta"] for row in layers]
+        significant |= {(i, row["layer"]) for row in layers if row["p"] < ALPHA}
+    block = Block("change of accuracy in points", rows, significant)
+    return grid_html(name, caption, [block], "points", "layer", "model, task")

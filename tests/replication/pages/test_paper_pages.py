@@ -1,0 +1,194 @@
+"""The pages of the paper's sections, as a reader meets them in a browser."""
+
+import gzip
+import json
+from importlib.metadata import files
+from urllib.parse import quote, unquote, urlparse
+
+import pytest
+from browser import needs_chromium, served
+
+pytestmark = pytest.mark.slow
+
+# Every table and figure of the paper, and the page that shows it.
+ARTIFACTS = {
+    "notebooks/01_one_head.html": ("table-1", "figure-1"),
+    "notebooks/02_all_but_one.html": ("table-2", "table-3", "table-5", "table-6"),
+    "notebooks/03_across_datasets.html": ("figure-2a", "figure-2b"),
+    "notebooks/04_iterative_pruning.html": (
+        *("figure-3a", "figure-3b", "figure-6"),
+        *("figure-6a", "figure-6b", "figure-6c", "figure-6d"),
+    ),
+    "notebooks/05_speed.html": ("table-4",),
+    "notebooks/06_attention_types.html": ("figure-4",),
+    "notebooks/07_training_dynamics.html": ("figure-5",),
+}
+PAGES = (*ARTIFACTS, "notebooks/08_translation_models.html", "notebooks/09_independent.html")
+WIDTHS, MODES = (1400, 390), ("light", "dark")
+HEAVIEST = 2.5e6  # bytes of a page and all that it loads, compressed as web servers send it
+
+SMALLEST_TEXT = """JSON.stringify([...document.querySelectorAll(".paper-figure svg")]
+  .filter(svg => svg.getClientRects().length)
+  .map(svg => [svg.parentElement.id, Math.min(...[...svg.querySelectorAll("text")].map(text => {
+    const shown = text.getScreenCTM();
+    return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(shown.a, shown.b);
+  }))]))"""
+AXE = """axe.run().then(found => JSON.stringify(found.violations.map(
+  one => [one.id, one.nodes.slice(0, 3).map(node => node.target.join(" "))])))"""
+FIRST_FOUND = """new Promise(done => {
+  const look = () => {
+    const found = document.querySelector("#search-results ul.search li a");
+    found ? done(found.getAttribute("href")) : setTimeout(look, 100);
+  };
+  look();
+  setTimeout(() => done("nothing"), 20000);
+})"""
+
+
+def in_mode(browser, mode):
+    browser.call(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}]
+    )
+
+
+def evaluated(browser, script):
+    result = browser.call(
+        "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+    )
+    return json.loads(result["result"]["value"])
+
+
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_every_table_and_figure_of_the_paper_is_on_its_page(name, pages):
+    for anchor in ARTIFACTS[name]:
+        assert len(pages[name].select(f"[id={anchor}]")) >= 1, anchor
+        kind, _, number = anchor.partition("-")
+        shown = pages[name].select("figcaption" if kind == "figure" else "caption")
+        title = f"{kind.title()} {number.rstrip('abcd') if number[0] == '6' else number}."
+        assert any(words.get_text().startswith(title) for words in shown), title
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_answers_first_and_shows_its_method_and_its_command(name, pages):
+    article = pages[name].select_one("article")
+    assert article.select_one("h1 ~ p").get_text().startswith("The answer.")
+    assert article.select_one(".highlight-python"), "no code is shown"
+    assert "headprune reproduce" in article.get_text()
+    assert "Show code cell source" not in article.get_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_figure_is_described_with_numbers(name, pages):
+    pictures = pages[name].select(".paper-figure svg")
+    assert bool(pictures) == bool(pages[name].select("figcaption"))
+    for picture in pictures:
+        told = picture["aria-label"]
+        assert sum(word[0].isdigit() for word in told.replace("−", "").split()) >= 4, told
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_table_has_a_caption_and_a_number_of_its_own(name, pages):
+    frames = pages[name].select("div.table-frame[id]")
+    names = [frame.caption.strong.get_text() for frame in frames]
+    assert len(names) == len(set(names))
+    plain = pages[name].select(".table-frame:not([id])")
+    assert len(plain) <= 1  # how to measure again has none
+
+
+def test_every_supplement_is_numbered_once(pages):
+    names = [
+        words.strong.get_text()
+        for name in pages
+        if name.startswith("notebooks/")  # another page may show a table of theirs again
+        for words in pages[name].select("article figcaption, article .table-frame caption")
+    ]
+    assert len(names) == len(set(names)) and len(names) > 40
+
+
+def test_every_link_leads_somewhere(site, pages):
+    lost = []
+    for name, page in pages.items():
+        for link in page.select("article a[href]"):
+            address = urlparse(link["href"])
+            if address.scheme or address.netloc:
+                continue
+            target = (site / name).parent / unquote(address.path) if address.path else site / name
+            if not target.exists():
+                lost.append(f"{name}: {link['href']}")
+            elif address.fragment and target.suffix == ".html":
+                other = pages[str(target.resolve().relative_to(site.resolve()))]
+                if not other.find(id=unquote(address.fragment)):
+                    lost.append(f"{name}: {link['href']}")
+    assert not lost
+
+
+@needs_chromium
+def test_text_of_figures_can_be_read_at_the_width_shown(site, browser):
+    small = []
+    with served(site) as address:
+        for name in PAGES:
+            for width in WIDTHS:
+                found = json.loads(browser.visit(f"{address}/{name}", width, SMALLEST_TEXT).markup)
+                small += [(name, width, *one) for one in found if one[1] < 10]
+    assert not small
+
+
+@needs_chromium
+def test_nothing_stands_in_the_way_of_readers_with_aids(site, browser):
+    (axe,) = (file for file in files("axe-core-python") if file.name == "axe.min.js")
+    violations = []
+    with served(site) as address:
+        for name in PAGES:
+            for width in WIDTHS:
+                for mode in MODES:
+                    in_mode(browser, mode)
+                    browser.visit(f"{address}/{name}", width)
+                    browser.call("Runtime.evaluate", expression=axe.locate().read_text("utf-8"))
+                    violations += [(name, width, mode, *one) for one in evaluated(browser, AXE)]
+    in_mode(browser, "light")
+    assert not violations
+
+
+@needs_chromium
+def test_no_page_is_heavy(site, browser):
+    with served(site) as address:
+        for name in PAGES:
+            browser.visit(f"{address}/{name}")
+            loaded = {
+                urlparse(event["params"]["response"]["url"]).path
+                for event in browser.events
+                if event.get("method") == "Network.responseReceived"
+            }
+            sent = sum(len(gzip.compress((site / path[1:]).read_bytes())) for path in loaded)
+            assert len(loaded) > 3 and sent < HEAVIEST, (name, sent)
+
+
+@needs_chromium
+def test_a_search_for_a_table_finds_its_page_first(site, browser):
+    with served(site) as address:
+        for words, page in (
+            ("Table 1", "notebooks/01_one_head.html"),
+            ("Table 5", "notebooks/02_all_but_one.html"),
+            ("Figure 4", "notebooks/06_attention_types.html"),
+        ):
+            found = browser.visit(f"{address}/search.html?q={quote(words)}", script=FIRST_FOUND)
+            assert found.markup.startswith(page), (words, found.markup)
+
+
+@needs_chromium
+def test_a_table_is_sorted_by_the_header_that_is_pressed(site, browser):
+    script = """(() => {
+      const table = document.querySelector("table.sortable:has(tbody tr:nth-child(4))");
+      const header = [...table.tHead.rows[0].cells]
+        .findIndex(cell => cell.textContent.startsWith("accuracy"));
+      const cells = () => [...table.tBodies[0].rows].map(row => Number(row.cells[header].textContent));
+      const button = table.tHead.rows[0].cells[header].querySelector("button");
+      button.click();
+      const up = cells();
+      button.click();
+      return JSON.stringify([up, cells(), table.tHead.rows[0].cells[header].getAttribute("aria-sort")]);
+    })()"""
+    with served(site) as address:
+        shown = browser.visit(f"{address}/notebooks/01_one_head.html", script=script).markup
+    up, down, state = json.loads(shown)
+    assert up == sorted(up) and down == up[::-1] and len(set(up)) > 2 and state == "descending"
