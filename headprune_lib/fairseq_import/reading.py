@@ -25,6 +25,28 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         ValueError: no checkpoint of fairseq, or one that holds objects other than tensors, plain
             containers and argparse's namespace. Nothing in the file has been run.
     """
+    found = _loaded(path)
+    arguments = found.get("args")
+    if arguments is None:
+        arguments = (found.get("cfg") or {}).get("model")
+    if arguments is None:
+        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
+    return dict(arguments if isinstance(arguments, dict) else vars(arguments)), found["model"]
+
+
+def read_updates(path: Path) -> int:
+    """After how many updates a checkpoint was written.
+
+    Raises:
+        FileNotFoundError, ValueError: as of :func:`read_checkpoint`, or nothing is said of it.
+    """
+    history = _loaded(path).get("optimizer_history")
+    if not history:
+        raise ValueError(f"{path} does not say after how many updates it was written")
+    return int(history[-1]["num_updates"])
+
+
+def _loaded(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint {path}")
     try:
@@ -40,9 +62,4 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(f"{path} is damaged or no checkpoint: {error}") from None
     if not isinstance(found, dict) or "model" not in found:
         raise ValueError(f"{path} is no fairseq checkpoint: it holds no 'model'")
-    arguments = found.get("args")
-    if arguments is None:
-        arguments = (found.get("cfg") or {}).get("model")
-    if arguments is None:
-        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
-    return dict(arguments if isinstance(arguments, dict) else vars(arguments)), found["model"]
+    return found

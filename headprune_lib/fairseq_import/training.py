@@ -45,11 +45,22 @@ RECIPE = (
     "4000",
     "--no-progress-bar",
 )
+CHECKPOINTS = "checkpoints"
+"""The folder of fairseq's own checkpoints, within that of a training."""
 # fairseq reads its own checkpoint back to resume; torch refuses argparse's namespace otherwise.
 _ENTRY = (
     "import argparse, torch; torch.serialization.add_safe_globals([argparse.Namespace]); "
     "from fairseq_cli.train import cli_main; cli_main()"
 )
+
+
+def check_fairseq() -> None:
+    """Raises FileNotFoundError where fairseq is not installed."""
+    if find_spec("fairseq") is None:
+        raise FileNotFoundError(
+            "fairseq is not installed: pip install -c constraints.txt -e '.[fairseq]', then "
+            "pip install -c constraints.txt --no-deps --no-build-isolation fairseq-fixed"
+        )
 
 
 def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
@@ -76,12 +87,8 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
             f"{data} holds no data that fairseq-preprocess wrote: expected two "
             "dict.*.txt and train.*.bin"
         )
-    if find_spec("fairseq") is None:
-        raise FileNotFoundError(
-            "fairseq is not installed: pip install -c constraints.txt -e '.[fairseq]', then "
-            "pip install -c constraints.txt --no-deps --no-build-isolation fairseq-fixed"
-        )
-    checkpoints = out / "checkpoints"
+    check_fairseq()
+    checkpoints = out / CHECKPOINTS
     command = [
         sys.executable,
         "-c",

@@ -51,11 +51,16 @@ def generate(
     *,
     batch_size: int = 128,
     beams: int = 1,
+    early_stopping: bool = False,
 ) -> list[list[int]]:
     """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
 
     Each is cut at its own limit, so that it does not depend on the sentences that share a
     batch with it.
+
+    Args:
+        early_stopping: of a search with beams, whether a sentence is done once there are as many
+            ended translations of it as beams, as in fairseq, or once no other can be better.
     """
     device = next(model.parameters()).device
     marks = marks_of(model)
@@ -67,6 +72,7 @@ def generate(
             attention_mask=(ids != marks.pad).long(),
             num_beams=beams,
             do_sample=False,
+            **({"early_stopping": True} if early_stopping else {}),
             max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
         )
         for i, row in zip(members, made[:, 1:].tolist(), strict=True):

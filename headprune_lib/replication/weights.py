@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import warnings
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -103,12 +104,23 @@ def _recipe_in(file: safe_open) -> dict | None:
     return recipe and {name: value for name, value in recipe.items() if name != _TRAINED_IN}
 
 
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file of weights; a file that stays as it is is read once a process."""
+    state = path.stat()
+    return _sha256(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: Path, _modified: int, _size: int) -> str:
+    return file_sha256(path)
+
+
 def check_worker_has(path: Path | None, sha256: str) -> None:
     """Raises FileNotFoundError where a worker of a cluster has not the weights to measure with.
 
     It would train them anew, and measure something else.
     """
-    found = file_sha256(path) if path is not None and path.is_file() else None
+    found = sha256_of(path) if path is not None and path.is_file() else None
     if found != sha256:
         raise FileNotFoundError(
             f"{socket.gethostname()} has {'other' if found else 'no'} weights"

@@ -16,7 +16,9 @@ from headprune_lib.replication.cli.options import (
     DeviceName,
     ProfileName,
     Scheduler,
+    Values,
     Workers,
+    read_values,
     spread,
 )
 
@@ -53,6 +55,7 @@ def reproduce(
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     data: Data = None,
     device: DeviceName = None,
+    values: Values = None,
     stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -72,6 +75,7 @@ def reproduce(
             translation_seed=seed,
             data=data,
             device=device,
+            **read_values(values),
         )
         if artifact == "all":
             if task is not None or by is not None:
@@ -152,7 +156,7 @@ def _settings(
     from headprune_lib.replication.pretrained import BASES
     from headprune_lib.replication.profiles import load_profile
 
-    translated = task in load_profile(profile).translation
+    translated = task in load_profile(profile).translators
     if model is not None:
         given["model" if model in BASES else "translation_model"] = model
     settings = load_profile(profile, task=None if translated else task, **given)
@@ -210,6 +214,7 @@ def plan(
     ] = None,
     data: Data = None,
     device: DeviceName = None,
+    values: Values = None,
 ) -> None:
     """Say what a profile would fetch and compute, what is done, and how long the rest takes here.
 
@@ -222,10 +227,11 @@ def plan(
     from headprune_lib.replication.profiles import load_profile
 
     with refusing():
-        settings = load_profile(profile, data=data, device=device)
+        given = {"data": data, "device": device, **read_values(values)}
+        settings = load_profile(profile, **given)
         if settings.device.startswith("cuda") and not torch.cuda.is_available():
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
-            settings = load_profile(profile, data=data, device="cpu")
+            settings = load_profile(profile, **given | {"device": "cpu"})
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
         found = planning.probe(settings)
     for name, (size, there) in fetched.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,42 @@ Scheduler = Annotated[
     str | None,
     typer.Option(help="Measure on the workers of a Dask scheduler: tcp://HOST:PORT, or its file."),
 ]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A value of the profile's in YAML, such as steps=20 or speed.repetitions=2; may be given "
+        "several times.",
+    ),
+]
+
+
+def read_values(given: list[str] | None) -> dict[str, Any]:
+    """What ``--set`` was given, section by section.
+
+    Raises:
+        ValueError: no name, no value, or no YAML.
+
+    >>> read_values(["steps=20", "checkpoints.pre-norm.epochs=[1, 3]"])
+    {'steps': 20, 'checkpoints': {'pre-norm': {'epochs': [1, 3]}}}
+    """
+    import yaml
+
+    from headprune_lib.replication.profiles import merged
+
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not (name and equals):
+            raise ValueError(f"--set {one!r}: give NAME=VALUE, the value in YAML")
+        for section in reversed(name.split(".")):
+            read = {section: read}
+        found = merged(found, read)
+    return found
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def train(
 
     with refusing():
         settings = load_profile(profile, data=data, device=device)
-        if task in settings.translation:
+        if task in settings.translators:
             _train_translator(settings, task, seed, retrain, publish, model)
             return
         settings = settings if task is None else settings.on(task)
@@ -112,7 +112,7 @@ def _train_translator(
     from headprune_lib.replication.translation import training, weights
 
     seed = settings.trainings(task, model)[0] if seed is None else seed
-    model = settings.translation_model if model is None else model
+    model = settings.model_of(task) if model is None else model
     folder = training.train(settings, task, seed, model=model, retrain=retrain)
     for path in weights.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))

@@ -38,10 +38,25 @@ class Archive:
             MissingData: it cannot be fetched; what came so far is kept, and the next call goes on.
             WrongChecksum: it is another file than the registered or noted one; it is set aside.
         """
-        target = cache_root() / "archives" / self.name
-        if not all((target / name).is_file() for name in self.files):
-            _unpack(self, self._fetched(), target)
-        return target
+        if not self.here:
+            _unpack(self, self._fetched(), self.target)
+        return self.target
+
+    @property
+    def target(self) -> Path:
+        """The folder that :meth:`folder` gives, whether it is there or not."""
+        return cache_root() / "archives" / self.name
+
+    @property
+    def here(self) -> bool:
+        """Whether it was fetched and unpacked before."""
+        return all((self.target / name).is_file() for name in self.files)
+
+    @property
+    def home(self) -> str:
+        """Where it is fetched from: ``url``, or the same file in ``$HEADPRUNE_MIRROR``."""
+        mirror = os.environ.get("HEADPRUNE_MIRROR")
+        return f"{mirror.rstrip('/')}/{self.url.rpartition('/')[2]}" if mirror else self.url
 
     def _fetched(self) -> Path:
         import pooch
@@ -51,7 +66,7 @@ class Archive:
         try:
             path = Path(
                 pooch.retrieve(
-                    self.url,
+                    self.home,
                     known_hash=None,  # checked below, where a wrong file is not thrown away
                     fname=self.url.rpartition("/")[2],
                     path=folder,
@@ -60,7 +75,7 @@ class Archive:
             )
         except OSError as error:  # requests' errors are among them
             raise MissingData(
-                f"{self.url} cannot be fetched ({type(error).__name__}: {error}); the same command "
+                f"{self.home} cannot be fetched ({type(error).__name__}: {error}); the same command "
                 "goes on where it broke off"
             ) from error
         found = file_sha256(path)

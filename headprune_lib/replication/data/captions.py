@@ -6,12 +6,16 @@ pairs that importance is measured on are taken from its training captions, and n
 
 from __future__ import annotations
 
-import gzip
 from functools import lru_cache
 from pathlib import Path
 
 from headprune_lib.replication.data.examples import hash_place
-from headprune_lib.replication.data.parallel import Pairs, TranslationTask
+from headprune_lib.replication.data.parallel import (
+    Pairs,
+    TranslationTask,
+    aligned,
+    in_hash_order,
+)
 from headprune_lib.replication.data.sources import MissingData, data_folder
 
 NAME = "multi30k"
@@ -78,43 +82,15 @@ def _help() -> str:
 
 @lru_cache(maxsize=2)
 def _splits(root: Path) -> tuple[tuple[str, Pairs], ...]:
-    splits = {name: _in_hash_order(*_read(root, file)) for name, file in FILES.items()}
+    splits = {name: in_hash_order(_read(root, file)) for name, file in FILES.items()}
     score, train = _divided(splits["train"])
     return tuple({**splits, "train": train, "score": score}.items())
 
 
-def _read(root: Path, file: str) -> list[list[str]]:
-    """The lines of both languages."""
-    sides = [_lines(_file(root, f"{NAME}/{file}.{side}")) for side in LANGUAGES]
-    if len({len(lines) for lines in sides}) > 1:
-        raise ValueError(
-            f"{root / NAME}: {' and '.join(f'{file}.{side}' for side in LANGUAGES)} have "
-            f"{' and '.join(str(len(lines)) for lines in sides)} lines; expected a translation "
-            "a line"
-        )
-    return sides
-
-
-def _lines(path: Path) -> list[str]:
-    content = path.read_bytes()
-    try:
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be text in UTF-8: {error}") from error
-    lines = [" ".join(line.split()) for line in text.removesuffix("\n").split("\n")]
-    if "" in lines:
-        raise ValueError(f"{path}, line {lines.index('') + 1}: an empty line")
-    return lines
-
-
-def _in_hash_order(sources: list[str], targets: list[str]) -> Pairs:
-    """Pairs in order of a hash of their text, so that the first n are a random sample."""
-    rows = sorted(
-        (hash_place(source, target), line, source, target)
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True), 1)
-    )
-    _, lines, sources, targets = zip(*rows, strict=True)
-    return Pairs(tuple((line,) for line in lines), sources, targets)
+def _read(root: Path, file: str) -> Pairs:
+    """The captions in both languages, each with the number of its line."""
+    sources, targets = aligned([_file(root, f"{NAME}/{file}.{side}") for side in LANGUAGES])
+    return Pairs(tuple((line,) for line in range(1, len(sources) + 1)), (*sources,), (*targets,))
 
 
 def _divided(pairs: Pairs) -> tuple[Pairs, Pairs]:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from headprune_lib.replication.data import Source, locate
 from headprune_lib.replication.data.captions import MULTI30K
+from headprune_lib.replication.data.iwslt import IWSLT14
+from headprune_lib.replication.data.newstest import MTNT, WMT14
 from headprune_lib.replication.data.parallel import Pairs, TranslationTask
 
 BIBLE = Source(
@@ -125,6 +127,9 @@ TRANSLATION_TASKS: dict[str, TranslationTask] = {
         _bible_task("enfr-kjv", "King James Version to Louis Segond", ("en", "fr"), "k", "l"),
         _bible_task("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3"),
         MULTI30K,
+        WMT14,
+        MTNT,
+        IWSLT14,
         TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
         TranslationTask(
             "toy-far",

@@ -15,6 +15,7 @@ from headprune_lib.ablation import one_head_masks
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.accuracy import Tests, baseline
 from headprune_lib.replication.measurements.measurement import (
@@ -36,8 +37,6 @@ from headprune_lib.replication.translation.subject import (
     all_counts,
     first_verses,
 )
-
-_FAR_SPLIT = "score"
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _measure_translation(context: Context) -> Measured:
     masks = {
         head: mask for head, mask in one_head_masks(subject.model).items() if head[0] == "enc-enc"
     }
-    far = subject.pairs(_FAR_SPLIT, profile.translation_far)
+    far = subject.far(profile.translation_far)
     raw = subject.sweep_heads(
         far, masks, context.journal, f"one head cut, {profile.translation_far}"
     )
@@ -185,7 +184,11 @@ def _measure_translation(context: Context) -> Measured:
         **{f"far_{name}": values for name, values in raw.items()},
         **{f"home_{name}": values for name, values in kept.items()},
     }
-    return subject.measured(raw, len(far), dataset=f"{profile.translation_far}/{_FAR_SPLIT}")
+    return subject.measured(
+        raw,
+        len(far),
+        dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
+    )
 
 
 def _summarise_translation(raw: Arrays, statistics: Statistics) -> Values:

@@ -13,6 +13,7 @@ import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.heads import full_mask
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.dynamics import TRAINING, seed_in
@@ -32,10 +33,11 @@ from headprune_lib.replication.translation.subject import (
     all_counts,
     mean_losses,
 )
+from headprune_lib.replication.translation.translator import BESIDE
 
 _ROWS = {
     "encoder": ("heads", "correct", "loss_change"),
-    "translation": ("heads", "counts_change", "draft_loss_change"),
+    "translation": ("heads", "counts_change", f"{BESIDE}counts_change", "draft_loss_change"),
 }
 
 
@@ -97,15 +99,14 @@ def _measure_best(context: Context, part: str) -> Measured:
         return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
     seed = None if part == OUTCOMES else seed_in(part)
     subject = TranslationSubject.of_listed(profile, context.task, seed)
-    masks = all_but_one_masks(subject.model)
-    valid = mean_losses(
-        subject.sweep_heads(subject.pairs("valid"), masks, journal, "all but one (valid)")
-    )
+    masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
+    valid = mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)"))
     heads = list(masks)
     best = {heads[row]: masks[heads[row]] for row in best_of_layers(valid)}
-    raw = subject.sweep_heads(subject.headline, best, journal, "the best of each layer")
+    raw = subject.sweep_heads(reported, best, journal, "the best of each layer")
     raw |= {f"valid_{name}": values for name, values in valid.items()}
-    return subject.measured(raw, len(subject.headline))
+    dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
+    return subject.measured(raw, len(reported), dataset=dataset)
 
 
 def _chosen_on_test_too(profile: Profile) -> bool:
@@ -134,7 +135,7 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
 def _summarise_all(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Any) -> Values:
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
     best = best_of_layers(mean_losses(raw) if half == "translation" else raw)
-    chosen = {**raw, **{name: raw[name][best] for name in _ROWS[half]}}
+    chosen = {**raw, **{name: raw[name][best] for name in _ROWS[half] if name in raw}}
     found = {
         "baseline": effects.baseline(raw, statistics),
         "layers": effects.effect_records(chosen, statistics),

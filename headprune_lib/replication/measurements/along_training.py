@@ -39,7 +39,7 @@ from headprune_lib.replication.translation.subject import TranslationSubject
 def _measure(context: Context, part: str) -> Measured:
     profile, task, seed = context.profile, context.task, seed_in(part)
     profile.check_training(task, seed)
-    wanted = profile.checkpoints[profile.translation_model]
+    wanted = profile.checkpoints[profile.model_of(task)]
     points = chosen(points_of(context, seed, wanted.within), wanted)
     found = []
     for point in points:
@@ -72,12 +72,13 @@ def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
     """A training's seed, which of its checkpoints are measured, and in which orders."""
-    wanted = profile.checkpoints[profile.translation_model]
+    wanted = profile.checkpoints[profile.model_of(profile.training_task)]
     several = wanted.unnormalised or wanted.random_orders
     removed = {"removed": C5_REMOVED} if several else {}
     described = asdict(wanted)
-    if wanted.n_verses is None:  # as the results of before there was a choice
-        del described["n_verses"]
+    for name in ("n_verses", "epochs"):
+        if not described[name]:  # as the results of before there was a choice
+            del described[name]
     return Own({"checkpoints": described, **removed}, seeds=(seed_in(part),))
 
 

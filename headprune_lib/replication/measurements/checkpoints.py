@@ -58,10 +58,17 @@ def points_of(context: Context, seed: int, within: bool) -> list[Point]:
         within: those from within the first epochs as well. Of them the nearest to a whole epoch
             are left out: that epoch's own stand for them.
     """
-    folder = train(context.profile, context.task, seed, model=context.profile.translation_model)
+    model = context.profile.model_of(context.task)
+    folder = train(context.profile, context.task, seed, model=model)
     curve = read_curve(folder)
     points = [
-        Point(one["updates"], one["epoch"], one["bleu"], {"epoch": one["epoch"]}) for one in curve
+        Point(
+            one["updates"],
+            one["epoch"],
+            np.nan if one["bleu"] is None else one["bleu"],
+            {"epoch": one["epoch"]},
+        )
+        for one in curve
     ]
     if within:
         points += _within(context, seed, folder, curve[0]["updates"])
@@ -88,7 +95,7 @@ def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, flo
     def measure(subject: TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
         with fast_linears(subject.model):
-            bleu = validation_bleu(subject.model, subject.translator.vocabulary, pairs)
+            bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
         return {"bleu": np.array(bleu)}
 
     units = run_units(
@@ -105,11 +112,12 @@ def chosen(points: list[Point], wanted: Checkpoints) -> list[Point]:
     One that several rules choose is there once.
     """
     validated = [point for point in points if not np.isnan(point.bleu)]
-    best = max(point.bleu for point in validated)
+    best = max((point.bleu for point in validated), default=np.nan)
     found = [
         min(validated, key=lambda point: abs(point.bleu / best - share)) for share in wanted.shares
     ]
     found += [point for point in points if point.updates == 0]
+    found += [point for point in points if point.kept.get("epoch") in wanted.epochs]
     if wanted.every is not None:
         epochs = [point for point in points if "epoch" in point.kept]
         found += [point for point in epochs if point.kept["epoch"] % wanted.every == 0]

@@ -91,9 +91,8 @@ def obtain(
 
 def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:
     """What the result is stored under."""
-    return Key(
-        measurement.name, task, profile.model if half == "encoder" else profile.translation_model
-    )
+    model = profile.model if half == "encoder" else profile.model_of(task)
+    return Key(measurement.name, task, model)
 
 
 def command_of(
@@ -107,16 +106,16 @@ def command_of(
     words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
     main = profile.main_task if half == "encoder" else None
     words += [f"--task {task}"] if task != main else []
-    words += [f"--model {name}" for name in _model_given(half, profile)]
+    words += [f"--model {name}" for name in _model_given(half, profile, task)]
     words += [f"--by {name!r}" for name in parts or ()]
     return " ".join(words)
 
 
-def _model_given(half: Half, profile: Profile) -> list[str]:
+def _model_given(half: Half, profile: Profile, task: str) -> list[str]:
     """The translation model, where it is not the one that the profile names itself."""
-    own = load_profile(profile.name).translation_model
-    given = half == "translation" and profile.translation_model != own
-    return [profile.translation_model] if given else []
+    if half == "encoder" or profile.model_of(task) == load_profile(profile.name).model_of(task):
+        return []
+    return [profile.model_of(task)]
 
 
 def signature(
@@ -141,6 +140,8 @@ def signature(
     }
     if half == "encoder" and profile.n_used:  # most results pass nothing over, and do not say so
         parameters["n_used"] = profile.n_used
+    if half == "translation" and profile.beams > 1:  # most results are greedy, and do not say so
+        parameters["beams"] = profile.beams
     values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
     texts = measurement.texts(profile, half, task)
     if half == "encoder":
@@ -154,7 +155,7 @@ def signature(
     else:
         read, weights = [TRANSLATION_TASKS[name] for name in texts], {}
         data = [one.registered if registered else one.checksums for one in read]
-        trained = profile.translator(task, profile.translation_model)
+        trained = profile.translator(task, profile.model_of(task))
         recipes = {
             f"seed {seed}": final_recipe(task, trained, seed, registered=registered)
             for seed in own.seeds or profile.trainings(task)[:1]
@@ -181,8 +182,10 @@ def _root(
 
     Nor may a training of one's own join those of the profile.
     """
+    own = load_profile(profile.name).model_of(task) if half == "translation" else None
+    model = profile.model_of(task) if half == "translation" else None
     committed = load_profile(
-        profile.name, task=profile.task, translation_model=profile.translation_model
+        profile.name, task=profile.task, translation_model=None if model == own else model
     )
     if half == "encoder":
         listed = {*profile.further_seeds} <= {*committed.further_seeds}

@@ -7,11 +7,9 @@ gives other weights. A result says which ones it was measured on, by their hash.
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import weights_path
 from headprune_lib.replication.measurements.measurement import Half
@@ -19,6 +17,7 @@ from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Part
 from headprune_lib.replication.translation.weights import stored_weights
+from headprune_lib.replication.weights import sha256_of
 
 
 class OtherWeights(ValueError):
@@ -39,21 +38,10 @@ def weights_at_hand(half: Half, profile: Profile, task: str, run: dict[str, Any]
         profile,
         task,
         run["seed"],
-        model=profile.translation_model,
+        model=profile.model_of(task),
         epoch=run.get("epoch"),
         update=run.get("update"),
     )
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file of weights; a file that stays as it is is read once a process."""
-    state = path.stat()
-    return _sha256(path, state.st_mtime_ns, state.st_size)
-
-
-@lru_cache(maxsize=256)
-def _sha256(path: Path, _modified: int, _size: int) -> str:
-    return file_sha256(path)
 
 
 def check_weights(

@@ -111,7 +111,7 @@ def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
     if half == "encoder":
         n: dict[str, int] = {"n_examples": min(N_EXAMPLES, profile.n_examples or N_EXAMPLES)}
     else:
-        n = {"n_verses": min(N_VERSES, profile.n_verses)}
+        n = {"n_verses": min(N_VERSES, profile.n_verses or N_VERSES)}
     return {**n, "shares": list(SHARES)}
 
 

@@ -24,9 +24,12 @@ from headprune_lib.replication.profiles.parameters import (
 from headprune_lib.replication.profiles.recipes import (
     POST_NORM,
     Candidate,
+    FairseqRecipe,
     Finetuning,
+    Published,
     Recipe,
     Shape,
+    TranslatorRecipe,
 )
 
 __all__ = [
@@ -34,11 +37,14 @@ __all__ = [
     "PROFILES",
     "Candidate",
     "Checkpoints",
+    "FairseqRecipe",
     "Finetuning",
     "Profile",
+    "Published",
     "Recipe",
     "Shape",
     "Speed",
+    "TranslatorRecipe",
     "load_profile",
 ]
 
@@ -66,7 +72,8 @@ class Speed:
 class Checkpoints:
     """At which points of a model's training Figure 5 is measured, and in which orders heads go.
 
-    ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured.
+    ``shares`` are of the best validation BLEU: the stored weights nearest to each are measured;
+    those after each of ``epochs`` are too.
     ``within`` are weights from within the first epochs, and those from before the first update,
     which are then measured too; ``every`` further epochs, and the last. ``unnormalised`` and
     ``random_orders`` are orders beside the paper's, at the one share removed that is compared. The
@@ -79,6 +86,7 @@ class Checkpoints:
     unnormalised: StrictBool
     random_orders: Count | None
     n_verses: Count | None
+    epochs: list[Count] = field(default_factory=list)
 
 
 @parameters
@@ -113,10 +121,14 @@ class Profile:
     translation_model: str
     translation_seed: StrictInt | None
     translation_seeds: dict[_Translation, dict[str, list[StrictInt]]]
-    n_verses: Count
+    n_verses: CountOrAll
     n_headline: CountOrAll
+    beams: Count
     translation_orders: Count
     translation: dict[_Translation, dict[str, Recipe]]
+    fairseq: dict[_Translation, dict[str, FairseqRecipe]]
+    published: dict[_Translation, dict[str, Published]]
+    task_models: dict[_Translation, str]
     checkpoints: dict[str, Checkpoints]
     speed: Speed
     halves: list[Literal["encoder", "translation"]]
@@ -130,17 +142,32 @@ class Profile:
         """The seed whose fine-tuning the single-model artifacts use."""
         return self.seeds[0]
 
-    def translator(self, task: str, model: str = POST_NORM) -> Recipe:
-        """How a translation model is trained.
+    @property
+    def translators(self) -> dict[str, dict[str, TranslatorRecipe]]:
+        """Task -> model -> how it is trained, by us or by fairseq, or whose archive it is in."""
+        found: dict[str, dict[str, TranslatorRecipe]] = {}
+        for tasks in (self.translation, self.fairseq, self.published):
+            for task, models in tasks.items():
+                found[task] = {**found.get(task, {}), **models}
+        return found
+
+    def translator(self, task: str, model: str = POST_NORM) -> TranslatorRecipe:
+        """Where a translation model comes from.
 
         Raises:
             ValueError: an unknown task, or a model that the task does not have.
         """
-        if task not in self.translation:
-            raise ValueError(unknown("translation task", task, self.translation))
-        if model not in self.translation[task]:
-            raise ValueError(unknown(f"model of {task}", model, self.translation[task]))
-        return self.translation[task][model]
+        known = self.translators
+        if task not in known:
+            raise ValueError(unknown("translation task", task, known))
+        if model not in known[task]:
+            raise ValueError(unknown(f"model of {task}", model, known[task]))
+        return known[task][model]
+
+    def model_of(self, task: str) -> str:
+        """Which model of a translation task is measured: the one given, or the task's own."""
+        own = self.task_models.get(task, self.translation_model)
+        return self.given.get("translation_model", own)
 
     def trainings(self, task: str, model: str | None = None) -> list[int]:
         """Seeds of a translation model's trainings; the first stands where one is enough.
@@ -150,7 +177,7 @@ class Profile:
         Raises:
             ValueError: an unknown task, or a model that the task does not have.
         """
-        model = self.translation_model if model is None else model
+        model = self.model_of(task) if model is None else model
         self.translator(task, model)
         if self.translation_seed is not None:
             return [self.translation_seed]
@@ -161,7 +188,7 @@ class Profile:
         if seed not in (known := self.trainings(task)):
             raise ValueError(
                 f"training {seed} is none of the profile's for {task}, "
-                f"{self.translation_model}: {', '.join(map(str, known))}; to measure one of your "
+                f"{self.model_of(task)}: {', '.join(map(str, known))}; to measure one of your "
                 f"own, give --seed {seed}, in a notebook translation_seed"
             )
 

@@ -71,3 +71,26 @@ class Recipe:
     patience: PositiveInt  # epochs without a better validation BLEU
     averaged_epochs: PositiveInt  # the last ones, whose weights are averaged into the final ones
     precision: Literal["bfloat16 autocast", "float32"] = BFLOAT16
+
+
+@parameters
+class FairseqRecipe:
+    """How a translation model is trained by fairseq itself: its own recipe for IWSLT, and this.
+
+    ``options`` are further arguments of ``fairseq-train``; later ones win.
+    """
+
+    epochs: PositiveInt  # each leaves a checkpoint
+    pieces: PositiveInt  # of the joint byte pair encoding
+    options: list[str]
+
+
+@parameters
+class Published:
+    """A translation model that others trained: the name of its archive."""
+
+    archive: str
+
+
+TranslatorRecipe = Recipe | FairseqRecipe | Published
+"""Where a translation model comes from."""

@@ -25,9 +25,10 @@ COLUMNS = (
 )
 
 
-@lru_cache(maxsize=1)
-def _metric() -> BLEU:
-    return BLEU(effective_order=True)  # counts do not depend on it; it silences a warning
+@lru_cache(maxsize=2)
+def _metric(tokenize: str) -> BLEU:
+    # counts do not depend on the effective order; it silences a warning, as force does another
+    return BLEU(effective_order=True, tokenize=tokenize, force=True)
 
 
 def signature() -> str:
@@ -38,19 +39,27 @@ def signature() -> str:
 
 
 @lru_cache(maxsize=1 << 17)
-def _counts(hypothesis: str, reference: str) -> tuple[int, ...]:
-    score = _metric().sentence_score(hypothesis, [reference])
+def _counts(hypothesis: str, reference: str, tokenize: str) -> tuple[int, ...]:
+    score = _metric(tokenize).sentence_score(hypothesis, [reference])
     return (*score.counts, *score.totals, score.sys_len, score.ref_len)
 
 
-def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.int16]:
-    """(sentences, 10) counts, see ``COLUMNS``, as sacrebleu takes them (tokenizer 13a)."""
+def sentence_counts(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+) -> NDArray[np.int16]:
+    """(sentences, 10) counts, see ``COLUMNS``, as sacrebleu takes them.
+
+    Args:
+        tokenize: sacrebleu's name of a tokenizer; ``"none"`` for what is cut into tokens already.
+    """
     if len(hypotheses) != len(references):
         raise ValueError(
             f"{len(hypotheses)} hypotheses but {len(references)} references; give one "
             "of each a sentence"
         )
-    return np.array([_counts(*pair) for pair in zip(hypotheses, references, strict=True)], np.int16)
+    return np.array(
+        [_counts(*pair, tokenize) for pair in zip(hypotheses, references, strict=True)], np.int16
+    )
 
 
 def pack(counts: NDArray) -> NDArray[np.int16]:

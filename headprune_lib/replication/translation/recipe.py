@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 
+from headprune_lib.fairseq_import.training import RECIPE
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.profiles import POST_NORM, Recipe
+from headprune_lib.replication.profiles import (
+    POST_NORM,
+    FairseqRecipe,
+    Published,
+    Recipe,
+    TranslatorRecipe,
+)
+from headprune_lib.replication.translation import public
 from headprune_lib.replication.weights import TRAINING_VERSION
 
 
-def full_recipe(task: str, recipe: Recipe, seed: int, *, registered: bool = False) -> dict:
+def full_recipe(
+    task: str, recipe: TranslatorRecipe, seed: int, *, registered: bool = False
+) -> dict:
     """Everything that the weights after an epoch of a training depend on.
 
     With ``registered``, on the text that committed results were measured on.
     """
+    if isinstance(recipe, Published):
+        return {"version": TRAINING_VERSION, "task": task, **public.described(recipe)}
     described, text = dataclasses.asdict(recipe), TRANSLATION_TASKS[task]
+    if isinstance(recipe, FairseqRecipe):
+        return {
+            "version": TRAINING_VERSION,
+            "task": task,
+            "data": text.checksums,
+            "seed": seed,
+            "fairseq-train": list(RECIPE),
+            **described,
+        }
     if recipe.shape.norm == "after":  # as the recipes of before there was a choice
         del described["shape"]["norm"]
     return {
@@ -27,9 +48,13 @@ def full_recipe(task: str, recipe: Recipe, seed: int, *, registered: bool = Fals
     }
 
 
-def final_recipe(task: str, recipe: Recipe, seed: int, *, registered: bool = False) -> dict:
+def final_recipe(
+    task: str, recipe: TranslatorRecipe, seed: int, *, registered: bool = False
+) -> dict:
     """Everything that the final weights depend on; ``registered`` as of :func:`full_recipe`."""
     full = full_recipe(task, recipe, seed, registered=registered)
+    if not isinstance(recipe, Recipe):
+        return full
     return {**full, "averaged_epochs": recipe.averaged_epochs}
 
 

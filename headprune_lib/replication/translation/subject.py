@@ -1,4 +1,6 @@
-"""A trained translator with its verses: n-gram counts and draft loss of every verse under masks.
+"""A trained translator with its pairs: n-gram counts and draft loss of every pair under masks.
+
+A verse is a pair of sentences, whatever text it is from.
 
 Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.stats.bleu`), those of
 masked models as the *change* from the unmasked one: few change, so that the files stay small.
@@ -18,8 +20,9 @@ from torch import nn
 from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.importance import example_importance
-from headprune_lib.generation.drafts import translations_under
-from headprune_lib.generation.greedy import generate
+from headprune_lib.generation.beams import searched_under
+from headprune_lib.generation.drafts import Translations, translations_under
+from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.orders import Head
@@ -27,16 +30,12 @@ from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.order_names import NamedOrder
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bleu import pack, sentence_counts, unpack
+from headprune_lib.replication.stats.bleu import pack, unpack
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.models import PAD, detokenise
-from headprune_lib.replication.translation.weights import (
-    Translator,
-    load_translator,
-    stored_weights,
-)
+from headprune_lib.replication.translation.translator import BESIDE, Rows, Translator
+from headprune_lib.replication.translation.weights import load_translator, stored_weights
 from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import normalize_l2
 
@@ -73,7 +72,7 @@ class TranslationSubject:
         """
         seed = profile.trainings(task)[0] if seed is None else seed
         translator = load_translator(
-            profile, task, seed, model=profile.translation_model, kernel=kernel, **kept
+            profile, task, seed, model=profile.model_of(task), kernel=kernel, **kept
         )
         return cls(profile, task, seed, translator, kept)
 
@@ -131,7 +130,17 @@ class TranslationSubject:
 
     def split(self, name: str, task: str | None = None) -> Pairs:
         """All verses of a split, of another task where one is named."""
-        return TRANSLATION_TASKS[task or self.task].load()[name]
+        return TRANSLATION_TASKS[task or self.task].split(name)
+
+    def far(self, task: str) -> Pairs:
+        """The pairs of another domain."""
+        return self.pairs(TRANSLATION_TASKS[task].far, task)
+
+    @property
+    def chosen(self) -> tuple[Pairs, Pairs]:
+        """What the best heads are chosen on, and what is reported of them."""
+        choice, reported = TRANSLATION_TASKS[self.task].chosen
+        return self.pairs(choice), self.split(reported).first(self.profile.n_headline)
 
     def sweep(
         self, pairs: Pairs, masks: Sequence[HeadTensors], journal: Journal, name: str
@@ -144,26 +153,24 @@ class TranslationSubject:
         Returns:
             ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
             ``draft_loss_uncut`` (n,) and ``draft_loss_change`` (M, n) in thousandths of a nat, in the
-            pairs' own order.
+            pairs' own order. Where BLEU is taken in another way than sacrebleu's own, the counts and
+            lengths of that one stand beside these under ``BESIDE``.
         """
         sources = self.translator.encode(pairs.sources)
         groups = by_length(sources, GROUP)
 
         def measure(members: list[int]) -> Arrays:
-            model, own = self.model, [sources[i] for i in members]
+            own = [sources[i] for i in members]
+            found = self._translated(own, [full_mask(self.model), *masks])
             references = [pairs.targets[i] for i in members]
-            with fast_linears(model):
-                drafts = generate(model, own)
-            with fast_linears(model), fast_single_queries(model):
-                found = translations_under(model, own, drafts, [full_mask(model), *masks])
-            counts = [
-                sentence_counts(detokenise(self.translator.vocabulary, one.ids), references)
-                for one in found
-            ]
+            each = [self.translator.pieces.counts(one.ids, references) for one in found]
             return {
-                "counts": np.stack([pack(one) for one in counts]),
-                "reference_lengths": counts[0][:, -1],
                 "draft_loss": np.stack([one.draft_loss for one in found]),
+                **{
+                    f"{way}counts": np.stack([pack(counts[way]) for counts in each])
+                    for way in each[0]
+                },
+                **{f"{way}reference_lengths": counts[:, -1] for way, counts in each[0].items()},
             }
 
         units = run_units(
@@ -175,18 +182,17 @@ class TranslationSubject:
             f"{name}, {len(masks)} masks on {len(pairs)} verses",
         ).values()
         back = np.argsort(np.concatenate(groups))
-        counts = np.concatenate([unit["counts"] for unit in units], axis=1)[:, back]
-        loss = np.rint(MILLINAT * np.concatenate([unit["draft_loss"] for unit in units], -1))[
-            :, back
-        ]
-        lengths = np.concatenate([unit["reference_lengths"] for unit in units])[back]
-        return {
-            "counts_uncut": counts[0],
-            "counts_change": counts[1:] - counts[0],
-            "reference_lengths": lengths,
-            "draft_loss_uncut": loss[0].astype(np.int32),
-            "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
-        }
+        return _compact(list(units), back)
+
+    def _translated(self, sources: Rows, masks: Sequence[HeadTensors]) -> list[Translations]:
+        """A group of sentences under each mask, the unmasked model's translations as drafts."""
+        model, beams = self.model, self.profile.beams
+        with fast_linears(model):
+            drafts = generate(model, sources, beams=beams, early_stopping=beams > 1)
+        with fast_linears(model), fast_single_queries(model):
+            if beams > 1:
+                return searched_under(model, sources, drafts, masks, beams=beams)
+            return translations_under(model, sources, drafts, masks)
 
     def sweep_heads(
         self, pairs: Pairs, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
@@ -244,9 +250,31 @@ def _loaded(
 ) -> TranslationSubject:
     """A subject as a worker process needs it, loaded once."""
     wanted, point = pickle.loads(profile), dict(kept)
-    path = stored_weights(wanted, task, seed, model=wanted.translation_model, **point)
+    path = stored_weights(wanted, task, seed, model=wanted.model_of(task), **point)
     check_worker_has(path, weights_sha256)
     return TranslationSubject.of(wanted, task, seed, kernel=kernel, **point)
+
+
+def _compact(units: list[Arrays], back: np.ndarray) -> Arrays:
+    """The outcomes of all groups in the pairs' own order, those of masks as changes."""
+    found: Arrays = {}
+    for way in ("", BESIDE):
+        if f"{way}counts" not in units[0]:
+            continue
+        counts = np.concatenate([unit[f"{way}counts"] for unit in units], axis=1)[:, back]
+        lengths = np.concatenate([unit[f"{way}reference_lengths"] for unit in units])[back]
+        found |= {
+            f"{way}counts_uncut": counts[0],
+            f"{way}counts_change": counts[1:] - counts[0],
+            f"{way}reference_lengths": lengths,
+        }
+    loss = np.concatenate([unit["draft_loss"] for unit in units], -1)[:, back]
+    loss = np.rint(MILLINAT * loss)
+    return {
+        **found,
+        "draft_loss_uncut": loss[0].astype(np.int32),
+        "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
+    }
 
 
 def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
@@ -257,14 +285,12 @@ def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
 
 def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
     """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
-    translator = subject.translator
-    sources, targets = translator.encode(pairs.sources), translator.encode(pairs.targets)
+    translator, marks = subject.translator, marks_of(subject.model)
+    sources = translator.encode(pairs.sources)
+    targets = translator.encode_targets(pairs.targets)
     return [
         teacher_forced(
-            [sources[i] for i in part],
-            [targets[i] for i in part],
-            PAD,
-            subject.model.config.decoder_start_token_id,
+            [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
         )
         for part in forced_groups(subject, pairs)
     ]
@@ -272,7 +298,7 @@ def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, 
 
 def forced_groups(subject: TranslationSubject, pairs: Pairs) -> list[list[int]]:
     """Which verses share a teacher-forced batch, shortest references first."""
-    return by_length(subject.translator.encode(pairs.targets), _SCORED_TOGETHER)
+    return by_length(subject.translator.encode_targets(pairs.targets), _SCORED_TOGETHER)
 
 
 def first_verses(raw: Arrays, n: int | None) -> Arrays:

@@ -13,18 +13,25 @@ from transformers import TrainerCallback, TrainingArguments
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.paths import trained_root
-from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
+from headprune_lib.replication.profiles import (
+    POST_NORM,
+    FairseqRecipe,
+    Profile,
+    Published,
+    Recipe,
+)
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
 from headprune_lib.replication.translation.batches import token_batches
+from headprune_lib.replication.translation.by_fairseq import train_by_fairseq
 from headprune_lib.replication.translation.models import (
-    detokenise,
     encode,
     new_model,
     read_vocabulary,
     train_vocabulary,
 )
 from headprune_lib.replication.translation.recipe import file_name, full_recipe
+from headprune_lib.replication.translation.translator import Pieces, SentencePieces
 from headprune_lib.replication.weights import save_trained, stored_recipe
 
 
@@ -79,13 +86,20 @@ def train(
     epochs, ``curve.json`` (one record an epoch) and the last checkpoint, from which a killed run
     goes on.
 
+    Where fairseq trains the model, the folder is that of :func:`train_by_fairseq`.
+
     Raises:
-        ValueError: the profile has no such task or model (the nearest names are suggested), or
-            the folder holds a training by another recipe.
+        ValueError: the profile has no such task or model (the nearest names are suggested), the
+            folder holds a training by another recipe, or others have trained the model.
     """
     recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
+    if isinstance(recipe, Published):
+        raise ValueError(f"the model of {task} is a published one: nothing is to be trained")
     if retrain and folder.exists():
         shutil.rmtree(folder)
+    if isinstance(recipe, FairseqRecipe):
+        wanted = full_recipe(task, recipe, seed)
+        return train_by_fairseq(folder, recipe, wanted, seed, profile.device)
     _check_recipe(folder, full_recipe(task, recipe, seed))
     if (curve := read_curve(folder)) and finished(curve, recipe):
         return folder
@@ -113,7 +127,9 @@ def train(
         data_collator=whole_batch,
         callbacks=[_KeepWeights(folder, recipe, full_recipe(task, recipe, seed))],
     )
-    trainer.judge = lambda: validation_bleu(trainer.model, vocabulary, splits["valid"])
+    trainer.judge = lambda: validation_bleu(
+        trainer.model, SentencePieces(vocabulary), splits["valid"]
+    )
     run(trainer, f"train {task}, {model}, seed {seed}")
     return folder
 
@@ -128,11 +144,11 @@ def _check_recipe(folder: Path, wanted: dict) -> None:
             )
 
 
-def validation_bleu(model: nn.Module, vocabulary, pairs: Pairs) -> float:
+def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Pairs) -> float:
     """Greedy corpus BLEU of a model on pairs of sentences."""
     was_training = model.training
     model.eval()
-    hypotheses = detokenise(vocabulary, generate(model, encode(vocabulary, pairs.sources)))
+    hypotheses = pieces.texts(generate(model, pieces.sources(pairs.sources)))
     model.train(was_training)
     return sacrebleu.corpus_bleu(hypotheses, [list(pairs.targets)]).score
 

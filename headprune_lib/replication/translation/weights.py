@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import sentencepiece
 import torch
 import transformers
 from safetensors.torch import load_file
 
-from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.paths import models_root
-from headprune_lib.replication.profiles import POST_NORM, Profile, Recipe
-from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.translation.models import (
-    detokenise,
-    encode,
-    new_model,
-    read_vocabulary,
+from headprune_lib.replication.profiles import (
+    POST_NORM,
+    FairseqRecipe,
+    Profile,
+    Published,
+    Recipe,
 )
+from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.translation.by_fairseq import (
+    converted,
+    load_by_fairseq,
+    stored_by_fairseq,
+)
+from headprune_lib.replication.translation.models import new_model, read_vocabulary
+from headprune_lib.replication.translation.public import checkpoint_of, load_public
 from headprune_lib.replication.translation.recipe import (
     file_name,
     final_recipe,
@@ -35,43 +38,11 @@ from headprune_lib.replication.translation.training import (
     training_folder,
     update_path,
 )
+from headprune_lib.replication.translation.translator import SentencePieces, Translator
 from headprune_lib.replication.weights import read_weights, stored_recipe, write_weights
 
 FINAL = "final.safetensors"
 """In a training's folder, the mean of its last epochs."""
-
-
-@dataclass(frozen=True)
-class Translator:
-    """A trained model with its vocabulary, the hash of its weights and its learning curve."""
-
-    task: str
-    model: transformers.PreTrainedModel
-    vocabulary: sentencepiece.SentencePieceProcessor
-    weights_sha256: str
-    curve: list[dict]
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text with the end mark.
-
-        Raises:
-            ValueError: an empty text, or one longer than the model has positions for.
-        """
-        rows = encode(self.vocabulary, texts)
-        longest = self.model.config.max_position_embeddings
-        for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
-            if not text.strip():
-                raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
-            if len(row) > longest:
-                raise ValueError(
-                    f"line {number} has {len(row)} pieces, the model has positions "
-                    f"for {longest}: split it ({text[:40]!r}...)"
-                )
-        return rows
-
-    def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
-        """Translations of texts, in their order."""
-        return detokenise(self.vocabulary, generate(self.model, self.encode(texts), beams=beams))
 
 
 def load_translator(
@@ -100,13 +71,39 @@ def load_translator(
     """
     recipe = profile.translator(task, model)
     seed = profile.trainings(task, model)[0] if seed is None else seed
+    if isinstance(recipe, Published):
+        if epoch is not None or update is not None:
+            raise ValueError(f"of the published model of {task} there are final weights alone")
+        return load_public(task, recipe, kernel, profile.device)
+    if isinstance(recipe, FairseqRecipe):
+        folder = train(profile, task, seed, model=model)
+        weights = _epoch_by_fairseq(folder, recipe, epoch, update)
+        return load_by_fairseq(profile, task, recipe, weights, kernel)
+    return _trained_here(profile, task, recipe, (model, seed), (epoch, update), kernel)
+
+
+def _trained_here(
+    profile: Profile,
+    task: str,
+    recipe: Recipe,
+    training: tuple[str, int],
+    kept: tuple[int | None, int | None],
+    kernel: str,
+) -> Translator:
+    """A model that our own trainer made.
+
+    Args:
+        training: name of the model, and seed.
+        kept: epoch and update; the final weights if both are None.
+    """
+    model, seed = training
     described = full_recipe
-    if epoch is None and update is None:
+    if kept == (None, None):
         described = final_recipe
         weights, vocabulary, curve = _final_files(profile, task, model, seed)
     else:
         folder = training_folder(task, seed, model)
-        weights = _kept(folder, epoch, update)
+        weights = _kept(folder, *kept)
         vocabulary, curve = folder / "vocabulary.spm", read_curve(folder)
     tensors = read_weights(weights, described(task, recipe, seed))
     if tensors is None:
@@ -121,7 +118,8 @@ def load_translator(
             f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
             f"{weights} are for {network.config.vocab_size}: not of one training"
         )
-    return Translator(task, network.to(profile.device), pieces, file_sha256(weights), curve)
+    network, own = network.to(profile.device), SentencePieces(pieces)
+    return Translator(task, network, own, file_sha256(weights), curve)
 
 
 def stored_weights(
@@ -142,6 +140,14 @@ def stored_weights(
         update: the weights after this many updates, in place of ``epoch``.
     """
     folder, recipe = training_folder(task, seed, model), profile.translator(task, model)
+    if isinstance(recipe, Published):
+        path = checkpoint_of(recipe)
+        return path if path.is_file() else None
+    if isinstance(recipe, FairseqRecipe):
+        path = converted(folder, recipe.epochs if epoch is None else epoch)
+        if not path.is_file():
+            return None
+        return path if stored_by_fairseq(folder) == full_recipe(task, recipe, seed) else None
     if epoch is None and update is None:
         committed = _committed(task, model, seed)
         path = committed if committed.is_file() else folder / FINAL
@@ -172,12 +178,28 @@ def with_weights(
     return model.eval()
 
 
+def _epoch_by_fairseq(
+    folder: Path, recipe: FairseqRecipe, epoch: int | None, update: int | None
+) -> Path:
+    path = converted(folder, recipe.epochs if epoch is None else epoch)
+    if update is not None or not path.is_file():
+        raise ValueError(f"fairseq kept weights after epochs 1 to {recipe.epochs} alone")
+    return path
+
+
 def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
-    """Copy the final weights of a finished training to where committed weights are kept."""
+    """Copy the final weights of a finished training to where committed weights are kept.
+
+    Raises:
+        ValueError: the model is fairseq's, too large to be committed.
+    """
+    recipe = profile.translator(task, model)
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"{task}, {model} is trained by others: it is kept in the cache alone")
     folder = train(profile, task, seed, model=model)
     target = _committed(task, model, seed)
     files = {
-        target: final_weights(folder, task, profile.translator(task, model), seed),
+        target: final_weights(folder, task, recipe, seed),
         target.with_suffix(".spm"): folder / "vocabulary.spm",
         target.with_suffix(".curve.json"): folder / "curve.json",
     }

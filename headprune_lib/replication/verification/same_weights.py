@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from headprune_lib.batching import Batch, teacher_forced, without_labels
-from headprune_lib.generation.greedy import generate
+from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import HeadTensors
 from headprune_lib.kernels import fast_linears
 from headprune_lib.losses import cross_entropy
@@ -18,9 +18,7 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
-from headprune_lib.replication.stats.bleu import sentence_counts
 from headprune_lib.replication.store import Arrays, Journal, Result
-from headprune_lib.replication.translation.models import END, PAD
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.further import further
 from headprune_lib.replication.verification.orders import Subject
@@ -120,9 +118,10 @@ def counts_under(
     subject: TranslationSubject, pairs: Pairs, mask: HeadTensors, beams: int
 ) -> np.ndarray:
     """Counts (n, 10) of translations under a mask."""
-    with masked_heads(subject.model, mask), fast_linears(subject.model):
-        made = subject.translator.translate(pairs.sources, beams=beams)
-    return sentence_counts(made, pairs.targets)
+    model, sources = subject.model, subject.translator.encode(pairs.sources)
+    with masked_heads(model, mask), fast_linears(model):
+        made = generate(model, sources, beams=beams)
+    return subject.translator.pieces.counts(made, pairs.targets)[""]
 
 
 def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
@@ -130,5 +129,6 @@ def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
     sources = subject.translator.encode(pairs.sources)
     with fast_linears(subject.model):
         drafts = generate(subject.model, sources)
-    start = subject.model.config.decoder_start_token_id
-    return teacher_forced(sources, [[*draft, END] for draft in drafts], PAD, start)
+    marks = marks_of(subject.model)
+    ended = [[*draft, marks.end] for draft in drafts]
+    return teacher_forced(sources, ended, marks.pad, marks.start)

@@ -156,8 +156,9 @@ def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
         yield Sheet(subject.test, tested, _answers(raw))
         yield Sheet(subject.selection, tried, _answers(raw, "train_"))
     else:
-        yield Sheet(subject.headline, tested, _translations(raw))
-        yield Sheet(subject.pairs(split), tried, _translations(raw, "valid_"))
+        choice, reported = subject.chosen
+        yield Sheet(reported, tested, _translations(raw))
+        yield Sheet(choice, tried, _translations(raw, "valid_"))
 
 
 def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
@@ -171,7 +172,7 @@ def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
             yield Sheet(texts.first(n), rows, _answers(raw, f"{name}/"))
     else:
         rows = _one_head(subject.model, heads_in(raw["heads"]))
-        far = subject.pairs("score", subject.profile.translation_far)
+        far = subject.far(subject.profile.translation_far)
         yield Sheet(far, rows, _translations(raw, "far_"))
         yield Sheet(subject.pairs("test"), rows, _translations(raw, "home_"))
 

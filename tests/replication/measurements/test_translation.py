@@ -113,8 +113,8 @@ def test_importance_is_the_mean_over_verses_of_the_derivative(subject, tmp_path)
     weight = block.part(model, "output").weight.data
     columns = slice(2 * block.width, 3 * block.width)
     batch = teacher_forced(
-        encode(subject.translator.vocabulary, pairs.sources),
-        encode(subject.translator.vocabulary, pairs.targets),
+        encode(subject.translator.pieces.vocabulary, pairs.sources),
+        encode(subject.translator.pieces.vocabulary, pairs.targets),
         PAD,
         start=PAD,
     )

@@ -107,7 +107,7 @@ def test_translations_along_an_order_are_those_under_plain_masks(translated, smo
         mask = order_mask(subject.model, order, int(np.ceil(len(order) * raw["shares"][step])))
         with masked_heads(subject.model, mask):
             ids = generate(subject.model, sources)
-        found = detokenise(subject.translator.vocabulary, ids)
+        found = detokenise(subject.translator.pieces.vocabulary, ids)
         counts = sentence_counts(found, list(pairs.targets))
         stored = unpack(
             raw["counts_uncut"] + raw["counts_change"][0, step], raw["reference_lengths"]

@@ -1,0 +1,75 @@
+"""Translations by beam search under many masks: sentences and masks share batches.
+
+A beam that loses under one mask may win under another, so that nothing of the unmasked model's search
+stands as its draft does in greedy decoding; every mask is searched anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedModel
+
+from headprune_lib.batching import pad, teacher_forced, without_labels
+from headprune_lib.generation.drafts import Translations
+from headprune_lib.generation.greedy import length_limit, marks_of, until_end
+from headprune_lib.heads import HeadTensors
+from headprune_lib.losses import cross_entropy
+from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
+
+Ids = list[int]
+_SEARCHED_TOGETHER = 256
+"""Sentences, each counted once a mask, that share a batch."""
+
+
+@torch.inference_mode()
+def searched_under(
+    model: PreTrainedModel,
+    sources: Sequence[Ids],
+    drafts: Sequence[Ids],
+    masks: Sequence[HeadTensors],
+    *,
+    beams: int,
+) -> list[Translations]:
+    """Translations of a group of sentences under each mask, as ``generate`` with beams makes them.
+
+    The search is fairseq's: it ends with as many ended translations as beams, and ranks them by the
+    mean log-probability of a piece.
+
+    Args:
+        model: an encoder-decoder in evaluation mode; no masks in place.
+        sources: ids with end mark, best of like length: they share batches and the limit of the
+            longest.
+        drafts: translations whose loss under each mask is taken too, such as the unmasked model's.
+        masks: kind -> ``(layer, head)`` each.
+    """
+    marks, device, n = marks_of(model), next(model.parameters()).device, len(sources)
+    ids = pad(sources, marks.pad).to(device)
+    ended = [[*draft, marks.end] for draft in drafts]
+    scored = teacher_forced(sources, ended, marks.pad, marks.start)
+    scored = {name: values.to(device) for name, values in scored.items()}
+    limits = [length_limit(model, len(source)) for source in sources]
+    at_once = max(1, _SEARCHED_TOGETHER // n)
+    found: list[Translations] = []
+    for start in range(0, len(masks), at_once):
+        part = masks[start : start + at_once]
+        repeated = ids.repeat(len(part), 1)
+        rows = [number for number in range(len(part)) for _ in range(n)]
+        with gated_rows(model, stacked_masks(model, part), rows):
+            made = model.generate(
+                input_ids=repeated,
+                attention_mask=(repeated != marks.pad).long(),
+                num_beams=beams,
+                do_sample=False,
+                early_stopping=True,
+                max_new_tokens=max(limits),
+            )
+        texts = [until_end(row, marks) for row in made[:, 1:].tolist()]
+        for number, mask in enumerate(part):
+            own = texts[number * n : (number + 1) * n]
+            with masked_heads(model, mask):  # logits of all masks at once would take gigabytes
+                losses = cross_entropy(model(**without_labels(scored)), scored)
+            cut = [text[:limit] for text, limit in zip(own, limits, strict=True)]
+            found.append(Translations(cut, losses.double().cpu().numpy()))
+    return found

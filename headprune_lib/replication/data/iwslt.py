@@ -1,0 +1,157 @@
+"""IWSLT14 German-English: talks, prepared as fairseq's own recipe for this set prepares them.
+
+Training lines without markup, at most 175 tokens a side and none 1.5 times as long as the other;
+every 23rd of them for validation; the development and test talks of 2010 to 2012 for testing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from headprune_lib.replication.data.archives import Archive
+from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data.parallel import Pairs, TranslationTask, aligned, in_hash_order
+from headprune_lib.replication.data.sources import data_folder
+from headprune_lib.replication.paths import cache_root
+
+NAME = "iwslt14-deen"
+LANGUAGES = ("de", "en")
+N_SCORE = 2000
+"""How many training pairs importance is measured on."""
+_TESTS = (
+    "IWSLT14.TED.dev2010",
+    "IWSLT14.TEDX.dev2012",
+    "IWSLT14.TED.tst2010",
+    "IWSLT14.TED.tst2011",
+    "IWSLT14.TED.tst2012",
+)
+_TRAIN = "train.tags"
+ARCHIVE = Archive(
+    NAME,
+    "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
+    (
+        *(f"{_TRAIN}.de-en.{side}" for side in LANGUAGES),
+        *(f"{name}.de-en.{side}.xml" for name in _TESTS for side in LANGUAGES),
+    ),
+)
+TOKENS = {side: Moses(side, lower=True) for side in LANGUAGES}
+_LONGEST, _RATIO, _VALID = 175, 1.5, 23
+_DROPPED = re.compile("<url>|<talkid>|<keywords>")
+_MARKUP = re.compile("</?(title|description)>")
+_SEGMENT = re.compile(r'<seg id="\d*">\s*(.*?)\s*</seg>')
+
+
+def load() -> dict[str, Pairs]:
+    """The splits; ``score`` is a sample of ``train``, and trained on as the rest.
+
+    Raises:
+        MissingData: the archive cannot be fetched. WrongChecksum: another file came.
+        ValueError: the two sides do not have as many lines.
+    """
+    return dict(_splits(prepared()))
+
+
+def checksums() -> dict[str, str]:
+    """Of the text at hand."""
+    return {f"{NAME}/{name}": pairs.sha256 for name, pairs in _splits(prepared())}
+
+
+@lru_cache(maxsize=2)
+def _splits(folder: Path) -> tuple[tuple[str, Pairs], ...]:
+    """Training and validation in the order of the files; the others as random samples."""
+    found = {name: _pairs(*aligned(_sides(folder, name))) for name in ("train", "valid", "test")}
+    found["test"] = in_hash_order(found["test"])
+    found["score"] = in_hash_order(found["train"]).first(N_SCORE)
+    return tuple(found.items())
+
+
+def _pairs(sources: list[str], targets: list[str]) -> Pairs:
+    return Pairs(tuple((i + 1,) for i in range(len(sources))), tuple(sources), tuple(targets))
+
+
+def _sides(folder: Path, name: str) -> list[Path]:
+    return [folder / f"{name}.{side}" for side in LANGUAGES]
+
+
+def prepared() -> Path:
+    """The folder with ``train``, ``valid`` and ``test``, each with ``.de`` and ``.en``, a line a pair.
+
+    ``<name>.tokens.de`` has the same lines in Moses' tokens. Made once, which takes minutes.
+    """
+    root = data_folder()
+    own = root is not None and (root / NAME).is_dir()
+    files = root / NAME if own else ARCHIVE.folder()
+    target = cache_root() / "text" / f"{NAME}-{_fingerprint(files)}"
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as work:
+            _prepare(files, Path(work) / "made")
+            os.replace(Path(work) / "made", target)
+    return target
+
+
+def _fingerprint(files: Path) -> str:
+    from headprune_lib.replication.data.sources import file_sha256
+
+    return file_sha256(files / ARCHIVE.files[0])[:12]
+
+
+def _prepare(files: Path, target: Path) -> None:
+    target.mkdir()
+    kept = [
+        row
+        for row in _tokenised(*(_training_lines(files / name) for name in ARCHIVE.files[:2]))
+        if _fits(row)
+    ]
+    tests = [
+        _tokenised(*(_segments(files / f"{name}.de-en.{side}.xml") for side in LANGUAGES))
+        for name in _TESTS
+    ]
+    splits = {
+        "train": [row for i, row in enumerate(kept, 1) if i % _VALID],
+        "valid": [row for i, row in enumerate(kept, 1) if i % _VALID == 0],
+        "test": [row for rows in tests for row in rows],
+    }
+    for name, rows in splits.items():
+        for column, ending in enumerate((*LANGUAGES, *(f"tokens.{side}" for side in LANGUAGES))):
+            lines = "".join(f"{row[column]}\n" for row in rows)
+            (target / f"{name}.{ending}").write_text(lines, "utf-8")
+
+
+Row = tuple[str, str, str, str]
+"""A pair as text and as tokens: source, target, source's tokens, target's tokens."""
+
+
+def _tokenised(sources: list[str], targets: list[str]) -> list[Row]:
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{NAME}: {len(sources)} German and {len(targets)} English lines; expected a "
+            "translation a line"
+        )
+    de, en = (TOKENS[side] for side in LANGUAGES)
+    return [
+        (s, t, de.tokens(s), en.tokens(t)) for s, t in zip(sources, targets, strict=True) if s and t
+    ]
+
+
+def _fits(row: Row) -> bool:
+    """Neither side is too long, nor much longer than the other."""
+    lengths = [len(tokens.split()) for tokens in row[2:]]
+    return min(lengths) >= 1 and max(lengths) <= min(_LONGEST, _RATIO * min(lengths))
+
+
+def _training_lines(path: Path) -> list[str]:
+    lines = path.read_text("utf-8").split("\n")
+    return [" ".join(_MARKUP.sub("", line).split()) for line in lines if not _DROPPED.search(line)]
+
+
+def _segments(path: Path) -> list[str]:
+    found = _SEGMENT.findall(path.read_text("utf-8"))
+    return [" ".join(text.replace("’", "'").split()) for text in found]
+
+
+IWSLT14 = TranslationTask(NAME, "talks, German to English", LANGUAGES, load, {}, checksums)
