@@ -7,20 +7,27 @@ stands as its draft does in greedy decoding; every mask is searched anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from headprune_lib.batching import pad, teacher_forced, without_labels
+from headprune_lib.batching import Batch, pad, teacher_forced, without_labels
 from headprune_lib.generation.drafts import Translations
 from headprune_lib.generation.greedy import length_limit, marks_of, until_end
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
+from headprune_lib.running import in_halves, on_device
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 Ids = list[int]
 _SEARCHED_TOGETHER = 256
-"""Sentences, each counted once a mask, that share a batch."""
+"""Sentences, each counted once a mask, that share a batch where memory has room for it."""
 
 
 @torch.inference_mode()
@@ -45,27 +52,22 @@ def searched_under(
         masks: kind -> ``(layer, head)`` each.
     """
     marks, device, n = marks_of(model), next(model.parameters()).device, len(sources)
-    ids = pad(sources, marks.pad).to(device)
+    ids = pad(sources, marks.pad)
     ended = [[*draft, marks.end] for draft in drafts]
-    scored = teacher_forced(sources, ended, marks.pad, marks.start)
-    scored = {name: values.to(device) for name, values in scored.items()}
+    scored = on_device(teacher_forced(sources, ended, marks.pad, marks.start), device)
     limits = [length_limit(model, len(source)) for source in sources]
     at_once = max(1, _SEARCHED_TOGETHER // n)
     found: list[Translations] = []
     for start in range(0, len(masks), at_once):
         part = masks[start : start + at_once]
         repeated = ids.repeat(len(part), 1)
-        rows = [number for number in range(len(part)) for _ in range(n)]
-        with gated_rows(model, stacked_masks(model, part), rows):
-            made = model.generate(
-                input_ids=repeated,
-                attention_mask=(repeated != marks.pad).long(),
-                num_beams=beams,
-                do_sample=False,
-                early_stopping=True,
-                max_new_tokens=max(limits),
-            )
-        texts = [until_end(row, marks) for row in made[:, 1:].tolist()]
+        batch = {
+            "input_ids": repeated,
+            "attention_mask": (repeated != marks.pad).long(),
+            "mask": torch.arange(len(part)).repeat_interleave(n),
+        }
+        search = partial(_search, model, stacked_masks(model, part), beams, max(limits))
+        texts = in_halves(search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]])
         for number, mask in enumerate(part):
             own = texts[number * n : (number + 1) * n]
             with masked_heads(model, mask):  # logits of all masks at once would take gigabytes
@@ -73,3 +75,23 @@ def searched_under(
             cut = [text[:limit] for text, limit in zip(own, limits, strict=True)]
             found.append(Translations(cut, losses.double().cpu().numpy()))
     return found
+
+
+def _search(
+    model: PreTrainedModel,
+    stacked: dict[str, Float[Tensor, "layer mask head"]],
+    beams: int,
+    limit: int,
+    batch: Batch,
+) -> list[Ids]:
+    """Translations of a batch's rows, each under the mask whose number ``batch["mask"]`` has."""
+    with gated_rows(model, stacked, batch["mask"].tolist()):
+        made = model.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            num_beams=beams,
+            do_sample=False,
+            early_stopping=True,
+            max_new_tokens=limit,
+        )
+    return [until_end(row, marks_of(model)) for row in made[:, 1:].tolist()]

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import build
-from transformers import MarianConfig, MarianMTModel
 
 from headprune_lib import cut_heads, find_heads, full_mask, masked_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
@@ -16,52 +15,8 @@ from headprune_lib.generation.drafts import mend, translations_under
 from headprune_lib.generation.greedy import Marks, generate, length_limit, marks_of, until_end
 from headprune_lib.masking import masked_rows
 
-# none of them what other models of these tests have: the configuration alone says which they are
-PAD, END, START = 0, 2, 3
+PAD, END, START = 0, 2, 3  # as the models of these tests have them
 MARKS = Marks(pad=PAD, end=END, start=START)
-
-
-@pytest.fixture(scope="module")
-def model():
-    """Random weights, so large that heads matter, that do not repeat themselves and that end."""
-    made = MarianMTModel(
-        MarianConfig(
-            vocab_size=40,
-            max_position_embeddings=200,
-            d_model=16,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=24,
-            decoder_ffn_dim=24,
-            activation_function="relu",
-            scale_embedding=True,
-            pad_token_id=PAD,
-            eos_token_id=END,
-            decoder_start_token_id=START,
-            forced_eos_token_id=None,
-        )
-    )
-    made = made.double().eval()
-    torch.manual_seed(3)
-    for name, weight in made.named_parameters():
-        if weight.requires_grad and "layer_norm.weight" not in name:
-            std = 0.5 if "shared" in name else 0.3 if weight.ndim == 2 else 0.01
-            torch.nn.init.normal_(weight, std=std)
-    # tied to the embeddings it would predict the word that it was given
-    made.lm_head.weight = torch.nn.Parameter(torch.randn(40, 16).double())
-    made.final_logits_bias[0, [END, PAD]] = torch.tensor([1.0, -100.0]).double()
-    return made
-
-
-@pytest.fixture(scope="module")
-def sources():
-    generator = torch.Generator().manual_seed(1)
-    return [
-        [*torch.randint(4, 40, (n,), generator=generator).tolist(), END]
-        for n in (4, 9, 5, 7, 12, 6, 8, 3)
-    ]
 
 
 @pytest.fixture(scope="module")

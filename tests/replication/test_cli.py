@@ -168,3 +168,18 @@ def test_values_that_cannot_be_are_refused_before_anything_is_done(words):
     result = headprune(*words)
     assert result.exit_code == 2
     assert "Invalid value" in result.output or "no device" in result.output
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("steps", "give NAME=VALUE"),
+        ("=3", "give NAME=VALUE"),
+        ("steps=[", "give NAME=VALUE"),
+        ("stepps=3", "unknown parameter 'stepps': did you mean steps"),
+        ("steps=0", "steps is 0; give at least 1"),
+    ],
+)
+def test_a_value_of_the_profiles_that_is_none_is_refused(given, told):
+    result = headprune("reproduce", "figure1b", "--profile", "smoke", "--set", given)
+    assert result.exit_code == 2 and told in result.stderr

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.cli import app
+from headprune_lib.replication.planning import Probe
 from headprune_lib.replication.profiles import load_profile
 
 
@@ -19,7 +20,7 @@ def nowhere(tmp_path, monkeypatch):
 
 
 def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowhere):
-    profile = load_profile("paper")
+    profile = load_profile("paper", halves=["encoder"])
     steps = planning.steps(profile)
     assert {step.task for step in steps} == {"mnli", "sst2", "cola", "mrpc"}
     assert len([step for step in steps if step.what.startswith("fine-tune")]) == 20
@@ -49,8 +50,41 @@ def test_only_one_figure_is_planned_with_its_trainings(nowhere):
         *(f"fine-tune, seed {seed}" for seed in range(1, 6)),
         "figure6a (pruning_curve)",
     ]
-    with pytest.raises(ValueError, match="figure4 is of the translation half"):
-        planning.steps(load_profile("paper"), "figure4")
+
+
+def test_the_translation_half_is_planned_by_translations(nowhere, monkeypatch):
+    monkeypatch.delenv("HEADPRUNE_DATA", raising=False)
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(nowhere / "sacrebleu"))
+    profile = load_profile("paper", halves=["translation"])
+    steps = planning.steps(profile)
+    assert [(step.task, step.what) for step in steps] == [
+        ("wmt14-enfr", "table1 (one_head)"),
+        ("wmt14-enfr", "table2 (all_but_one)"),
+        ("wmt14-enfr", "table5 (best_heads)"),
+        ("wmt14-enfr", "figure2a (across_domains)"),
+        ("wmt14-enfr", "figure3a (pruning_curve)"),
+        *(("iwslt14-deen", f"train pre-norm, seed {seed}") for seed in (1, 2, 3)),
+        ("iwslt14-deen", "figure6d (pruning_curve)"),
+        ("wmt14-enfr", "figure4 (pruning_by_kind)"),
+        ("iwslt14-deen", "figure5 (along_training)"),
+    ]
+    by_name = {step.what.split(" ")[0]: step for step in steps}
+    assert by_name["table1"].translations == 3000 * (3 * 6 * 16 + 2)
+    assert by_name["table5"].translations == 3000 * (288 + 2) + 3003 * (18 + 2)
+    assert by_name["figure5"].translations == 3 * 8 * 6750 * (10 + 1 + 5 + 2)
+    assert by_name["train"].passes == 3 * 40 * 160_239
+    fetched = planning.downloads(profile)
+    assert len(fetched) == 3 and not any(there for _, there in fetched.values())
+    assert not [*nowhere.iterdir()], "planning writes nothing"
+    assert {step.task for step in planning.steps(profile, "figure4")} == {"wmt14-enfr"}
+
+
+def test_translations_of_a_shape_are_timed(smoke):
+    steps = planning.steps(dataclasses.replace(smoke, halves=["translation"]), "figure1a")
+    (found,) = planning.probes(smoke, steps, seconds=0.01).values()
+    assert found.translations_per_second > 0 and found.training_bytes > 0
+    left = next(step for step in steps if step.what.startswith("figure1a"))
+    assert left.hours(found) > left.passes / found.passes_per_second / 3600
 
 
 def test_what_lies_in_the_hubs_cache_is_here(nowhere):
@@ -73,7 +107,7 @@ def test_a_stored_result_is_done_and_costs_nothing(smoke):
 
     def state():
         (step,) = [s for s in planning.steps(profile) if s.what == "figure1b (one_head)"]
-        return step.state, step.left
+        return step.state, step.hours(Probe(1.0, 0, measured=False))
 
     before = state()
     measurements.get("figure1b", smoke)

@@ -23,6 +23,7 @@ from headprune_lib.replication.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from headprune_lib.replication import planning
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
 
@@ -109,7 +110,14 @@ def _reached(artifact: str, settings: Profile) -> bool:
 
 def _tell(artifact: str, result: Result) -> None:
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
-    typer.echo(f"{artifact}: {result.n_examples} examples, measured in {seconds:.0f} s")
+    baseline = result.values.get("baseline", {})
+    quality = (
+        f"BLEU {baseline['bleu']:.2f} of Moses' tokens, {baseline['sacrebleu']:.2f} as sacrebleu "
+        "takes it, "
+        if "sacrebleu" in baseline
+        else ""
+    )
+    typer.echo(f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -233,23 +241,44 @@ def plan(
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
             settings = load_profile(profile, **given | {"device": "cpu"})
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
-        found = planning.probe(settings)
+        found = planning.probes(settings, steps)
     for name, (size, there) in fetched.items():
         typer.echo(f"fetch  {name}: {size / 1e6:.1f} MB{', is here' if there else ''}")
     left = sum(size for size, there in fetched.values() if not there)
     typer.echo(f"to be fetched: {left / 1e9:.2f} GB")
-    hours = [step.left / found.passes_per_second / 3600 for step in steps]
+    hours = [step.hours(found[step.task]) for step in steps]
     rows = [
-        (step.task, step.what, f"{step.passes / 1e6:.2f}", step.state, f"{each:.2f}")
+        (
+            step.task,
+            step.what,
+            f"{step.passes / 1e6:.2f}",
+            f"{step.translations / 1e6:.3f}" if step.translations else "",
+            step.state,
+            f"{each:.2f}",
+        )
         for step, each in zip(steps, hours, strict=True)
     ]
-    columns = ["task", "what", "million passes", "state", "hours left"]
+    columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
-    typer.echo(
-        f"{sum(hours):.1f} hours left on {settings.device}, at {found.passes_per_second:.0f} passes a "
-        f"second; {'' if found.measured else 'at least '}{found.training_bytes / 1e9:.1f} GB of memory "
-        f"to train{'' if found.measured else ', activations not counted'}"
-    )
+    typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
+    for speed, tasks in _by_probe(found).items():
+        typer.echo(f"{', '.join(tasks)}: {speed}")
     missing = {"encoder", "translation"} - {*settings.halves}
     if missing:
         typer.echo(f"not in this profile: the paper's {' and '.join(sorted(missing))} half")
+
+
+def _by_probe(probes: dict[str, planning.Probe]) -> dict[str, list[str]]:
+    """What a machine does, in words -> the tasks whose models were timed so."""
+    found: dict[str, list[str]] = {}
+    for task, probe in probes.items():
+        told = f"{probe.passes_per_second:.0f} passes a second"
+        if probe.translations_per_second:
+            told += f", {probe.translations_per_second:.1f} translations"
+        if probe.training_bytes:
+            told += (
+                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB of "
+                f"memory to train{'' if probe.measured else ', activations not counted'}"
+            )
+        found.setdefault(told, []).append(task)
+    return found

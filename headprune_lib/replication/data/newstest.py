@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from http.client import HTTPException
 from pathlib import Path
 
 from headprune_lib.replication.data.fetched import check_fetched
@@ -88,17 +89,28 @@ def _fetched(name: str) -> tuple[Path, Path]:
     known, pair = DATASETS[name], "-".join(LANGUAGES)
     try:
         return Path(known.get_source_file(pair)), Path(known.get_reference_files(pair)[0])
-    except (OSError, EOFError) as error:  # urllib's errors are among the first
+    except (OSError, HTTPException) as error:  # most of urllib's errors are among the first
         reason, kind = f"{type(error).__name__}: {error}", MissingData
     except SystemExit:  # its way of saying that the checksum is another
         reason, kind = f"another file than MD5 {known.md5[0]} came", WrongChecksum
     # it takes any file that is there for the whole one
-    there = [p for p in (Path(SACREBLEU_DIR) / name / "raw").glob("*.t*") if p.is_file()]
+    there = [
+        path
+        for path in (Path(SACREBLEU_DIR) / name / "raw").glob("*")
+        if path.suffix in (".tgz", ".gz") and path.stat().st_size
+    ]
     aside = [*map(str, set_aside(*there))]
     raise kind(
         f"{known.data[0]} cannot be had ({reason}); the same command tries again"
         + (f". What came was set aside as {', '.join(aside)}" if aside else "")
     )
+
+
+def public_files() -> bool:
+    """Whether ``sacrebleu`` has fetched all of the sets to here before."""
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    return all(any((Path(SACREBLEU_DIR) / name).glob("*.src")) for name in _PUBLIC.values())
 
 
 WMT14 = TranslationTask(

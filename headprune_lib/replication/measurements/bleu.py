@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import scipy.stats
@@ -16,6 +16,7 @@ from headprune_lib.replication.stats.bounds import ALPHA, DELTA_BLEU
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.subject import all_counts
+from headprune_lib.replication.translation.translator import BESIDE
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Effect(TypedDict):
     delta_loss: float
     delta_loss_interval: list[float]
     delta_loss_p_holm: float
+    delta_sacrebleu: NotRequired[float]
 
 
 class Counts(TypedDict):
@@ -66,14 +68,29 @@ class Counts(TypedDict):
 
 
 def baseline(raw: Arrays, tests: Tests) -> dict:
-    """BLEU of the unmasked model with its 95% interval, and its loss a verse on its own output."""
+    """BLEU of the unmasked model with its 95% interval, and its loss a verse on its own output.
+
+    ``sacrebleu`` is what sacrebleu makes of the same translations, where BLEU is of Moses' tokens.
+    """
     counts, _ = all_counts(raw)
     drawn = stats.bootstrap_scores(corpus_bleu, counts[None], tests.baseline_resamples, tests.seed)
     return {
         "bleu": float(corpus_bleu(counts.sum(0))),
         "bleu_interval": np.quantile(drawn[:, 0], [0.025, 0.975]),
         "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
+        **({"sacrebleu": sacrebleus_own(raw)[0]} if has_sacrebleus_own(raw) else {}),
     }
+
+
+def has_sacrebleus_own(raw: Arrays) -> bool:
+    """Whether BLEU was taken in sacrebleu's own way beside another."""
+    return f"{BESIDE}counts_uncut" in raw
+
+
+def sacrebleus_own(raw: Arrays) -> np.ndarray:
+    """(1 + M,) BLEU in sacrebleu's own way, of the unmasked model first."""
+    uncut, cuts = all_counts(raw, BESIDE)
+    return corpus_bleu(np.concatenate([uncut[None], cuts]).sum(1))
 
 
 def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
@@ -83,8 +100,10 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     ``tests.resamples`` resamples, ``p_paper`` from a thousand. ``smallest_detectable`` is what a normal
     test with the bootstrap's standard error would find at Holm's first step with power 0.8;
     ``delta_loss`` is the change, in nats a verse, of the loss on the unmasked model's translation.
+    ``delta_sacrebleu`` is there where BLEU was taken in sacrebleu's own way beside another.
     """
     uncut, cuts = all_counts(raw)
+    own = sacrebleus_own(raw) if has_sacrebleus_own(raw) else None
     records = []
     for kind in np.unique(raw["heads"][:, 0]):
         rows = np.flatnonzero(raw["heads"][:, 0] == kind)
@@ -112,6 +131,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
                 "delta_loss": loss.value[i],
                 "delta_loss_interval": [loss.low[i], loss.high[i]],
                 "delta_loss_p_holm": loss_adjusted[i],
+                **({} if own is None else {"delta_sacrebleu": own[1 + row] - own[0]}),
             }
             for i, row in enumerate(rows)
         ]

@@ -22,9 +22,8 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C8_UP_TO, TOLERANCES
 from headprune_lib.replication.stats.metrics import SCORES, Score
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.subject import (
-    all_counts,
-)
+from headprune_lib.replication.translation.subject import all_counts
+from headprune_lib.replication.translation.translator import BESIDE
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,10 @@ class Statistics:
 
 
 class Curve(TypedDict, total=False):
-    """Of an order: the mean score after each step with its interval, and that of every run."""
+    """Of an order: the mean score after each step with its interval, and that of every run.
+
+    ``sacrebleu`` is the mean in sacrebleu's own way, where the score is BLEU of Moses' tokens.
+    """
 
     mean: np.ndarray
     interval: np.ndarray
@@ -49,6 +51,7 @@ class Curve(TypedDict, total=False):
     names: list[str]
     log_loss: np.ndarray
     accuracy: np.ndarray
+    sacrebleu: np.ndarray
 
 
 class Kept(TypedDict):
@@ -174,12 +177,15 @@ def score_of(raw: Arrays) -> Score:
     return SCORES[str(raw.get("metric", "accuracy"))]
 
 
-def _joined(outcomes: Outcomes) -> dict[str, np.ndarray]:
-    """Order -> counts of its runs; further trainings, parts of their own, follow the first one."""
+def _joined(outcomes: Outcomes, way: str = "") -> dict[str, np.ndarray]:
+    """Order -> counts of its runs; further trainings, parts of their own, follow the first one.
+
+    ``way`` is what begins the names of the counts.
+    """
     parts: dict[str, dict[int, np.ndarray]] = {}
     for name, raw in outcomes.items():
         order, seed = training_in(name)
-        parts.setdefault(order, {})[-1 if seed is None else seed] = _systems(raw)
+        parts.setdefault(order, {})[-1 if seed is None else seed] = _systems(raw, way)
     found = {
         order: np.concatenate([runs[seed] for seed in sorted(runs)])
         for order, runs in parts.items()
@@ -189,9 +195,9 @@ def _joined(outcomes: Outcomes) -> dict[str, np.ndarray]:
     return found
 
 
-def _systems(raw: Arrays) -> np.ndarray:
+def _systems(raw: Arrays, way: str) -> np.ndarray:
     """Counts (runs, steps + 1, verses, 10), the unmasked model's first in each run."""
-    uncut, cuts = all_counts(raw)
+    uncut, cuts = all_counts(raw, way)
     runs = cuts.reshape(len(raw["names"]), -1, *uncut.shape)
     return np.concatenate([np.broadcast_to(uncut, (len(runs), 1, *uncut.shape)), runs], axis=1)
 
@@ -217,6 +223,9 @@ def curve_values(half: Half, outcomes: Outcomes, curves: Curves, statistics: Sta
         }
         if half == "encoder":
             found[name] |= _encoder_curve(outcomes, name, len(runs))
+    if all(f"{BESIDE}counts_uncut" in raw for raw in outcomes.values()):
+        for name, counts in _joined(outcomes, BESIDE).items():
+            found[name]["sacrebleu"] = corpus_bleu(counts.sum(2)).mean(0)
     return {
         "shares": curves.shares,
         "chance": curves.chance,

@@ -12,19 +12,19 @@ import scipy.stats
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import stats
-from headprune_lib.replication.measurements.records import (
-    interval_record,
-)
+from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
+from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C5_REMOVED
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.translation.subject import all_counts
+from headprune_lib.replication.translation.translator import BESIDE
 
 TRAINING = "training "
 """Begins the name of a part, before the seed."""
 
-SHARED = ("reference_lengths", "reference_pieces", "further")
+SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
 """Outcomes that all checkpoints of a training have in common."""
 
 
@@ -90,7 +90,8 @@ Record = dict[str, Any]
 ``bleu``, ``kept`` (share of the unpruned BLEU) and ``loss`` (nats a piece of the references) run
 along the curve in the paper's order (steps + 1,). At the one share removed stand ``kept_at`` and
 ``added_loss`` of that order, ``kept_unnormalised``, ``kept_random`` and their ``added_loss_``, None
-where they were not measured; of random orders the mean. ``gini`` is over all heads, ``gini_within``
+where they were not measured; of random orders the mean. ``sacrebleu`` is BLEU in sacrebleu's own
+way, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_within``
 the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses.
 """
 
@@ -142,6 +143,8 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
         "kept": kept[:along],
         "loss": loss[:along],
     }
+    if has_sacrebleus_own(raw):
+        record["sacrebleu"] = sacrebleus_own(raw)[:along]
     for order, rows in _compared(raw, at).items():
         suffix = f"_{order}" if order else ""
         record |= _estimate(f"kept{suffix or '_at'}", kept[rows], drawn_kept[:, rows])

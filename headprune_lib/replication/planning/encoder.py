@@ -1,26 +1,22 @@
-"""What a profile's measurements of encoders would fetch and compute, and how long on this machine.
+"""What a profile's measurements of encoders would fetch and compute.
 
-Work is counted in passes of one example through the model and timed on a model of the same shape
-with random weights, so that nothing is fetched for it.
+Work is counted in passes of one example through the model.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
 
 import torch
 import transformers
 
-from headprune_lib.replication import store
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.benchmarks import Benchmark
-from headprune_lib.replication.measurements import artifacts, find_artifact
 from headprune_lib.replication.measurements.measurement import Measurement
-from headprune_lib.replication.measurements.obtaining import key_of, results_folder
 from headprune_lib.replication.measurements.orders import ENCODER, ONE_BY_ONE
 from headprune_lib.replication.paths import models_root, trained_root
+from headprune_lib.replication.planning.work import TRAINING, Probe, Step, state_of
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile
 
@@ -40,58 +36,18 @@ _BYTES = {
     "nyu-mll/glue/cola": 326_394,
     "nyu-mll/glue/mrpc": 1_033_400,
 }
-_TRAINING = 3  # a training step costs about this many forward passes; so does I_h
 _LENGTH = 64  # tokens of a probed sentence: longer than most of these tasks'
 
 
-@dataclass(frozen=True)
-class Step:
-    """Something to be done: a training or a measurement.
-
-    Attributes:
-        passes: examples times passes, each as costly as a forward pass through the whole model.
-        state: ``done``, ``missing``, or how much of it is there.
-    """
-
-    what: str
-    task: str
-    passes: float
-    state: str
-
-    @property
-    def left(self) -> float:
-        """The passes that are still to be made, at most."""
-        return 0.0 if self.state == "done" else self.passes
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What this machine does: passes a second, and bytes that a training step takes at least."""
-
-    passes_per_second: float
-    training_bytes: int
-    measured: bool
-
-
-def steps(profile: Profile, only: str | None = None) -> list[Step]:
-    """Every training and measurement of a profile's encoder half, what they need before them.
-
-    Args:
-        only: a table or figure of the paper, such as ``"figure3b"``.
-
-    Raises:
-        ValueError: an unknown name, or one of the translation half.
-    """
-    names = artifacts(profile) if only is None else [only]
-    found: dict[tuple[str, str], Step] = {}
-    for name in names:
-        measurement, half, own, task = find_artifact(name, profile)
-        if half != "encoder":
-            raise ValueError(f"{name} is of the translation half, which is not planned yet")
-        for seed in own.seeds if measurement.name == "pruning_curve" else own.seeds[:1]:
-            found.setdefault((task, f"training {seed}"), _training(own, task, seed))
-        found.setdefault((task, name), _measured(name, measurement, own, task))
-    return list(found.values())
+def measured_with_trainings(
+    name: str, measurement: Measurement, profile: Profile, task: str
+) -> Iterator[tuple[tuple[str, str], Step]]:
+    """The trainings that a table or figure needs, each under its own name, and the measurement."""
+    for seed in profile.seeds if measurement.name == "pruning_curve" else profile.seeds[:1]:
+        yield (task, f"training {seed}"), _training(profile, task, seed)
+    passes = _PASSES[measurement.name](profile, task)
+    state = state_of(measurement, "encoder", profile, task)
+    yield (task, name), Step(f"{name} ({measurement.name})", task, passes, state)
 
 
 def _training(profile: Profile, task: str, seed: int) -> Step:
@@ -102,18 +58,7 @@ def _training(profile: Profile, task: str, seed: int) -> Step:
     stored += (trained_root() / "models").glob(f"{name}-*.safetensors")
     there = any(path.is_file() for path in stored)
     return Step(
-        f"fine-tune, seed {seed}", task, _TRAINING * n * epochs, "done" if there else "missing"
-    )
-
-
-def _measured(name: str, measurement: Measurement, profile: Profile, task: str) -> Step:
-    kept = store.stored(key_of(measurement, "encoder", profile, task), results_folder(profile))
-    wanted = measurement.parts(profile, "encoder", task)
-    there = [part for part in wanted if kept is not None and part in kept.parts]
-    state = f"{len(there)} of {len(wanted)} parts" if there else "missing"
-    state = "done" if len(there) == len(wanted) else state
-    return Step(
-        f"{name} ({measurement.name})", task, _PASSES[measurement.name](profile, task), state
+        f"fine-tune, seed {seed}", task, TRAINING * n * epochs, "done" if there else "missing"
     )
 
 
@@ -140,8 +85,8 @@ def _sweep(profile: Profile, n: int) -> float:
 def _curve(profile: Profile, task: str) -> float:
     n, orders = _n_test(profile, task), ENCODER[profile.orders]
     runs = len(profile.seeds) + profile.random_orders + len(orders) - 2  # each other order once
-    scored = _TRAINING * profile.n_scoring * len(profile.seeds)
-    rescored = _TRAINING * profile.n_scoring * profile.steps * ("importance rescored" in orders)
+    scored = TRAINING * profile.n_scoring * len(profile.seeds)
+    rescored = TRAINING * profile.n_scoring * profile.steps * ("importance rescored" in orders)
     chosen = _sweep(profile, profile.n_selection) * (ONE_BY_ONE in orders)
     chosen += _sweep(profile, n) * ("oracle" in orders)
     return runs * profile.steps * n + scored + rescored + chosen
@@ -155,7 +100,7 @@ def _far(profile: Profile, task: str) -> float:
 def _timed(profile: Profile, _task: str) -> float:
     speed = profile.speed
     n = speed.n_sentences + speed.shape_sentences
-    return 2 * n * len(speed.batch_sizes) * speed.repetitions + _TRAINING * profile.n_scoring
+    return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring
 
 
 _PASSES: dict[str, Callable[[Profile, str], float]] = {
@@ -168,9 +113,8 @@ _PASSES: dict[str, Callable[[Profile, str], float]] = {
 }
 
 
-def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int, bool]]:
-    """What the steps read from the Hub -> its bytes, and whether it was fetched to here before."""
-    tasks = {step.task for step in steps(profile, only)}
+def downloads(profile: Profile, tasks: Collection[str]) -> dict[str, tuple[int, bool]]:
+    """What tasks read from the Hub -> its bytes, and whether it was fetched to here before."""
     base, found = BASES[profile.model], {}
     if base.hub:
         found[base.hub] = (_BYTES[base.hub], _cached(base.hub, "model"))

@@ -1,0 +1,64 @@
+"""What a plan is made of: steps of work, and how fast this machine does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headprune_lib.replication import store
+from headprune_lib.replication.measurements.measurement import Half, Measurement
+from headprune_lib.replication.measurements.obtaining import key_of, results_folder
+from headprune_lib.replication.profiles import Profile
+
+TRAINING = 3
+"""A training step costs about this many forward passes; so does I_h."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to be done: a training or a measurement.
+
+    Attributes:
+        passes: examples times passes, each as costly as a forward pass through the whole model.
+        state: ``done``, ``missing``, or how much of it is there.
+        translations: sentences that are translated, each once a mask.
+        half: of the paper.
+    """
+
+    what: str
+    task: str
+    passes: float
+    state: str
+    translations: float = 0.0
+    half: Half = "encoder"
+
+    def hours(self, probe: Probe) -> float:
+        """What is still to be done, at most, at a machine's speed."""
+        if self.state == "done":
+            return 0.0
+        seconds = self.passes / probe.passes_per_second
+        if self.translations:
+            seconds += self.translations / probe.translations_per_second
+        return seconds / 3600
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What this machine does with a task's model: passes and translations a second.
+
+    ``training_bytes`` are what a training step takes, at least; 0 where nothing is trained.
+    """
+
+    passes_per_second: float
+    training_bytes: int
+    measured: bool
+    translations_per_second: float = 0.0
+
+
+def state_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> str:
+    """Whether a result is there, in all of the parts that a page wants."""
+    kept = store.stored(key_of(measurement, half, profile, task), results_folder(profile))
+    wanted = measurement.parts(profile, half, task)
+    there = [part for part in wanted if kept is not None and part in kept.parts]
+    if len(there) == len(wanted):
+        return "done"
+    return f"{len(there)} of {len(wanted)} parts" if there else "missing"

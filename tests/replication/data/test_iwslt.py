@@ -1,0 +1,68 @@
+"""IWSLT14's archive becomes text as fairseq's recipe prepares it."""
+
+import pytest
+import translated
+
+from headprune_lib.replication.data import iwslt
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+
+TASK = TRANSLATION_TASKS[iwslt.NAME]
+
+
+def write(folder, train, talks):
+    """Training lines and, the same in each talk, segments; German and English."""
+    folder.mkdir(parents=True)
+    for column, side in enumerate(iwslt.LANGUAGES):
+        lines = "".join(f"{row[column]}\n" for row in train)
+        (folder / f"train.tags.de-en.{side}").write_text(lines)
+        segments = "".join(f'<seg id="{i}"> {row[column]} </seg>\n' for i, row in enumerate(talks))
+        for name in iwslt._TESTS:
+            (folder / f"{name}.de-en.{side}.xml").write_text(f"<doc>\n{segments}</doc>\n")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / iwslt.NAME
+
+
+def test_markup_goes_and_pairs_that_do_not_fit_are_left_out(own):
+    good = [(f"Das ist Satz {i}.", f"This is sentence {i}.") for i in range(45)]
+    write(
+        own,
+        [
+            ("<url>http://a.b/c</url>", "<url>http://a.b/c</url>"),
+            ("<talkid>1</talkid>", "<talkid>1</talkid>"),
+            ("<title>Ein Titel</title>", "<title>A title</title>"),
+            ("Eins zwei drei vier fünf sechs.", "One."),  # 7 tokens and 2
+            ("", "Only one side."),
+            ("Wort " * 176, "word " * 176),
+            *good,
+        ],
+        [("Dr. Müller ging’ weg.", "Dr. Müller’s gone."), ("<b>", "x")],
+    )
+    splits = TASK.load()
+    assert len(splits["valid"]) == 2 and len(splits["train"]) == 44
+    assert splits["train"].sources[0] == "Ein Titel" and splits["valid"].sources[0] == good[21][0]
+    assert set(splits["score"].sources) == set(splits["train"].sources)
+    assert len(splits["test"]) == 10 and "Dr. Müller ging' weg." in splits["test"].sources
+    tokens = (iwslt.prepared() / "test.tokens.de").read_text().splitlines()
+    assert tokens[0] == "dr. müller ging &apos; weg ."
+    assert set(TASK.checksums) == {f"{iwslt.NAME}/{name}" for name in splits}
+
+
+def test_prepared_text_is_made_once(own, monkeypatch):
+    write(own, translated.pairs(30, 1), translated.pairs(2, 2))
+    folder = iwslt.prepared()
+    monkeypatch.setattr(iwslt, "_prepare", None)
+    assert iwslt.prepared() == folder and (folder / "train.tokens.en").is_file()
+
+
+def test_sides_of_unequal_length_are_refused(own):
+    write(own, translated.pairs(30, 1), translated.pairs(2, 2))
+    with (own / "train.tags.de-en.en").open("a") as file:
+        file.write("One more.\n")
+    with pytest.raises(ValueError, match="31 German and 32 English lines"):
+        TASK.load()
+    assert not [*(own.parent / "cache" / "text").iterdir()], "nothing half done is left"
