@@ -16,15 +16,15 @@ from headprune_lib.replication.data.moses import Moses
 WMT = "wmt14.en-fr.joined-dict.transformer.tar.bz2"
 # sacrebleu's name -> source and reference, and pairs in it.
 NEWS = {
-    "wmt09": ("test/newstest2009-src.en.sgm", "test/newstest2009-src.fr.sgm", 12),
-    "wmt10": ("test/newstest2010-src.en.sgm", "test/newstest2010-src.fr.sgm", 12),
-    "wmt11": ("newstest2011-src.en.sgm", "newstest2011-src.fr.sgm", 12),
-    "wmt12": ("test/newstest2012-src.en.sgm", "test/newstest2012-src.fr.sgm", 12),
-    "wmt13": ("test/newstest2013-src.en.sgm", "test/newstest2013-src.fr.sgm", 24),
+    "wmt09": ("test/newstest2009-src.en.sgm", "test/newstest2009-src.fr.sgm", 8),
+    "wmt10": ("test/newstest2010-src.en.sgm", "test/newstest2010-src.fr.sgm", 8),
+    "wmt11": ("newstest2011-src.en.sgm", "newstest2011-src.fr.sgm", 8),
+    "wmt12": ("test/newstest2012-src.en.sgm", "test/newstest2012-src.fr.sgm", 8),
+    "wmt13": ("test/newstest2013-src.en.sgm", "test/newstest2013-src.fr.sgm", 14),
     "wmt14/full": (
         "test-full/newstest2014-fren-src.en.sgm",
         "test-full/newstest2014-fren-ref.fr.sgm",
-        20,
+        12,
     ),
 }
 _WORDS = [first + second for first in "bdgk" for second in "aeou"]
@@ -56,7 +56,7 @@ def write_news(folder: Path) -> None:
         (raw / tarball).write_bytes(b"unpacked before")
     posts = folder / "mtnt1.1/test" / "raw"
     (posts / "MTNT/test").mkdir(parents=True)
-    rows = [f"{i}\t{s}\t{t}\n" for i, (s, t) in enumerate(pairs(16, 200))]
+    rows = [f"{i}\t{s}\t{t}\n" for i, (s, t) in enumerate(pairs(10, 200))]
     (posts / "MTNT/test/test.en-fr.tsv").write_text("".join(rows))
     (posts / "mtnt1.1_test.MTNT.1.1.tar.gz").write_bytes(b"unpacked before")
 
@@ -73,7 +73,7 @@ def write_talks(path: Path) -> None:
         ):
             talk = "".join(
                 f'<seg id="{i}"> {row[column]} </seg>\n'
-                for i, row in enumerate(pairs(6, 400 + seed), 1)
+                for i, row in enumerate(pairs(4, 400 + seed), 1)
             )
             files[f"IWSLT14.{name}.de-en.{side}.xml"] = (
                 f"<mteval>\n<doc>\n{talk}</doc>\n</mteval>\n"
@@ -107,7 +107,7 @@ def train_wmt(folder: Path) -> dict[str, bytes]:
         "fairseq_cli.preprocess", "-s", "en", "-t", "fr", "--joined-dictionary",
         "--trainpref", folder / "train", "--validpref", folder / "valid", "--destdir", data,
     )  # fmt: skip
-    more = ["--max-update=250", "--dropout=0", "--save-dir", folder / "out"]
+    more = ["--max-update=150", "--dropout=0", "--save-dir", folder / "out"]
     run("fairseq_cli.train", data, *SHAPES["joined"], *SIZES, *TRAINING, *more)
     return {
         "model.pt": (folder / "out" / "checkpoint_last.pt").read_bytes(),

@@ -25,7 +25,14 @@ def _published() -> dict:
 
 
 # A task here -> the task of the paper whose values stand beside its own.
-_STANDS_FOR = {"snli": "mnli", "enfr": "wmt", "deen": "iwslt", "multi30k": "iwslt"}
+_STANDS_FOR = {
+    "snli": "mnli",
+    "enfr": "wmt",
+    "wmt14-enfr": "wmt",
+    "deen": "iwslt",
+    "multi30k": "iwslt",
+    "iwslt14-deen": "iwslt",
+}
 
 
 def published_task(task: str) -> str:

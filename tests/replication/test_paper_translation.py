@@ -136,7 +136,7 @@ def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
         assert last["loss"][0] < first["loss"][0] and len(last["sacrebleu"]) == 11
     (root,) = (world.root / "cache" / "results").glob("*/pruning_curve")
     curve = stored(root.parent, "pruning_curve")
-    assert (curve.task, curve.model, curve.n_examples) == (IWSLT, "pre-norm", 30)
+    assert (curve.task, curve.model, curve.n_examples) == (IWSLT, "pre-norm", 20)
     assert len(curve.values["curves"]["importance"]["runs"]) == 3
     for seed in (1, 2, 3):
         folder = world.root / "cache" / "training" / f"{IWSLT}.pre-norm-seed{seed}"

@@ -120,7 +120,7 @@ def _train_translator(
 
 @app.command(rich_help_panel=PANEL)
 def translate(
-    task: Annotated[str, typer.Argument(help="enfr or deen.")],
+    task: Annotated[str, typer.Argument(help="enfr, deen, …; with --profile paper wmt14-enfr.")],
     sentences: Annotated[
         list[str] | None, typer.Argument(help="Sentences; read from standard input if left out.")
     ] = None,
@@ -136,5 +136,7 @@ def translate(
 
     given = sentences or sys.stdin.read().splitlines()
     with refusing():
-        for line in load_translator(load_profile(profile), task).translate(given, beams=beams):
+        settings = load_profile(profile)
+        translator = load_translator(settings, task, model=settings.model_of(task))
+        for line in translator.translate(given, beams=beams):
             typer.echo(line)

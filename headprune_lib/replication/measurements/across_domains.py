@@ -32,11 +32,8 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    all_counts,
-    first_verses,
-)
+from headprune_lib.replication.translation.outcomes import all_counts, first_verses
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 @dataclass(frozen=True)

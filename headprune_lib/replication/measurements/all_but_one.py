@@ -28,11 +28,8 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    all_counts,
-    mean_losses,
-)
+from headprune_lib.replication.translation.outcomes import all_counts, mean_losses
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.translation.translator import BESIDE
 
 _ROWS = {

@@ -23,10 +23,8 @@ from headprune_lib.replication.stats.bounds import C5_REMOVED
 from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    coarse_losses,
-)
+from headprune_lib.replication.translation.outcomes import coarse_losses
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.translation.training import (
     kept_updates,
     read_curve,

@@ -18,7 +18,7 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C5_REMOVED
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.subject import all_counts
+from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.translator import BESIDE
 
 TRAINING = "training "

@@ -20,7 +20,8 @@ from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.translation.subject import TranslationSubject, first_verses
+from headprune_lib.replication.translation.outcomes import first_verses
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
 
 Subject = EncoderSubject | TranslationSubject

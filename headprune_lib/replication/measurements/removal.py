@@ -15,7 +15,8 @@ from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Measured
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.subject import TranslationSubject, coarse_losses
+from headprune_lib.replication.translation.outcomes import coarse_losses
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 Subject = EncoderSubject | TranslationSubject
 Run = tuple[str, Subject, list[Head]]

@@ -34,10 +34,8 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu, pack, sentence_counts, unpack
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    first_verses,
-)
+from headprune_lib.replication.translation.outcomes import first_verses
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 BEAMS = (1, 5)
 _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses

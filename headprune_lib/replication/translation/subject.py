@@ -2,8 +2,7 @@
 
 A verse is a pair of sentences, whatever text it is from.
 
-Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.stats.bleu`), those of
-masked models as the *change* from the unmasked one: few change, so that the files stay small.
+Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.stats.bleu`).
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.order_names import NamedOrder
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bleu import pack, unpack
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.stats.bleu import pack
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.translator import BESIDE, Rows, Translator
+from headprune_lib.replication.translation.outcomes import joined
+from headprune_lib.replication.translation.translator import Rows, Translator
 from headprune_lib.replication.translation.weights import load_translator, stored_weights
 from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import normalize_l2
@@ -182,7 +181,7 @@ class TranslationSubject:
             f"{name}, {len(masks)} masks on {len(pairs)} verses",
         ).values()
         back = np.argsort(np.concatenate(groups))
-        return _compact(list(units), back)
+        return joined(list(units), back)
 
     def _translated(self, sources: Rows, masks: Sequence[HeadTensors]) -> list[Translations]:
         """A group of sentences under each mask, the unmasked model's translations as drafts."""
@@ -255,34 +254,6 @@ def _loaded(
     return TranslationSubject.of(wanted, task, seed, kernel=kernel, **point)
 
 
-def _compact(units: list[Arrays], back: np.ndarray) -> Arrays:
-    """The outcomes of all groups in the pairs' own order, those of masks as changes."""
-    found: Arrays = {}
-    for way in ("", BESIDE):
-        if f"{way}counts" not in units[0]:
-            continue
-        counts = np.concatenate([unit[f"{way}counts"] for unit in units], axis=1)[:, back]
-        lengths = np.concatenate([unit[f"{way}reference_lengths"] for unit in units])[back]
-        found |= {
-            f"{way}counts_uncut": counts[0],
-            f"{way}counts_change": counts[1:] - counts[0],
-            f"{way}reference_lengths": lengths,
-        }
-    loss = np.concatenate([unit["draft_loss"] for unit in units], -1)[:, back]
-    loss = np.rint(MILLINAT * loss)
-    return {
-        **found,
-        "draft_loss_uncut": loss[0].astype(np.int32),
-        "draft_loss_change": (loss[1:] - loss[0]).astype(np.int32),
-    }
-
-
-def all_counts(raw: Arrays, prefix: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """Counts of the unmasked model (n, 10) and of the masked ones (M, n, 10) from raw outcomes."""
-    lengths, uncut = raw[f"{prefix}reference_lengths"], raw[f"{prefix}counts_uncut"]
-    return unpack(uncut, lengths), unpack(uncut + raw[f"{prefix}counts_change"], lengths)
-
-
 def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
     """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
     translator, marks = subject.translator, marks_of(subject.model)
@@ -299,36 +270,3 @@ def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, 
 def forced_groups(subject: TranslationSubject, pairs: Pairs) -> list[list[int]]:
     """Which verses share a teacher-forced batch, shortest references first."""
     return by_length(subject.translator.encode_targets(pairs.targets), _SCORED_TOGETHER)
-
-
-def first_verses(raw: Arrays, n: int | None) -> Arrays:
-    """What :meth:`TranslationSubject.sweep_heads` found on the first ``n`` verses."""
-    return {
-        name: values
-        if name == "heads"
-        else values[:, :n]
-        if name.endswith("_change")
-        else values[:n]
-        for name, values in raw.items()
-    }
-
-
-def mean_losses(raw: Arrays) -> Arrays:
-    """``raw`` with ``draft_log_loss`` (1 + M,) in place of the draft loss of every verse.
-
-    The mean in nats, of the unmasked model first, in a hundredth of the space: enough to choose
-    between heads (Table 5) and for the record, where no statistic asks for single losses. Outcomes
-    that hold the mean alone are given back as they are.
-    """
-    if "draft_log_loss" in raw:
-        return raw
-    uncut, change = raw["draft_loss_uncut"], raw["draft_loss_change"]
-    kept = {name: values for name, values in raw.items() if not name.startswith("draft_loss")}
-    means = np.concatenate([[uncut.mean()], uncut.mean() + change.mean(-1)]) / MILLINAT
-    return {**kept, "draft_log_loss": means}
-
-
-def coarse_losses(raw: Arrays) -> Arrays:
-    """``raw`` with the *changes* of the draft losses to five binary digits, in half the space."""
-    change = np.rint(coarse(raw["draft_loss_change"])).astype(np.int32)
-    return {**raw, "draft_loss_change": change}

@@ -44,7 +44,7 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Journal, Result
-from headprune_lib.replication.translation.subject import all_counts
+from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.verification.orders import Subject, stored_importance
 from headprune_lib.replication.verification.quantities import Quantity
 from headprune_lib.replication.verification.sheets import Sheet, sheets

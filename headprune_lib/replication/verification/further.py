@@ -22,10 +22,8 @@ from headprune_lib.replication.measurements.speed import attention_parameters, t
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Journal, Result
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    first_verses,
-)
+from headprune_lib.replication.translation.outcomes import first_verses
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.followed import followed
 from headprune_lib.replication.verification.orders import (
     Subject,

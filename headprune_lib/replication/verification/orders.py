@@ -19,10 +19,8 @@ from headprune_lib.replication.measurements.orders import (
 )
 from headprune_lib.replication.store import Arrays, Key, Result
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    first_verses,
-)
+from headprune_lib.replication.translation.outcomes import first_verses
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
 
 Subject = EncoderSubject | TranslationSubject

@@ -118,9 +118,9 @@ def counts_under(
     subject: TranslationSubject, pairs: Pairs, mask: HeadTensors, beams: int
 ) -> np.ndarray:
     """Counts (n, 10) of translations under a mask."""
-    model, sources = subject.model, subject.translator.encode(pairs.sources)
+    model, sources, own = subject.model, subject.translator.encode(pairs.sources), subject.profile
     with masked_heads(model, mask), fast_linears(model):
-        made = generate(model, sources, beams=beams)
+        made = generate(model, sources, beams=max(beams, own.beams), early_stopping=own.beams > 1)
     return subject.translator.pieces.counts(made, pairs.targets)[""]
 
 
@@ -128,7 +128,8 @@ def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
     """The unmasked model's translations as references to score."""
     sources = subject.translator.encode(pairs.sources)
     with fast_linears(subject.model):
-        drafts = generate(subject.model, sources)
+        beams = subject.profile.beams
+        drafts = generate(subject.model, sources, beams=beams, early_stopping=beams > 1)
     marks = marks_of(subject.model)
     ended = [[*draft, marks.end] for draft in drafts]
     return teacher_forced(sources, ended, marks.pad, marks.start)

@@ -28,7 +28,8 @@ from headprune_lib.replication.stats.bleu import sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Result
 from headprune_lib.replication.store.heads import heads_in
-from headprune_lib.replication.translation.subject import TranslationSubject, all_counts
+from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.orders import Subject, order_of
 
 Row = tuple[str, HeadTensors]

@@ -15,7 +15,8 @@ from headprune_lib.replication.measurements.curves import MAIN, Statistics, read
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.stats.bleu import corpus_bleu, sentence_counts
 from headprune_lib.replication.store import OUTCOMES, Journal
-from headprune_lib.replication.translation.subject import TranslationSubject, mean_losses
+from headprune_lib.replication.translation.outcomes import mean_losses
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 FURTHER = "importance training 6"
 KINDS_FURTHER = [f"{kind} {order}" for kind in KINDS for order in ("importance", FURTHER)]

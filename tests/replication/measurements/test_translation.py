@@ -19,13 +19,8 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.translation.models import PAD, encode
-from headprune_lib.replication.translation.subject import (
-    KINDS,
-    TranslationSubject,
-    all_counts,
-    first_verses,
-    mean_losses,
-)
+from headprune_lib.replication.translation.outcomes import all_counts, first_verses, mean_losses
+from headprune_lib.replication.translation.subject import KINDS, TranslationSubject
 from headprune_lib.replication.translation.weights import publish
 
 
