@@ -1,4 +1,4 @@
-"""Profile ``paper`` against a hub on the loopback: its own code, with a tiny BERT and little text."""
+"""The encoder half of profile ``paper``: its own code, a hub on the loopback, a tiny BERT, little text."""
 
 import json
 import os
@@ -237,7 +237,8 @@ PAPER = """
 from headprune_lib.replication import measurements
 from headprune_lib.replication.profiles import load_profile
 sizes = dict(
-    device="cpu", seeds=[1, 2], n_scoring=48, n_selection=64, random_orders=1, batch_size=16,
+    halves=["encoder"], device="cpu", seeds=[1, 2],
+    n_scoring=48, n_selection=64, random_orders=1, batch_size=16,
     finetuning=dict(epochs=1, max_length=48), compared=["importance", "entropy"],
     speed=dict(batch_sizes=[1, 16], n_sentences=16, repetitions=2, shape="tiny", shape_length=16,
                shape_sentences=16),
