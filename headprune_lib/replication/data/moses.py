@@ -54,10 +54,6 @@ class Moses:
 @cache
 def _tools(language: str) -> tuple[Any, Any]:
     """sacremoses' tokenizer and detokenizer."""
-    try:
-        from sacremoses import MosesDetokenizer, MosesTokenizer
-    except ImportError as error:
-        raise ValueError(
-            "tokens of Moses need sacremoses: pip install -c constraints.txt -e '.[fairseq]'"
-        ) from error
+    from sacremoses import MosesDetokenizer, MosesTokenizer
+
     return MosesTokenizer(lang=language), MosesDetokenizer(lang=language)
