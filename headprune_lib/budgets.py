@@ -64,7 +64,7 @@ def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: 
 
     Args:
         steps: as :func:`headprune_lib.orders.prune_steps` lists them.
-        cost: one of :mod:`headprune_lib.costs`, or a function of one's own.
+        cost: one of ``headprune_lib.costs``, or a function of one's own.
 
     Raises:
         ValueError: the model costs more even when all steps are gone.

@@ -173,15 +173,17 @@ def prune_mask(
 ) -> HeadTensors:
     """The mask that cuts the least important heads of a model, ready for removal.
 
-    Other bounds than a share of heads are in :mod:`headprune_lib.budgets`.
+    Other bounds than a share of heads are in ``headprune_lib.budgets``.
 
     Args:
-        scores, kinds, keep_at_least, per_group, group_score: as of :func:`prune_steps`.
+        scores, kinds, keep_at_least, per_group, group_score: as of
+            :func:`headprune_lib.orders.prune_steps`.
         amount: share of the heads still there that goes, 0 to 1; never more, and less where a
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
     Raises:
-        ValueError: an amount outside 0 to 1, and what :func:`prune_steps` raises.
+        ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.orders.prune_steps`
+            raises.
     """
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")

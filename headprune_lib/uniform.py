@@ -26,7 +26,7 @@ def uniform_mask(
 
     Unlike :func:`headprune_lib.prune_mask`, which ranks the heads of all layers together. What is
     left can be told to transformers by one number: see
-    :func:`headprune_lib.export.export_transformers`. Heads that share a key and value head are
+    :func:`headprune_lib.export_transformers`. Heads that share a key and value head are
     ranked by their mean score and stay or go together. Layers that share one table of position
     biases, T5's, keep the same heads: those of the highest mean score over the layers.
 
