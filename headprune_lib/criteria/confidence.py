@@ -20,7 +20,7 @@ from headprune_lib.losses import Loss
     label="confidence",
     formula=r"\mathbb{E}_{x, q} \max_{k \neq \text{end}} a_{qk}",
     source="Voita et al. 2019, section 4: the mean of the maximal attention weight",
-    look=Look("red", "-."),
+    look=Look("red", "--"),
     cost="a forward pass, eager",
     weights=True,
 )

@@ -40,6 +40,8 @@ def check_hub_cache(repository: str, kind: str) -> None:
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
+    if Path(repository).is_absolute():  # a folder in a repository's place: nothing was fetched
+        return
     folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
     for blob in sorted((folder / "blobs").glob("[0-9a-f]" * 64)):
         if (found := file_sha256(blob)) == blob.name:

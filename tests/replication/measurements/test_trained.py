@@ -6,11 +6,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from headprune_lib.replication import measurements
+from headprune_lib.replication import measurements, weights
 from headprune_lib.replication.encoder.recipe import file_name, recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.weights import weights_path
-from headprune_lib.replication.measurements import trained
 from headprune_lib.replication.measurements.trained import OtherWeights, sha256_of, weights_at_hand
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.translation.training import training_folder
@@ -123,7 +122,7 @@ def test_a_translator_is_known_by_its_final_weights_or_by_an_epoch(smoke):
 def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
     path, read = tmp_path / "weights", []
     path.write_bytes(b"one")
-    monkeypatch.setattr(trained, "file_sha256", lambda path: read.append(path) or str(len(read)))
+    monkeypatch.setattr(weights, "file_sha256", lambda path: read.append(path) or str(len(read)))
     assert sha256_of(path) == sha256_of(path) == "1"
     path.write_bytes(b"three")
     assert sha256_of(path) == "2" and len(read) == 2

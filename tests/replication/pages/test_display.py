@@ -25,7 +25,7 @@ def test_every_number_is_glued_under_its_key(shell):
 
 def test_an_empty_table_says_that_nothing_was_measured():
     assert show(pd.DataFrame()).data == "<p>Not measured.</p>"
-    assert "<td>1</td>" in show(pd.DataFrame({"layer": [1]})).data
+    assert '<th scope="row">1</th>' in show(pd.DataFrame({"layer": [1]})).data
 
 
 def test_verdicts_name_their_claim(smoke):
