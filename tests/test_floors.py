@@ -3,12 +3,16 @@
 import ast
 import graphlib
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import headprune_lib
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "headprune_lib"
@@ -244,3 +248,13 @@ except SystemExit as end:
         "pydantic",  # which rich takes where it is
     }
     assert not slow & set(loaded)
+
+
+# What computes nothing with a model, or gives a model of transformers, which other tests move.
+WITHOUT_A_DEVICE = {"import_fairseq", "prune_schedule", "register_attention"}
+
+
+def test_every_public_function_is_tested_on_a_gpu():
+    words = Counter(re.findall(r"\w+", (ROOT / "tests" / "test_gpu.py").read_text("utf-8")))
+    used = {name for name in headprune_lib.__all__ if words[name] > 1}  # imported, and used
+    assert set(headprune_lib.__all__) - used == WITHOUT_A_DEVICE

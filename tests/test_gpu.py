@@ -7,18 +7,32 @@ import torch
 from tiny import build
 
 from headprune_lib import (
+    cut_heads,
+    example_importance,
+    export_gguf,
+    export_onnx,
+    export_transformers,
+    find_heads,
+    full_mask,
     head_importance,
     load_pruned,
     masked_heads,
     order_mask,
     prune_heads,
+    prune_mask,
     prune_order,
+    register_criterion,
     save_pruned,
     score_heads,
+    uniform_mask,
 )
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
-from headprune_lib.criteria import CRITERIA
+from headprune_lib.budgets import cut_until
+from headprune_lib.costs import seconds_cost
+from headprune_lib.criteria import CRITERIA, registry
 from headprune_lib.generation.greedy import generate
+from headprune_lib.orders import prune_steps
+from headprune_lib.replication.census import tiny as census_tiny
 from headprune_lib.replication.measurements.speed import shaped
 from headprune_lib.running import pass_seconds
 
@@ -98,6 +112,68 @@ def test_a_translator_generates_the_same():
     model = build("marian").eval()
     sources = [[5, 6, 7, 2], [8, 9, 2]]
     assert generate(copy.deepcopy(model).cuda(), sources) == generate(model, sources)
+
+
+def test_importance_of_each_example(pair):
+    here, there = (example_importance(model, batches())["self"] for model in pair)
+    near(here, there, 1e-3)
+
+
+def test_masks_and_choices_are_the_same(pair):
+    here, there = pair
+    scores = head_importance(here, batches())
+    for choose in (prune_mask, uniform_mask):
+        assert torch.equal(choose(here, scores, 0.5)["self"], choose(there, scores, 0.5)["self"])
+    cut = cut_heads(there, [("self", 1, 2)])
+    assert cut["self"].device.type == "cpu"
+    assert int((full_mask(there)["self"] - cut["self"]).sum()) == 1
+
+
+def test_heads_that_nobody_registered_are_found_and_proved():
+    model = census_tiny.build("xlm-roberta").cuda()
+    assert {block.how for block in find_heads(model)} == {"found"}
+    assert next(model.parameters()).is_cuda
+
+
+def test_a_criterion_of_ones_own_runs_where_the_model_is(pair, monkeypatch):
+    monkeypatch.setattr(registry, "CRITERIA", dict(CRITERIA))
+
+    @register_criterion(
+        "norm", label="norm", formula="x", source="a test", look=registry.Look("grey", ":")
+    )
+    def norm(model, _batches, **_):
+        weights = [block.part(model, "output").weight for block in find_heads(model)]
+        return {"self": torch.stack([w.unflatten(1, (4, -1)).norm(dim=(0, 2)) for w in weights])}
+
+    near(*(score_heads(model, batches(), by="norm")["self"] for model in pair))
+
+
+def test_exports_are_of_the_same_weights(tmp_path):
+    here = build("llama", dtype=torch.float32)
+    mask = uniform_mask(here, {"self": torch.rand(full_mask(here)["self"].shape)}, 0.5)
+    here = prune_heads(here, mask)
+    there = copy.deepcopy(here).cuda()
+    for name, export, file in (
+        ("plain", export_transformers, "model.safetensors"),
+        ("graph", export_onnx, "model.onnx"),
+        ("gguf", export_gguf, ""),
+    ):
+        paths = [tmp_path / f"{name}-{device}" for device in ("cpu", "cuda")]
+        for model, path in zip((here, there), paths, strict=True):
+            export(model, path)
+            assert next(model.parameters()).is_cuda == (model is there)
+        one, two = (path / file if file else path for path in paths)
+        assert one.stat().st_size == two.stat().st_size
+        assert file == "model.onnx" or one.read_bytes() == two.read_bytes()
+
+
+def test_a_bound_in_seconds_is_measured_there(pair):
+    _, there = pair
+    steps = prune_steps(there, full_mask(there))
+    inputs = {k: v for k, v in batches("cuda")[0].items() if k != "labels"}
+    cost = seconds_cost(there, inputs, steps)
+    limit = cost(full_mask(there))
+    assert limit > 0 and cut_until(there, steps, cost, limit).steps == 0
 
 
 @pytest.mark.slow
