@@ -90,3 +90,26 @@ document.addEventListener("DOMContentLoaded", () => {
   sidebar?.setAttribute("role", "region");
   sidebar?.setAttribute("aria-label", "The book");
 });
+
+// Of the reference: a signature over several lines is no list of definitions, as its parameters are
+// defined further down;
+// and what is wider than a phone can be scrolled with the keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("dt.sig > dl").forEach((list) => {
+    const block = document.createElement("div");
+    [...list.children].forEach((parameter) => {
+      const line = document.createElement("div");
+      line.style.marginInlineStart = "2rem";
+      line.append(...parameter.childNodes);
+      block.append(line);
+    });
+    list.replaceWith(block);
+  });
+  const watch = new ResizeObserver((entries) =>
+    entries.forEach(({ target }) => {
+      if (target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+      else target.removeAttribute("tabindex");
+    }),
+  );
+  document.querySelectorAll("dl.py").forEach((entry) => watch.observe(entry));
+});

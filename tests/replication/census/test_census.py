@@ -31,19 +31,26 @@ DRAWN = 60
 
 
 # Importance is not the finite difference: their own code seems to stop gradients on the way (cycles
-# that run without a gradient). Nothing notices it yet.
-STOPPED = {"hrm_text", "rf_detr"}
+# that run without one), to round what it passes a gradient through (GroupViT's assignment to groups),
+# or to give an approximate one (YOSO's hashes). Nothing notices it yet.
+STOPPED = {"groupvit", "groupvit_vision_model", "hrm_text", "rf_detr", "yoso"}
+# What comes out is made of codes, which no cut changes in a tiny model.
+CODES = {"xcodec"}
 # Once pruned they end in an error, which is wrong, but not silently.
 LOUD = {"sam3", "sam3_lite_text", "sam3_video"}
 
 
 def test_no_type_is_silently_wrong():
     wrong = {name: row for name, row in ROWS.items() if row["outcome"].startswith(WRONG)}
-    assert set(wrong) <= STOPPED | LOUD
-    for name in wrong.keys() & STOPPED:
-        row = wrong[name]
-        broken = [law for law in LAWS if row[law].startswith("no: ")]
-        assert broken == ["importance"], row
+    assert set(wrong) <= STOPPED | CODES | LOUD
+    for names, law in ((STOPPED, "importance"), (CODES, "columns")):
+        for row in (wrong[name] for name in names & wrong.keys()):
+            assert [one for one in LAWS if row[one].startswith("no: ")] == [law], row
+
+
+def test_every_type_was_asked_and_most_that_have_attention_pass():
+    assert set(ROWS) == set(model_types())
+    assert sum(row["outcome"] == PASSED for row in ROWS.values()) >= 300
 
 
 def test_every_row_says_what_came_of_the_type():
@@ -68,10 +75,6 @@ def test_what_the_table_says_of_drawn_types_is_so(drawn_seed):
     found = {row["model type"]: row for row in take(asked, jobs=2, seconds=300)}
     laws_of = {name: [row.get(law) for law in LAWS] for name, row in found.items()}
     assert laws_of == {name: [ROWS[name][law] for law in LAWS] for name in asked}
-
-
-def test_types_of_the_table_are_those_of_transformers():
-    assert set(ROWS) <= set(model_types())
 
 
 def test_the_page_shows_the_tally_of_the_table():
