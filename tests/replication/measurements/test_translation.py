@@ -238,7 +238,7 @@ def test_tables_have_a_row_for_each_thing(smoke):
 
     assert tables.heads_table(result("table1"))["heads"].tolist() == [8, 8, 8]
     assert set(tables.curves_table(result("figure3a"))["order"]) == {
-        "importance",
+        "importance, Eq. 2",
         "importance, not normalised",
         "one-by-one on the test set (the paper's)",
         "one-by-one on other text",

@@ -6,10 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from headprune_lib.replication import measurements
+from headprune_lib.replication import measurements, weights
 from headprune_lib.replication.data.verses import Pairs
-from headprune_lib.replication.measurements import trained
-from headprune_lib.replication.measurements.trained import OtherWeights
+from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification import same_weights
 from headprune_lib.replication.verification.quantities import (
@@ -189,19 +188,19 @@ def test_the_bounds():
 def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_path, monkeypatch):
     result = measurements.get("figure1b", smoke)
     with monkeypatch.context() as patch:
-        patch.setattr(trained, "file_sha256", lambda path: "0" * 64)
-        trained._sha256.cache_clear()
+        patch.setattr(weights, "file_sha256", lambda path: "0" * 64)
+        weights._sha256.cache_clear()
         with pytest.raises(NotAtHand, match="SHA-256 000.*which is not committed"):
             subjects_of(result)
         models = subjects_of.__globals__
         patch.setitem(models, "models_root", lambda: smoke_models(smoke))
         with pytest.raises(OtherWeights, match="SHA-256 000"):
             subjects_of(result)
-    trained._sha256.cache_clear()
+    weights._sha256.cache_clear()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     with pytest.raises(NotAtHand, match="weights of tiny, synthetic, seed 1, are not committed"):
         subjects_of(result)
 
 
 def smoke_models(smoke):
-    return trained.weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed}).parent
+    return weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed}).parent

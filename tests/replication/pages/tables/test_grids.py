@@ -83,7 +83,8 @@ def test_table_4_has_a_column_a_batch_size_and_the_papers_gain(smoke):
 def test_how_a_result_is_measured_again(smoke):
     table1 = measurements.get("table1", smoke)
     (row,) = tables.again_table([table1]).to_dict("records")
-    assert row["result"].startswith("Table 1: ") and "headprune reproduce table1" in row["command"]
+    assert row["result"].startswith("Table 1: ")
+    assert f"headprune reproduce {table1.measurement} " in row["command"]
     seconds = next(iter(table1.parts.values())).provenance["seconds"]
     assert row["minutes"] == f"{seconds / 60:.0f}"
     path = f"../data/results/{table1.measurement}/{table1.task}.{table1.model}"
