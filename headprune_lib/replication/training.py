@@ -77,7 +77,9 @@ def last_checkpoint(folder: Path) -> str | None:
 def _is_whole(checkpoint: Path) -> bool:
     try:
         json.loads((checkpoint / "trainer_state.json").read_bytes())  # the last to be written
-        with safe_open(checkpoint / "model.safetensors", "pt"):
+        adapters = checkpoint / "adapter_model.safetensors"  # of LoRA, which saves nothing else
+        weights = adapters if adapters.is_file() else checkpoint / "model.safetensors"
+        with safe_open(weights, "pt"):
             pass
         for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
             with zipfile.ZipFile(checkpoint / name) as archive:

@@ -66,6 +66,7 @@ def reproduce(
 
     with refusing(), spread(workers, scheduler):
         settings, translated = _settings(
+            artifact,
             profile,
             task,
             model,
@@ -140,7 +141,7 @@ def verify(
     from headprune_lib.replication.verification.verifying import verify
 
     with refusing():
-        settings, translated = _settings(profile, task, model, data=data, device=device)
+        settings, translated = _settings(artifact, profile, task, model, data=data, device=device)
         done = verify(artifact, settings, task=translated, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
@@ -156,18 +157,26 @@ def verify(
 
 
 def _settings(
-    profile: str, task: str | None, model: str | None, **given: Any
+    artifact: str, profile: str, task: str | None, model: str | None, **given: Any
 ) -> tuple[Profile, str | None]:
     """The profile with what was given in place of its values, and the pair of languages if any."""
     import torch
 
+    from headprune_lib.replication.measurements import MEASUREMENTS
     from headprune_lib.replication.pretrained import BASES
     from headprune_lib.replication.profiles import load_profile
 
-    translated = task in load_profile(profile).translators
-    if model is not None:
-        given["model" if model in BASES else "translation_model"] = model
-    settings = load_profile(profile, task=None if translated else task, **given)
+    found = MEASUREMENTS.get(artifact)
+    if found is not None and found.halves == ("language",):
+        settings, translated = (
+            load_profile(profile, language_task=task, language_model=model, **given),
+            False,
+        )
+    else:
+        translated = task in load_profile(profile).translators
+        if model is not None:
+            given["model" if model in BASES else "translation_model"] = model
+        settings = load_profile(profile, task=None if translated else task, **given)
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(
             f"profile {profile} runs on a GPU, and torch finds none here; install torch's CUDA build, "

@@ -55,14 +55,7 @@ def split_by_chapter(pairs: Pairs, shares: dict[str, float] = SHARES) -> dict[st
     """
     members: dict[str, list[int]] = {name: [] for name in (*shares, "train")}
     for i, (book, chapter, _) in enumerate(pairs.places):
-        place, upper = _hash(f"{book}:{chapter}"), 0.0
-        for name, share in shares.items():
-            upper += share
-            if place < upper:
-                members[name].append(i)
-                break
-        else:
-            members["train"].append(i)
+        members[split_of_chapter(book, chapter, shares)].append(i)
     splits = {}
     for name, chosen in members.items():
         chosen.sort(key=lambda i: _hash("verse {}:{}:{}".format(*pairs.places[i])))
@@ -73,6 +66,16 @@ def split_by_chapter(pairs: Pairs, shares: dict[str, float] = SHARES) -> dict[st
             )
         )
     return splits
+
+
+def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
+    """The split that a chapter is in: ``train``, or the name of one of the shares."""
+    place, upper = _hash(f"{book}:{chapter}"), 0.0
+    for name, share in shares.items():
+        upper += share
+        if place < upper:
+            return name
+    return "train"
 
 
 def _hash(text: str) -> float:

@@ -15,6 +15,8 @@ from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.language.models import LANGUAGE_MODELS
+from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import key_of, obtain
 from headprune_lib.replication.pretrained import BASES
@@ -96,12 +98,7 @@ def find_artifact(
         measurement = MEASUREMENTS[name]
         translated = task in TRANSLATION_TASKS and "translation" in measurement.halves
         half = "translation" if translated else measurement.halves[0]
-        return (
-            measurement,
-            half,
-            profile,
-            (profile.task if half == "encoder" else profile.translation_task),
-        )
+        return measurement, half, profile, HALF_OF[half].task(profile)
     artifact = paper.ARTIFACTS[name]
     measurement, wanted = MEASUREMENTS[artifact.measurement], artifact.task
     if artifact.half == "translation":
@@ -156,7 +153,9 @@ def found(*names: str, root: Path | None = None) -> list[Result]:
 
 
 def half_of(key: Key) -> Half:
-    """The half of the paper that a result belongs to."""
+    """The half of the paper that a result belongs to, or ``language``."""
+    if key.model in LANGUAGE_MODELS:
+        return "language"
     return "encoder" if key.model in BASES else "translation"
 
 

@@ -9,8 +9,10 @@ from typing import Any, Literal
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store import OUTCOMES, Journal, Measured, Outcomes, Result
 
-Half = Literal["encoder", "translation"]
+Half = Literal["encoder", "translation", "language"]
+"""A half of the paper, or language models, of which the paper has none."""
 HALVES: tuple[Half, ...] = ("encoder", "translation")
+"""Those of the paper."""
 Runs = Mapping[str, list[dict[str, Any]]]
 """The trainings of every part of a result."""
 
@@ -20,7 +22,8 @@ class Context:
     """What measuring a part may use.
 
     Attributes:
-        task: of the translation half, the pair of languages; of the encoder half ``profile.task``.
+        task: of the translation half, the pair of languages; of the encoder half ``profile.task``,
+            of language models ``profile.language_task``.
         get: ``(measurement, part names or None) -> Result``: another measurement on the same task
             with the same model.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -10,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from headprune_lib.replication import store
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.encoder.recipe import recipe
+from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.measurements.trained import check_weights
 from headprune_lib.replication.paths import cache_root, results_root
-from headprune_lib.replication.pretrained import BASES
-from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, Wanted
-from headprune_lib.replication.translation.recipe import final_recipe
 
 Get = Callable[[str], Result]
 
@@ -91,8 +86,7 @@ def obtain(
 
 def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:
     """What the result is stored under."""
-    model = profile.model if half == "encoder" else profile.model_of(task)
-    return Key(measurement.name, task, model)
+    return Key(measurement.name, task, HALF_OF[half].model(profile, task))
 
 
 def command_of(
@@ -104,18 +98,10 @@ def command_of(
 ) -> str:
     """What measures it again."""
     words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
-    main = profile.main_task if half == "encoder" else None
-    words += [f"--task {task}"] if task != main else []
-    words += [f"--model {name}" for name in _model_given(half, profile, task)]
+    words += [f"--task {task}"] if task != HALF_OF[half].usual(profile) else []
+    words += [f"--model {name}" for name in HALF_OF[half].given(profile, task)]
     words += [f"--by {name!r}" for name in parts or ()]
     return " ".join(words)
-
-
-def _model_given(half: Half, profile: Profile, task: str) -> list[str]:
-    """The translation model, where it is not the one that the profile names itself."""
-    if half == "encoder" or profile.model_of(task) == load_profile(profile.name).model_of(task):
-        return []
-    return [profile.model_of(task)]
 
 
 def signature(
@@ -137,29 +123,11 @@ def signature(
         "task": task,
         "model": key_of(measurement, half, profile, task).model,
         **measurement.parameters(profile, half),
+        **HALF_OF[half].parameters(profile),
     }
-    if half == "encoder" and profile.n_used:  # most results pass nothing over, and do not say so
-        parameters["n_used"] = profile.n_used
-    if half == "translation" and profile.beams > 1:  # most results are greedy, and do not say so
-        parameters["beams"] = profile.beams
     values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
     texts = measurement.texts(profile, half, task)
-    if half == "encoder":
-        data = [
-            TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
-            for name in texts
-        ]
-        weights, seeds = BASES[profile.model].checksums, own.seeds or (profile.seed,)
-        tuned = dataclasses.replace(profile, finetuning=own.finetuning or profile.finetuning)
-        recipes = {f"seed {seed}": recipe(tuned, seed, registered=registered) for seed in seeds}
-    else:
-        read, weights = [TRANSLATION_TASKS[name] for name in texts], {}
-        data = [one.registered if registered else one.checksums for one in read]
-        trained = profile.translator(task, profile.model_of(task))
-        recipes = {
-            f"seed {seed}": final_recipe(task, trained, seed, registered=registered)
-            for seed in own.seeds or profile.trainings(task)[:1]
-        }
+    data, weights, recipes = HALF_OF[half].origins(profile, task, own, texts, registered=registered)
     return store.make_signature(
         measurement.version,
         parameters,
@@ -182,15 +150,7 @@ def _root(
 
     Nor may a training of one's own join those of the profile.
     """
-    own = load_profile(profile.name).model_of(task) if half == "translation" else None
-    model = profile.model_of(task) if half == "translation" else None
-    committed = load_profile(
-        profile.name, task=profile.task, translation_model=None if model == own else model
-    )
-    if half == "encoder":
-        listed = {*profile.further_seeds} <= {*committed.further_seeds}
-    else:
-        listed = {*profile.trainings(task)} <= {*committed.trainings(task)}
+    committed, listed = HALF_OF[half].committed(profile, task)
     # A profile that names where its text comes from is measured on what is fetched from there.
     fetched = committed.data is not None
     standard = (

@@ -11,13 +11,16 @@ from pydantic import StrictBool, StrictFloat, StrictInt
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import TASKS, whole_task
+from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.paths import absolute
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles.parameters import (
     Count,
     CountFrom0,
     CountOrAll,
+    PositiveFloat,
     one_of,
     parameters,
 )
@@ -30,6 +33,7 @@ from headprune_lib.replication.profiles.recipes import (
     Recipe,
     Shape,
     TranslatorRecipe,
+    Tuning,
 )
 
 __all__ = [
@@ -39,12 +43,14 @@ __all__ = [
     "Checkpoints",
     "FairseqRecipe",
     "Finetuning",
+    "Language",
     "Profile",
     "Published",
     "Recipe",
     "Shape",
     "Speed",
     "TranslatorRecipe",
+    "Tuning",
     "load_profile",
 ]
 
@@ -90,6 +96,25 @@ class Checkpoints:
 
 
 @parameters
+class Language:
+    """What language models are measured on.
+
+    Passages are cut after ``length`` tokens, and taken until they hold ``test_tokens`` (what is
+    reported) or ``scoring_tokens`` (what heads are scored on). ``shares`` of the heads go along a
+    curve; of ``recovered`` ones the model is trained again as ``tuning`` says.
+    """
+
+    test_tokens: Count
+    scoring_tokens: Count
+    length: Count
+    batch_size: Count
+    shares: list[PositiveFloat]
+    random_orders: Count
+    recovered: list[StrictFloat]
+    tuning: Tuning
+
+
+@parameters
 class Profile:
     """Everything a measurement depends on but the device. Fields: see ``default.yml``."""
 
@@ -131,6 +156,9 @@ class Profile:
     task_models: dict[_Translation, str]
     checkpoints: dict[str, Checkpoints]
     speed: Speed
+    language_model: Annotated[str, one_of("language model", LANGUAGE_MODELS)]
+    language_task: Annotated[str, one_of("text", LANGUAGE_TASKS)]
+    language: Language
     halves: list[Literal["encoder", "translation"]]
     device: str = "cpu"
     data: str | None = None

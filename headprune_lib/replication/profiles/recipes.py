@@ -94,3 +94,13 @@ class Published:
 
 TranslatorRecipe = Recipe | FairseqRecipe | Published
 """Where a translation model comes from."""
+
+
+@parameters
+class Tuning:
+    """How a pruned language model is trained again: LoRA on every projection of every layer."""
+
+    updates: PositiveInt
+    batch_size: PositiveInt  # passages
+    learning_rate: PositiveFloat  # the peak; linear warm-up over a tenth of the updates, and decay
+    rank: PositiveInt

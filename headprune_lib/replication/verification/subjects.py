@@ -65,7 +65,10 @@ def subject_of(result: Result, run: Run) -> Subject:
         NotAtHand: its weights are not committed and were not trained here, or the text is missing.
         OtherWeights: the committed weights are not those that it was measured on.
     """
-    half, profile = half_of(result.key), profile_of(result)
+    half = half_of(result.key)
+    if half == "language":
+        raise NotAtHand(f"no reader of {result.measurement}: measure it again to compare")
+    profile = profile_of(result)
     if "weights_sha256" not in run:
         raise NotAtHand(f"the weights behind {result.measurement} were scored and not committed")
     try:

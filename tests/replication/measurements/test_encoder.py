@@ -267,7 +267,7 @@ def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(smoke, monkeypatc
             (name, half, part): signed(one, smoke, half, part=part)
             for name, one in MEASUREMENTS.items()
             for half in one.halves
-            for part in one.parts(smoke, half, smoke.task if half == "encoder" else "toy")
+            for part in one.parts(smoke, half, obtaining.HALF_OF[half].task(smoke))
         }
 
     before = all_signed()

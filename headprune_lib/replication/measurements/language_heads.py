@@ -1,0 +1,71 @@
+"""Perplexity of a language model without each single head (section 3.2, by perplexity)."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+
+from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
+from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
+from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
+from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
+
+
+class Values(TypedDict):
+    """By head: layer and head from 0, and the loss a token that its absence adds, in nats.
+
+    ``interval`` holds 95% intervals, (H, 2); ``loss`` is that of the uncut model.
+    """
+
+    heads: np.ndarray
+    loss: float
+    added: np.ndarray
+    interval: np.ndarray
+    tokens: int
+
+
+def _measure(context: Context, _part: str) -> Measured:
+    subject = LanguageSubject.of(context.profile, context.task)
+    found = subject.without_each(context.journal)
+    return subject.measured(
+        {
+            "heads": found["heads"],
+            "loss_uncut": whole_thousandths(found["loss_uncut"]),
+            "loss_change": whole_thousandths(found["loss"] - found["loss_uncut"]),
+            "tokens": subject.tokens.astype(np.int16),
+        }
+    )
+
+
+def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+    raw = outcomes[OUTCOMES]
+    tokens, change = raw["tokens"].astype(int), raw["loss_change"] / MILLINAT
+    drawn = drawn_losses({"": change[None]}, tokens, statistics)[""]
+    return {
+        "heads": raw["heads"],
+        "loss": float(raw["loss_uncut"].sum() / MILLINAT / tokens.sum()),
+        "added": change.sum(-1) / tokens.sum(),
+        "interval": interval_record(drawn).T,
+        "tokens": int(tokens.sum()),
+    }
+
+
+def _parameters(_profile: Profile, _half: Half) -> dict[str, Any]:
+    return {}
+
+
+MEASUREMENTS = (
+    Measurement(
+        "language_heads",
+        1,
+        {"language": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("language",),
+    ),
+)

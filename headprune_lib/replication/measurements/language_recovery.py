@@ -1,0 +1,144 @@
+"""What training again brings back of a language model whose heads were removed from its weights.
+
+The uncut model is trained the same way: what it gains, it gains by seeing this kind of text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+import numpy as np
+
+from headprune_lib.heads import cut_heads
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
+from headprune_lib.replication.language.tuning import PROJECTIONS, SEED, pruned, tuned
+from headprune_lib.replication.measurements.language_curve import (
+    PER_GROUP,
+    PLAIN,
+    first_heads,
+    steps_of,
+)
+from headprune_lib.replication.measurements.measurement import (
+    Context,
+    Half,
+    Measurement,
+    Own,
+    Runs,
+)
+from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
+from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.paths import trained_root
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.store import Arrays, Measured, Outcomes
+
+REMOVED = "removed "
+
+
+class Recovered(TypedDict):
+    """Perplexity after heads were removed, and after training again, with 95% intervals.
+
+    ``removed`` counts heads; ``parameters`` those of the model before and after removal.
+    """
+
+    removed: int
+    parameters: np.ndarray
+    pruned: float
+    pruned_interval: np.ndarray
+    tuned: float
+    tuned_interval: np.ndarray
+
+
+def _measure(context: Context, part: str) -> Measured:
+    subject = LanguageSubject.of(context.profile, context.task)
+    steps = steps_of(subject, context.journal, PER_GROUP)
+    cut = first_heads(steps, share_in(part))
+    mask, gone = cut_heads(subject.model, cut), len(cut)
+
+    def measure() -> Arrays:
+        model = pruned(subject, mask)
+        sizes = [sum(p.numel() for p in one.parameters()) for one in (subject.model, model)]
+        before = subject.losses(model)
+        name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
+        after = subject.losses(tuned(subject, model, trained_root() / "training" / name))
+        return {"pruned": before, "tuned": after, "parameters": np.array(sizes)}
+
+    (unit,) = run_units(
+        {f"{subject.key} {gone} gone": measure}, context.journal, part, here=True
+    ).values()
+    return subject.measured(
+        {
+            "removed": np.array(gone),
+            "parameters": unit["parameters"],
+            "loss_pruned": whole_thousandths(unit["pruned"]),
+            "loss_tuned": whole_thousandths(unit["tuned"]),
+            "tokens": subject.tokens.astype(np.int16),
+        }
+    )
+
+
+def share_in(part: str) -> float:
+    """The share removed that a part's name tells.
+
+    >>> share_in("removed 30%")
+    0.3
+    """
+    return float(part.removeprefix(REMOVED).removesuffix("%")) / 100
+
+
+def _summarise(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
+) -> dict[str, dict[str, Recovered]]:
+    first = next(iter(outcomes.values()))
+    tokens = first["tokens"].astype(int)
+    losses = {
+        (part, when): raw[f"loss_{when}"][None, None] / MILLINAT
+        for part, raw in outcomes.items()
+        for when in ("pruned", "tuned")
+    }
+    drawn = drawn_losses({" ".join(key): loss for key, loss in losses.items()}, tokens, statistics)
+    found: dict[str, Any] = {}
+    for (part, when), loss in losses.items():
+        record = found.setdefault(
+            part,
+            {
+                "removed": int(outcomes[part]["removed"]),
+                "parameters": outcomes[part]["parameters"],
+            },
+        )
+        record[when] = float(np.exp(loss.sum() / tokens.sum()))
+        record[f"{when}_interval"] = np.exp(interval_record(drawn[f"{part} {when}"][:, 0]))
+    return {"recovered": found}
+
+
+def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"tuning": {**asdict(profile.language.tuning), "seed": SEED, "adapted": PROJECTIONS}}
+
+
+def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
+    return tuple(f"{REMOVED}{share:.0%}" for share in profile.language.recovered)
+
+
+def _own(profile: Profile, _half: Half, part: str) -> Own:
+    criterion = read_name(PLAIN).criterion.version
+    return Own(
+        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
+    )
+
+
+MEASUREMENTS = (
+    Measurement(
+        "language_recovery",
+        1,
+        {"language": Statistics()},
+        _parameters,
+        _measure,
+        _summarise,
+        ("language",),
+        _parts,
+        _own,
+    ),
+)
