@@ -44,6 +44,8 @@ _ORDERS = {
     "oracle leak-free": "one-by-one on other text",
     "random": "random",
     "importance reversed": "importance, reversed",
+    "importance unnormalised per group": "not normalised, equally many of each group",
+    "importance unnormalised whole groups": "not normalised, whole groups",
 }
 _WORDS = {
     "unnormalised": ", not normalised",

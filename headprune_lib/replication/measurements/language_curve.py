@@ -143,7 +143,7 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
 
         found["differences"] = {
             name: difference_record(
-                mean(curves[name]["loss"]) - mean(curves[IMPORTANCE]["loss"]),
+                mean(curves[name]["mean"]) - mean(curves[IMPORTANCE]["mean"]),
                 mean(drawn[name]) - mean(drawn[IMPORTANCE]),
             )
             for name in losses

@@ -15,16 +15,20 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
 
 
-class Values(TypedDict):
-    """By head: layer and head from 0, and the loss a token that its absence adds, in nats.
+class Head(TypedDict):
+    """Layer and head from 0, and the loss a token that its absence adds, in nats."""
 
-    ``interval`` holds 95% intervals, (H, 2); ``loss`` is that of the uncut model.
-    """
-
-    heads: np.ndarray
-    loss: float
-    added: np.ndarray
+    layer: int
+    head: int
+    added: float
     interval: np.ndarray
+
+
+class Values(TypedDict):
+    """``loss`` is that of the uncut model, in nats a token."""
+
+    heads: list[Head]
+    loss: float
     tokens: int
 
 
@@ -45,11 +49,13 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     raw = outcomes[OUTCOMES]
     tokens, change = raw["tokens"].astype(int), raw["loss_change"] / MILLINAT
     drawn = drawn_losses({"": change[None]}, tokens, statistics)[""]
+    added, intervals = change.sum(-1) / tokens.sum(), interval_record(drawn).T
     return {
-        "heads": raw["heads"],
+        "heads": [
+            {"layer": layer, "head": head, "added": float(added[i]), "interval": intervals[i]}
+            for i, (layer, head) in enumerate(raw["heads"].tolist())
+        ],
         "loss": float(raw["loss_uncut"].sum() / MILLINAT / tokens.sum()),
-        "added": change.sum(-1) / tokens.sum(),
-        "interval": interval_record(drawn).T,
         "tokens": int(tokens.sum()),
     }
 

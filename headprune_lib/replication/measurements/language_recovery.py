@@ -41,15 +41,24 @@ REMOVED = "removed "
 class Recovered(TypedDict):
     """Perplexity after heads were removed, and after training again, with 95% intervals.
 
-    ``removed`` counts heads; ``parameters`` those of the model before and after removal.
+    ``share`` of the heads was asked for, ``removed`` counts them; ``parameters`` are those of the
+    uncut model, and ``left`` those after the removal.
     """
 
+    share: float
     removed: int
-    parameters: np.ndarray
+    parameters: int
+    left: int
     pruned: float
     pruned_interval: np.ndarray
     tuned: float
     tuned_interval: np.ndarray
+
+
+class Values(TypedDict):
+    """By part, in their order."""
+
+    recovered: list[Recovered]
 
 
 def _measure(context: Context, part: str) -> Measured:
@@ -89,29 +98,38 @@ def share_in(part: str) -> float:
     return float(part.removeprefix(REMOVED).removesuffix("%")) / 100
 
 
-def _summarise(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
-) -> dict[str, dict[str, Recovered]]:
-    first = next(iter(outcomes.values()))
-    tokens = first["tokens"].astype(int)
+def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+    tokens = next(iter(outcomes.values()))["tokens"].astype(int)
     losses = {
-        (part, when): raw[f"loss_{when}"][None, None] / MILLINAT
+        f"{part} {when}": raw[f"loss_{when}"][None, None] / MILLINAT
         for part, raw in outcomes.items()
         for when in ("pruned", "tuned")
     }
-    drawn = drawn_losses({" ".join(key): loss for key, loss in losses.items()}, tokens, statistics)
-    found: dict[str, Any] = {}
-    for (part, when), loss in losses.items():
-        record = found.setdefault(
-            part,
-            {
-                "removed": int(outcomes[part]["removed"]),
-                "parameters": outcomes[part]["parameters"],
-            },
+    drawn = drawn_losses(losses, tokens, statistics)
+
+    def perplexity(name: str) -> tuple[float, np.ndarray]:
+        loss = losses[name].sum() / tokens.sum()
+        return float(np.exp(loss)), np.exp(interval_record(drawn[name][:, 0]))
+
+    found: list[Recovered] = []
+    for part, raw in outcomes.items():
+        (before, before_interval), (after, after_interval) = (
+            perplexity(f"{part} {when}") for when in ("pruned", "tuned")
         )
-        record[when] = float(np.exp(loss.sum() / tokens.sum()))
-        record[f"{when}_interval"] = np.exp(interval_record(drawn[f"{part} {when}"][:, 0]))
-    return {"recovered": found}
+        parameters, left = map(int, raw["parameters"])
+        found.append(
+            {
+                "share": share_in(part),
+                "removed": int(raw["removed"]),
+                "parameters": parameters,
+                "left": left,
+                "pruned": before,
+                "pruned_interval": before_interval,
+                "tuned": after,
+                "tuned_interval": after_interval,
+            }
+        )
+    return {"recovered": sorted(found, key=lambda one: one["share"])}
 
 
 def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:

@@ -25,11 +25,11 @@ class Statistics:
 class Along(TypedDict):
     """Of an order, at each share removed, 0 first, with 95% intervals as (share, 2).
 
-    ``loss`` is in nats a token, ``perplexity`` its exponential, of the mean over runs; ``kept`` is
-    the share that is kept of what the uncut model gains over the frequencies of tokens.
+    ``mean`` and ``runs`` are losses in nats a token, ``perplexity`` is the exponential of the mean;
+    ``kept`` is the share that is kept of what the uncut model gains over the frequencies of tokens.
     """
 
-    loss: np.ndarray
+    mean: np.ndarray
     runs: np.ndarray
     perplexity: np.ndarray
     interval: np.ndarray
@@ -79,7 +79,7 @@ def along(loss: np.ndarray, tokens: np.ndarray, drawn: np.ndarray, frequency: fl
     runs = loss.sum(-1) / tokens.sum()
     mean = runs.mean(0)
     return {
-        "loss": mean,
+        "mean": mean,
         "runs": runs,
         "perplexity": np.exp(mean),
         "interval": np.exp(interval_record(drawn)).T,

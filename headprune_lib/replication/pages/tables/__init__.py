@@ -4,6 +4,7 @@ from headprune_lib.replication.pages.tables.again import *
 from headprune_lib.replication.pages.tables.encoder import *
 from headprune_lib.replication.pages.tables.grids import *
 from headprune_lib.replication.pages.tables.independent import *
+from headprune_lib.replication.pages.tables.language import *
 from headprune_lib.replication.pages.tables.markup import *
 from headprune_lib.replication.pages.tables.pages import *
 from headprune_lib.replication.pages.tables.speed import *
