@@ -46,8 +46,10 @@ def together(values: Mapping[str, Any], order: str = "importance") -> Redundancy
     Raises:
         ValueError: 20% removed was not measured.
     """
-    shares = np.array(values["shares"])
-    (step,) = np.flatnonzero(np.isclose(shares, REMOVED))
+    found = np.flatnonzero(np.isclose(values["shares"], REMOVED))
+    if not len(found):
+        raise ValueError(f"{REMOVED:.0%} removed was not measured, only {values['shares']}")
+    step = int(found[0])
     curve = values["curves"][order]
     low, high = map(float, curve["kept_interval"][step])
     return Redundancy(
