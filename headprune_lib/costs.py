@@ -19,6 +19,7 @@ from transformers.cache_utils import Cache
 from headprune_lib.batching import Batch, without_labels
 from headprune_lib.discovery import alike
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.messages import one_line
 from headprune_lib.orders import Step
 from headprune_lib.proving import Ran, copied, record
 from headprune_lib.pruned_forward import layer_number
@@ -136,7 +137,7 @@ def _cache_layers(model: nn.Module, length: int) -> dict[str, tuple[Any, Any]]:
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ValueError(
                 f"{type(model).__name__} does not run on {length} tokens with a cache "
-                f"({type(error).__name__}: {str(error).partition(chr(10))[0][:120]})"
+                f"({type(error).__name__}: {one_line(error, 120)})"
             ) from error
     cache: Any = getattr(made, "past_key_values", None)
     found = {}

@@ -27,7 +27,7 @@ from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.kinds import kinds_of
 from headprune_lib.proving import Proof, Ran, check, prove, record
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, on_device
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
 
@@ -228,7 +228,8 @@ def _run(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict
         tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
         with _as_it_was(root):
             for made in tried:
-                placed = _placed(root, made)
+                first = next(root.parameters(), None)
+                placed = on_device(made, "cpu" if first is None else first.device)
                 below = [path.removeprefix(prefix) for path in wanted if path not in ran]
                 if not below:
                     break
@@ -250,12 +251,6 @@ def _roots(model: nn.Module, paths: list[str]) -> list[str]:
         and any(one.startswith(f"{path}.") for one in paths)
     ]
     return ["", *sorted(inner, key=lambda path: path.count("."))]
-
-
-def _placed(model: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
-    first = next(model.parameters(), None)
-    device = first.device if first is not None else torch.device("cpu")
-    return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
 
 
 @contextmanager

@@ -19,6 +19,15 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     return f"unknown {what} {given!r}: {hint}Known: {', '.join(known) or 'none'}"
 
 
+def one_line(error: BaseException, most: int = 300) -> str:
+    """What an error says, on one line of so many letters; its type where it says nothing.
+
+    >>> one_line(ValueError("no heads left")), one_line(KeyboardInterrupt())
+    ('no heads left', 'KeyboardInterrupt')
+    """
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""

@@ -86,6 +86,14 @@ def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | N
             )
 
 
+def known_kinds(model: nn.Module, kinds: Sequence[str] | None) -> list[str]:
+    """The kinds of a model's heads; raises ValueError where ``kinds`` names one that it has not."""
+    known = list(head_grid(model))
+    if unknown := sorted(set(kinds or ()) - set(known)):
+        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
+    return known
+
+
 GroupScore = Literal["mean", "sum"]
 Step = list[Head]
 """Heads that can only go together."""
@@ -120,10 +128,7 @@ def prune_steps(
             shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
             heads can only go in whole groups.
     """
-    blocks = find_heads(model)
-    known = list(dict.fromkeys(block.kind for block in blocks))
-    if unknown := sorted(set(kinds or ()) - set(known)):
-        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
+    blocks, known = find_heads(model), known_kinds(model, kinds)
     if keep_at_least < 0:
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     if group_score not in get_args(GroupScore):

@@ -21,6 +21,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.architectures import Architecture
 from headprune_lib.blocks import AttentionBlock, block_of
+from headprune_lib.messages import one_line
 from headprune_lib.slicing import keep_heads, value_rows
 from headprune_lib.structure import NotAttention, further_parts
 
@@ -399,5 +400,5 @@ def _close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    text = str(error).strip().partition("\n")[0]
+    text = one_line(error)
     return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]

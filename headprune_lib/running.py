@@ -43,18 +43,22 @@ def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
     return device
 
 
-def on_device(batch: Mapping[str, Tensor], device: str | torch.device) -> Batch:
-    """A batch's tensors on a device.
+def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
+    """A batch's tensors on a device; what else is in it stays as it is.
 
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
     the GPU still computes what it was given before.
     """
-    if torch.device(device).type != "cuda":
-        return {name: value.to(device) for name, value in batch.items()}
-    return {
-        name: value if value.is_cuda else value.pin_memory().to(device, non_blocking=True)
-        for name, value in batch.items()
-    }
+    to_gpu = torch.device(device).type == "cuda"
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if to_gpu and not value.is_cuda:
+            return value.pin_memory().to(device, non_blocking=True)
+        return value if to_gpu else value.to(device)
+
+    return {name: moved(value) for name, value in batch.items()}
 
 
 def in_halves(

@@ -11,7 +11,7 @@ from torch import nn
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
-from headprune_lib.orders import check_scores
+from headprune_lib.orders import check_scores, known_kinds
 
 
 def uniform_mask(
@@ -42,12 +42,9 @@ def uniform_mask(
         ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
             without heads; scores that do not fit, or NaN for a head that is still there.
     """
-    blocks = find_heads(model)
-    known = list(dict.fromkeys(block.kind for block in blocks))
+    blocks, known = find_heads(model), known_kinds(model, kinds)
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
-    if unknown := sorted(set(kinds or ()) - set(known)):
-        raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
     if keep_at_least < 1:
         raise ValueError(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"

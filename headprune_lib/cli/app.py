@@ -10,6 +10,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from headprune_lib.messages import one_line
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -59,6 +61,12 @@ def there(device: str | None) -> str | None:
 Device = Annotated[str, typer.Option(callback=there, help="cpu, cuda, …")]
 
 
+def check_new(out: Path) -> None:
+    """End where a folder or file to write is there already; an empty folder will do."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"{out} is there already and is not overwritten; name a new one")
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
     """Errors of input become one line and code 2: a wrong value, a file that cannot be read.
@@ -75,5 +83,5 @@ def refusing() -> Iterator[None]:
             raise
         refuse(
             "out of memory: lower --batch-size or --max-length, or take another --device "
-            f"({str(error).strip().partition(chr(10))[0][:120]})"
+            f"({one_line(error, 120)})"
         )

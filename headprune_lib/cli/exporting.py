@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refuse, refusing, short
+from headprune_lib.cli.app import app, check_new, refuse, refusing, short
 from headprune_lib.cli.commands import PANEL, AsJson, Model
 
 if TYPE_CHECKING:  # imported where the command needs them: --help must not wait for torch
@@ -49,8 +49,7 @@ def export(
     Example: headprune export ./smaller ./plain --format transformers
     """
     with refusing():  # before torch is imported
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            refuse(f"{out} is there already and is not overwritten; name a new one")
+        check_new(out)
     if tokenizer_from is not None and form is not Format.GGUF:
         refuse("--tokenizer-from is for --format gguf; the other formats take MODEL's own")
 

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.named_models import NamedModel, named_model
-from headprune_lib.messages import quiet
+from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import load_pruned
 
 
@@ -52,10 +52,10 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
                 name, local_files_only=_on_disk_only(name), output_loading_info=True
             )
     except OSError as error:
-        raise FileNotFoundError(f"{name}: {_first_line(error)}") from None
+        raise FileNotFoundError(f"{name}: {one_line(error)}") from None
     except Exception as error:  # whatever a class makes of a configuration that cannot be
         raise ValueError(
-            f"{name}: the weights are damaged or do not fit config.json ({_first_line(error)})"
+            f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from None
     if lacking := sorted(found["missing_keys"]):  # which transformers makes up at random
         raise ValueError(
@@ -72,9 +72,9 @@ def _class_of(name: str) -> type[PreTrainedModel]:
         config = AutoConfig.from_pretrained(name, local_files_only=_on_disk_only(name))
     except Exception as error:  # whatever a class makes of a configuration that cannot be
         if here:
-            raise ValueError(f"{Path(name) / 'config.json'}: {_first_line(error)}") from None
+            raise ValueError(f"{Path(name) / 'config.json'}: {one_line(error)}") from None
         raise FileNotFoundError(
-            f"{name} is no folder here, and the Hub does not give it ({_first_line(error)}); "
+            f"{name} is no folder here, and the Hub does not give it ({one_line(error)}); "
             "give a folder that save_pretrained wrote"
         ) from None
     classes = config.architectures or []
@@ -128,9 +128,9 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
         if any(Path(name).glob("tokenizer*")):
             raise ValueError(
                 f"the tokenizer's files in {name} are damaged or incomplete "
-                f"({_first_line(error)}); write them again with tokenizer.save_pretrained"
+                f"({one_line(error)}); write them again with tokenizer.save_pretrained"
             ) from None
-        raise FileNotFoundError(f"{missing} ({_first_line(error)})") from None
+        raise FileNotFoundError(f"{missing} ({one_line(error)})") from None
     files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
     if Path(name).is_dir() and not any((Path(name) / file).is_file() for file in files):
         raise FileNotFoundError(missing)  # transformers makes up an empty one
@@ -153,9 +153,5 @@ def check_device(device: str) -> None:
             raise NotImplementedError("it holds no numbers")
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(
-            f"no device {device!r} here ({_first_line(error)}); --device cpu works everywhere"
+            f"no device {device!r} here ({one_line(error)}); --device cpu works everywhere"
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

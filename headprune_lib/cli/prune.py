@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.cli.app import Device, app, check_new, refuse, refusing, short
 from headprune_lib.cli.bounds import Bound, Budget, one_bound, taken
 from headprune_lib.cli.commands import (
     PANEL,
@@ -123,7 +124,9 @@ def prune(
         bound = one_bound(bounds, at, held_out)
         if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
-        _check_new(out, report)
+        check_new(out)
+        if report is not None:
+            _check_report(report)
 
     from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
     from headprune_lib.cli.quality import measure
@@ -146,16 +149,18 @@ def prune(
             "per_group": per_group,
             "group_score": group_score.value,
         }
+        choose = (
+            partial(uniform_mask, kinds=kind, keep_at_least=max(keep_at_least, 1))
+            if uniform
+            else partial(prune_mask, **rules)
+        )
         # what is wrong with the bounds is said before minutes are spent on scores
-        budget = Budget(bound, loaded, prune_steps(loaded, full_mask(loaded), **rules), held or [])
+        every = full_mask(loaded)
+        budget = Budget(bound, loaded, prune_steps(loaded, every, **rules), held or [])
+        choose(loaded, every, amount or 0)
         scores = scores_of(loaded, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
-        if uniform:
-            even = {"kinds": kind, "keep_at_least": max(keep_at_least, 1)}
-            mask = uniform_mask(loaded, scores, bound.value, **even)
-        else:
-            mask = prune_mask(loaded, scores, amount or 0, **rules)
-        cut = budget.cut(steps, mask)
+        cut = budget.cut(steps, choose(loaded, scores, amount or 0))
         smaller = prune_heads(copy.deepcopy(loaded), cut.mask)
         measured = measure({"before": loaded, "after": smaller}, tested)
         html = (
@@ -183,11 +188,7 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _check_new(out: Path, report: Path | None) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"{out} is there already and is not overwritten; name a new folder")
-    if report is None:
-        return
+def _check_report(report: Path) -> None:
     if report.exists():
         refuse(f"{report} is there already and is not overwritten; name a new file")
     if not report.parent.is_dir():

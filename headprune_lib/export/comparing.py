@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.example_inputs import Inputs, example_inputs
-from headprune_lib.running import evaluating, placed
+from headprune_lib.messages import one_line
+from headprune_lib.running import evaluating, on_device, placed
 
 
 def whole(model: Any) -> Any:
@@ -30,7 +31,7 @@ def inputs_for(model: nn.Module) -> Inputs:
     """
     problem: Exception | None = None
     for inputs in example_inputs(model):
-        there = _placed(inputs, model)
+        there = on_device(inputs, next(model.parameters()).device)
         try:
             with torch.no_grad(), evaluating(model):
                 model(**there)
@@ -40,7 +41,7 @@ def inputs_for(model: nn.Module) -> Inputs:
             return there
     raise ValueError(
         f"no random inputs were found that {type(model).__name__} runs on, so that what is "
-        f"written could not be compared with it ({first_line(problem) if problem else 'none'})"
+        f"written could not be compared with it ({one_line(problem) if problem else 'none'})"
     )
 
 
@@ -93,13 +94,3 @@ def floating(outputs: Any) -> list[Tensor]:
     values = outputs.values() if hasattr(outputs, "values") else outputs
     tensors = (one for one in values if isinstance(one, Tensor) and one.is_floating_point())
     return [one.double() for one in list(tensors)[:1]]
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, on one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _placed(inputs: Inputs, model: nn.Module) -> Inputs:
-    device = next(model.parameters()).device
-    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}

@@ -64,7 +64,7 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
 def numbers_taken(model: PreTrainedModel) -> list[int]:
     """The smaller numbers of heads of this width that the model's own class takes for all layers."""
     blocks, owners, taken = find_heads(model), _owners(model), []
-    for groups in range(1, min(len(block.kept) // block.group for block in blocks)):
+    for groups in range(1, min(len(block.groups) for block in blocks)):
         smaller = [replace(one, kept=one.kept[: groups * one.group]) for one in blocks]
         counts = _one_count_each(smaller, owners, model.config)
         if counts is None:
@@ -148,7 +148,7 @@ def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
     said = [(heads, len(block.kept))]
     groups = _real_name(config, "num_key_value_heads")
     if held.get(groups) is not None:
-        said.append((groups, len(block.kept) // block.group))
+        said.append((groups, len(block.groups)))
     return said
 
 

@@ -138,7 +138,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.add_block_count(len(blocks))
     writer.add_feed_forward_length([config.intermediate_size] * len(blocks))
     writer.add_head_count([len(block.kept) for block in blocks])
-    writer.add_head_count_kv([len(block.kept) // block.group for block in blocks])
+    writer.add_head_count_kv([len(block.groups) for block in blocks])
     for width in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
         width(blocks[0].width)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])

@@ -18,8 +18,8 @@ from torch.export import Dim
 from transformers import PreTrainedModel
 
 from headprune_lib.example_inputs import Inputs
-from headprune_lib.export.comparing import difference, first_line, floating, inputs_for, whole
-from headprune_lib.messages import quiet
+from headprune_lib.export.comparing import difference, floating, inputs_for, whole
+from headprune_lib.messages import one_line, quiet
 from headprune_lib.running import evaluating
 from headprune_lib.saving import new_folder
 
@@ -70,7 +70,7 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
                 )
         except Exception as error:  # whatever tracing makes of a model's code
             raise ValueError(
-                f"{type(model).__name__} cannot be traced as one graph ({first_line(error)}); "
+                f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}); "
                 "save_pruned and load_pruned keep it"
             ) from error
         exported.save_pretrained(staged)

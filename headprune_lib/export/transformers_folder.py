@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune_lib.blocks import AttentionBlock
-from headprune_lib.export.comparing import check_same, first_line, whole
+from headprune_lib.export.comparing import check_same, whole
 from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
 from headprune_lib.heads import find_heads
-from headprune_lib.messages import quiet
+from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder
 from headprune_lib.uniform import shares_biases
 
@@ -74,7 +74,7 @@ def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Ex
             try:
                 plain = _with_weights(one, weights)
             except Exception as error:  # whatever a class makes of a configuration
-                reasons.append(first_line(error))
+                reasons.append(one_line(error))
                 continue
             plain.save_pretrained(staged)
             if getattr(model, "generation_config", None) is not None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from headprune_lib.messages import one_line
 from headprune_lib.replication.census.laws import LAWS, YES
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
@@ -95,7 +96,7 @@ def row_of(name: str) -> Row:
     try:
         model = build(name)
     except Exception as error:
-        return _not_built(name, _first_line(error))
+        return _not_built(name, _named(error))
     row = {"model type": name, "class": type(model).__name__}
     try:
         answers = ask(model)
@@ -110,7 +111,7 @@ def row_of(name: str) -> Row:
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        return {**row, "outcome": f"{WRONG}: {_first_line(error)} ({where})"}
+        return {**row, "outcome": f"{WRONG}: {_named(error)} ({where})"}
     kinds: dict[str, list[str]] = {}
     for block in blocks:
         kinds.setdefault(block.kind, []).append(str(block.n_heads))
@@ -139,9 +140,8 @@ def _not_built(name: str, why: str) -> Row:
     return {"model type": name, "outcome": f"{NOT_BUILT}: {_short(why)}"}
 
 
-def _first_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(error, 2000)}"
 
 
 def _short(text: str, most: int = 160) -> str:
