@@ -6,7 +6,6 @@ remembered as long as the model lives and its attention modules are the same.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -17,16 +16,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from headprune_lib.architectures import (
-    ARCHITECTURES,
-    REGISTERED,
-    UnknownArchitecture,
-)
+from headprune_lib.architectures import ARCHITECTURES, REGISTERED, UnknownArchitecture
 from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.kinds import kinds_of
-from headprune_lib.proving import Proof, Ran, check, prove, record
+from headprune_lib.proving import Proof, check, prove
+from headprune_lib.refusals import did_not_run, nothing_found, warn_of
+from headprune_lib.rehearsing import Ran, record
 from headprune_lib.running import evaluating, on_device
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
@@ -81,12 +78,12 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
         memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
         _REMEMBERED[model] = memory
         if memory.refused and (named.keys() - memory.refused.keys() or memory.proofs):
-            _warn(model, memory.refused)
+            warn_of(model, memory.refused)
     proofs = {
         path: proof for path, (proof, _) in named.items() if path not in memory.refused
     } | memory.proofs
     if not proofs:
-        raise UnknownArchitecture(_nothing_found(model, memory.refused))
+        raise UnknownArchitecture(nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
     blocks = list(_blocks(model, proofs, ways, memory))
     return Discovery(blocks, memory.refused)
@@ -169,7 +166,7 @@ def _look(
         elif found is not None:
             memory.refused[path] = found
         elif path in seen:  # what was taught and does not run is taken at its word
-            memory.refused[path] = _did_not_run(problem)
+            memory.refused[path] = did_not_run(problem)
     return memory
 
 
@@ -193,14 +190,6 @@ def _keys_from_outside(ran: Ran) -> bool:
         if torch.is_tensor(given) and own is not None:
             return given.shape != own.shape or not torch.equal(given, own)
     return False
-
-
-def _did_not_run(problem: str) -> str:
-    return (
-        "it did not run on random inputs, so nothing about it could be proved"
-        f"{f' ({problem})' if problem else ''}: give find_heads(model, inputs=…) a batch that "
-        "reaches it"
-    )
 
 
 def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
@@ -307,38 +296,3 @@ def _layer_path(model: nn.Module, path: str) -> str:
         if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
             return ".".join(parts[:end])
     return path
-
-
-def _warn(model: nn.Module, refused: dict[str, str]) -> None:
-    warnings.warn(
-        f"{len(refused)} attention modules of {type(model).__name__} were seen and not taken: "
-        f"{said_of(model, refused)}. Their heads are neither masked nor scored",
-        stacklevel=4,
-    )
-
-
-def said_of(model: nn.Module, refused: dict[str, str]) -> str:
-    """What was not taken, a class and reason at a time, with the first module of each."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for path, reason in refused.items():
-        name = type(model.get_submodule(path)).__name__
-        groups.setdefault((name, reason), []).append(path)
-    return "; ".join(
-        f"{name} ({paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}): {reason}"
-        for (name, reason), paths in groups.items()
-    )
-
-
-def _nothing_found(model: nn.Module, refused: dict[str, str]) -> str:
-    classes = {type(module).__name__ for module in model.modules()}
-    seen = {name for name in classes if "attention" in name.lower()}
-    what = (
-        f"seen and refused: {said_of(model, refused)}"
-        if refused
-        else f"it holds {sorted(seen) or 'no module named like attention'}"
-    )
-    return (
-        f"no known attention module in {type(model).__name__}; {what}. Known: "
-        f"{sorted(ARCHITECTURES)}. Teach it yours with "
-        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
-    )

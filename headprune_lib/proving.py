@@ -9,30 +9,27 @@ And a copy whose head is really removed returns what the module does with that h
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.architectures import Architecture
 from headprune_lib.blocks import AttentionBlock, block_of
-from headprune_lib.messages import one_line
+from headprune_lib.rehearsing import (
+    Ran,
+    contexts_of,
+    core_outputs,
+    output_of,
+    outputs_of,
+    said,
+    zeroed,
+)
 from headprune_lib.slicing import keep_heads, value_rows
 from headprune_lib.structure import NotAttention, further_parts
-
-
-@dataclass
-class Ran:
-    """What a module was given in one pass of the model."""
-
-    args: tuple
-    kwargs: dict[str, Any]
-    examples: int
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def prove(module: nn.Module, candidates: Sequence[Architecture], ran: Ran) -> Pr
             block = block_of(module, "", one, kind="self", layer=0, layer_path="", how="found")
             context = _check_masks(module, block, ran)
         except (NotAttention, RuntimeError, ValueError, IndexError, TypeError) as error:
-            reasons.append(_said(error))
+            reasons.append(said(error))
             continue
         by_example = context.ndim == 3 and len(context) == ran.examples
         return replace(_with_removal(module, block, ran), by_example=by_example)
@@ -85,8 +82,8 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
     kept = [h for h in range(block.n_heads) if h // block.group != 1]
     several = block.n_heads > block.group
     problem = _removal_problem(module, block, ran, kept) if several else ""
-    with _core_output(block.part(module, "core")) as made:
-        _run(module, ran)
+    with core_outputs(block.part(module, "core")) as made:
+        output_of(module, ran)
     returned = len(made[0]) if isinstance(made[0], tuple | list) else 1
     keeps_one = (
         f"it returns {returned} things, and its entry says returns={entry.returns}"
@@ -109,9 +106,9 @@ def _check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
         NotAttention: if not; says what was seen.
     """
     count, width, group = block.n_heads, block.width, block.group
-    with _context(module, block) as contexts:
-        first = _run(module, ran)
-        again = _run(module, ran)
+    with contexts_of(module, block) as contexts:
+        first = output_of(module, ran)
+        again = output_of(module, ran)
     if len(contexts) != 2:
         raise NotAttention(
             f"its output projection ran {len(contexts) // 2} times in one pass of the module"
@@ -138,8 +135,8 @@ def _check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
                 f"changing the values of heads {own} changes heads {changed}: heads mix before "
                 "the output projection, or lie otherwise than it seems"
             )
-    with _masked(module, block, [0]):
-        masked = _run(module, ran)
+    with zeroed(module, block, [0]):
+        masked = output_of(module, ran)
     if torch.equal(masked, first):
         raise NotAttention("masking a head changes nothing that the module returns")
     return context
@@ -181,8 +178,8 @@ def _changed_heads(
 
     handle = block.part(module, name).register_forward_hook(change)
     try:
-        with _context(module, block) as contexts:
-            _run(module, ran)
+        with contexts_of(module, block) as contexts:
+            output_of(module, ran)
     finally:
         handle.remove()
     moved = (contexts[0] - context).abs().unflatten(-1, (block.n_heads, block.width))
@@ -194,8 +191,8 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
     """The proof for masks, with what is proved of removal."""
     names = block.architecture
     core = block.part(module, "core")
-    with _core_output(core) as made:
-        _run(module, ran)
+    with core_outputs(core) as made:
+        output_of(module, ran)
     outputs = made[0] if made else None
     many = isinstance(outputs, tuple)
     returns = len(outputs) if isinstance(outputs, tuple) else 1
@@ -269,14 +266,14 @@ def _emptied(module: nn.Module, names: Architecture) -> Iterator[Architecture]:
 def _removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: list[int]) -> str:
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
-    with _masked(module, block, gone):
-        expected = _outputs(module, ran)
+    with zeroed(module, block, gone):
+        expected = outputs_of(module, ran)
     try:
         pruned = copy.deepcopy(module)
         keep_heads(pruned, block, kept)
-        found = _outputs(pruned, ran)
+        found = outputs_of(pruned, ran)
     except Exception as error:  # whatever the module's own code makes of it
-        return f"its code does not run with fewer heads ({_said(error)})"
+        return f"its code does not run with fewer heads ({said(error)})"
     # without heads there are no weights of attention to return
     fewer = len(found) < len(expected) if kept else False
     if fewer or found[0].shape != expected[0].shape:
@@ -286,104 +283,6 @@ def _removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: l
         if left.shape == right.shape and not _close(left, right, right):
             return "with a head removed it returns something else than with that head masked"
     return ""
-
-
-def _run(module: nn.Module, ran: Ran) -> Tensor:
-    """The tensor that the module returns, or the first that it does."""
-    return _outputs(module, ran)[0]
-
-
-def _outputs(module: nn.Module, ran: Ran) -> list[Tensor]:
-    """The tensors that the module returns."""
-    # a module may write to a cache, or to what it is given
-    args, kwargs = copied((ran.args, ran.kwargs))
-    with torch.no_grad():
-        output = module(*args, **kwargs)
-    while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
-        output = output[0]
-    each = output if isinstance(output, tuple | list) else [output]
-    if not each or not isinstance(each[0], Tensor):
-        raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
-    return [one for one in each if isinstance(one, Tensor)]
-
-
-def copied(given: Any) -> Any:
-    """Arguments of a module, its tensors and caches copied, so that nothing shared is written to."""
-    if isinstance(given, Tensor):
-        return given.detach().clone()
-    if isinstance(given, Cache | EncoderDecoderCache):
-        return copy.deepcopy(given)
-    if isinstance(given, tuple) and type(given) is tuple:
-        return tuple(copied(one) for one in given)
-    if type(given) is list:
-        return [copied(one) for one in given]
-    if type(given) is dict:
-        return {name: copied(one) for name, one in given.items()}
-    return given
-
-
-@contextmanager
-def _context(module: nn.Module, block: AttentionBlock) -> Iterator[list[Tensor]]:
-    contexts: list[Tensor] = []
-
-    def keep(_module: nn.Module, inputs: tuple) -> None:
-        contexts.append(inputs[0].detach().clone())
-
-    handle = block.part(module, "output").register_forward_pre_hook(keep)
-    try:
-        yield contexts
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def _core_output(core: nn.Module) -> Iterator[list[Any]]:
-    made: list[Any] = []
-    handle = core.register_forward_hook(lambda _module, _inputs, output: made.append(output))
-    try:
-        yield made
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def _masked(module: nn.Module, block: AttentionBlock, heads: Sequence[int]) -> Iterator[None]:
-    def zero(_module: nn.Module, inputs: tuple) -> tuple:
-        context = inputs[0].clone()
-        context.unflatten(-1, (block.n_heads, block.width))[..., list(heads), :] = 0
-        return (context, *inputs[1:])
-
-    handle = block.part(module, "output").register_forward_pre_hook(zero)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def record(
-    model: nn.Module, paths: Sequence[str], inputs: dict[str, Any]
-) -> tuple[dict[str, Ran], str]:
-    """What the modules of these paths are given in a pass of the model; and what went wrong."""
-    found: dict[str, Ran] = {}
-    examples = next((len(one) for one in inputs.values() if isinstance(one, Tensor)), 0)
-
-    def keep(path: str) -> Callable[[nn.Module, tuple, dict], None]:
-        def hook(_module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-            if path not in found:
-                found[path] = Ran(copied(args), copied(kwargs), examples)
-
-        return hook
-
-    with ExitStack() as stack:
-        for path in paths:
-            hook = model.get_submodule(path).register_forward_pre_hook(keep(path), with_kwargs=True)
-            stack.callback(hook.remove)
-        try:
-            with torch.no_grad():
-                model(**inputs)
-        except Exception as error:  # these inputs are not the model's
-            return found, _said(error)
-    return found, ""
 
 
 def _tolerance(like: Tensor) -> float:
@@ -397,8 +296,3 @@ def _close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
     limit = max(limit, 64 * torch.finfo(torch.float32).eps * float(scale.abs().nan_to_num().max()))
     both = found.isnan() & expected.isnan()
     return bool(((found - expected).abs().masked_fill(both, 0) <= limit + 1e-12).all())
-
-
-def _said(error: BaseException) -> str:
-    text = one_line(error)
-    return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]

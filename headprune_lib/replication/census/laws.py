@@ -5,19 +5,16 @@ from __future__ import annotations
 import copy
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
-    find_heads,
     full_mask,
     head_importance,
     load_pruned,
@@ -29,8 +26,7 @@ from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.discovery import discovered
-from headprune_lib.example_inputs import example_inputs
-from headprune_lib.heads import HeadTensors
+from headprune_lib.replication.census.cases import Case, distance, outputs_of, parts_of, tensors_of
 
 LAWS = (
     "identity",
@@ -69,69 +65,16 @@ def ask(model: nn.Module) -> dict[str, str]:
         warnings.simplefilter("ignore")
         found = discovered(model)
         answers: dict[str, str] = {}
-        for root, inputs in _parts(model, found.blocks):
+        for root, inputs in parts_of(model, found.blocks):
             for law, answer in _ask_part(root, inputs, whole=root is model).items():
                 if answers.get(law, NO_SUCH) in (YES, NO_SUCH):
                     answers[law] = answer if answer != NO_SUCH else answers.get(law, NO_SUCH)
     return {law: answers.get(law, NO_SUCH) for law in LAWS}
 
 
-def _parts(
-    model: nn.Module, blocks: list[AttentionBlock]
-) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
-    """The model with inputs it runs on, then parts of it for the blocks these do not reach."""
-    missing = {block.path for block in blocks}
-    roots = ["", *(p for p, m in model.named_modules() if p and hasattr(m, "main_input_name"))]
-    problem = ""
-    ran = False
-    for root_path in roots:
-        prefix = f"{root_path}." if root_path else ""
-        if not any(path.startswith(prefix) for path in missing):
-            continue
-        root = model.get_submodule(root_path)
-        best: tuple[int, dict[str, Any], set[str]] | None = None
-        for inputs in example_inputs(root):
-            reached, error = _reached(root, prefix, missing, inputs)
-            if error:
-                problem = problem or error
-            elif best is None or len(reached) > best[0]:
-                best = len(reached), inputs, reached
-                if len(reached) == len(missing):
-                    break
-        if best is not None and best[0]:
-            ran = True
-            missing -= best[2]
-            yield root, best[1]
-        if not missing:
-            return
-    if not ran:
-        raise LookupError(f"no inputs were found that it runs on ({problem})")
-    if missing:
-        raise LookupError(f"no inputs were found that reach {min(missing)} ({problem})")
-
-
-def _reached(
-    root: nn.Module, prefix: str, paths: set[str], inputs: dict[str, Any]
-) -> tuple[set[str], str]:
-    reached: set[str] = set()
-    hooks = []
-    for path in paths:
-        if path.startswith(prefix):
-            module = root.get_submodule(path.removeprefix(prefix))
-            hooks.append(module.register_forward_pre_hook(lambda *_args, p=path: reached.add(p)))
-    try:
-        _outputs(root, inputs)
-    except Exception as error:
-        return set(), f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return reached, ""
-
-
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
     before = _traces(model)
-    case = _Case(model, inputs, whole)
+    case = Case(model, inputs, whole)
     answers = {}
     for name, law in _LAWS.items():
         try:
@@ -144,100 +87,16 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
     return answers
 
 
-class _Case:
-    """A model, inputs that it runs on, and what more than one law asks of them."""
-
-    def __init__(self, model: Any, inputs: dict[str, Any], whole: bool) -> None:
-        self.model, self.inputs, self.whole = model, inputs, whole
-
-    @cached_property
-    def blocks(self) -> list[AttentionBlock]:
-        return find_heads(self.model)
-
-    @cached_property
-    def plain(self) -> list[Tensor]:
-        return _outputs(self.model, self.inputs)
-
-    @cached_property
-    def mask(self) -> HeadTensors:
-        """One head, or group, of each layer is cut; of one that has no other, in every second."""
-        mask = full_mask(self.model)
-        for block in self.blocks:
-            units = block.n_heads // block.group
-            if units > 1:
-                first = (block.layer % units) * block.group
-                mask[block.kind][block.layer, first : first + block.group] = 0
-            elif block.layer % 2 == 0:
-                mask[block.kind][block.layer, : block.n_heads] = 0
-        return mask
-
-    @cached_property
-    def emptying(self) -> HeadTensors:
-        """All heads of every second layer are cut."""
-        mask = full_mask(self.model)
-        for block in self.blocks:
-            if block.layer % 2 == 0:
-                mask[block.kind][block.layer, : block.n_heads] = 0
-        return mask
-
-    @cached_property
-    def masked(self) -> list[Tensor]:
-        with masked_heads(self.model, self.mask):
-            return _outputs(self.model, self.inputs)
-
-    @cached_property
-    def pruned(self) -> Any:
-        return prune_heads(copy.deepcopy(self.model), self.mask)
-
-    @cached_property
-    def of_pruned(self) -> list[Tensor]:
-        return _outputs(self.pruned, self.inputs)
-
-
-def _outputs(model: nn.Module, inputs: dict[str, Any]) -> list[Tensor]:
-    """Every tensor of numbers that the model returns, caches left out."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        return _tensors(model(**inputs))
-
-
-def _tensors(outputs: Any) -> list[Tensor]:
-    if isinstance(outputs, Tensor):
-        return [outputs] if outputs.is_floating_point() else []
-    if isinstance(outputs, Cache | EncoderDecoderCache):
-        return []
-    if isinstance(outputs, dict):
-        outputs = outputs.values()
-    if isinstance(outputs, tuple | list) or hasattr(outputs, "__iter__"):
-        return [tensor for one in outputs for tensor in _tensors(one)]
-    return []
-
-
-def _distance(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest difference, over the largest number; infinite where shapes or NaN differ."""
-    if len(found) != len(expected) or not expected:
-        return float("inf")
-    most = 0.0
-    for left, right in zip(found, expected, strict=True):
-        if left.shape != right.shape or not torch.equal(left.isfinite(), right.isfinite()):
-            return float("inf")
-        there = right.isfinite()
-        if there.any():
-            scale = max(1e-6, float(right[there].abs().max()))
-            most = max(most, float((left - right)[there].abs().max()) / scale)
-    return most
-
-
-def _identity(case: _Case) -> str:
-    if _distance(_outputs(case.model, case.inputs), case.plain):
+def _identity(case: Case) -> str:
+    if distance(outputs_of(case.model, case.inputs), case.plain):
         raise Broken("the model returns something else at each pass")
     with masked_heads(case.model, full_mask(case.model)):
-        if _distance(_outputs(case.model, case.inputs), case.plain):
+        if distance(outputs_of(case.model, case.inputs), case.plain):
             raise Broken("a mask of ones changes the output")
     return YES
 
 
-def _columns(case: _Case) -> str:
+def _columns(case: Case) -> str:
     zeroed = copy.deepcopy(case.model)
     for block in case.blocks:
         output: Any = block.part(zeroed, "output")
@@ -245,23 +104,23 @@ def _columns(case: _Case) -> str:
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
                 weight[head * block.width : (head + 1) * block.width] = 0  # (in, out)
-    _same(case.masked, _outputs(zeroed, case.inputs), "masked and zeroed")
-    if _distance(case.masked, case.plain) == 0:
+    _same(case.masked, outputs_of(zeroed, case.inputs), "masked and zeroed")
+    if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")
     return YES
 
 
 def _same(found: list[Tensor], expected: list[Tensor], what: str) -> None:
-    distance = _distance(found, expected)
-    if distance > _LIMIT:
-        raise Broken(f"{what} differ by {distance:.1e}")
+    apart = distance(found, expected)
+    if apart > _LIMIT:
+        raise Broken(f"{what} differ by {apart:.1e}")
 
 
 def _loss(outputs: Any, batch: Batch) -> Tensor:
     """(example,): a fixed random sum of what the model returns for each."""
     n = next(len(one) for one in batch.values() if isinstance(one, Tensor))
     total = torch.zeros(n, dtype=torch.float64)
-    for number, tensor in enumerate(_tensors(outputs)):
+    for number, tensor in enumerate(tensors_of(outputs)):
         rows = tensor if len(tensor) == n else tensor[None] if n == 1 else None
         if rows is None:
             continue
@@ -272,7 +131,7 @@ def _loss(outputs: Any, batch: Batch) -> Tensor:
     return total
 
 
-def _importance(case: _Case) -> str:
+def _importance(case: Case) -> str:
     model, n = case.model, next(len(x) for x in case.inputs.values() if isinstance(x, Tensor))
     batch = {k: v for k, v in case.inputs.items() if isinstance(v, Tensor)}
     if not (all(block.by_example for block in case.blocks) and _apart(case, n)):
@@ -322,15 +181,15 @@ def _some_heads(blocks: list[AttentionBlock]) -> list[tuple[str, int, int]]:
     return sorted({*first.values(), *last.values()})
 
 
-def _apart(case: _Case, n: int) -> bool:
+def _apart(case: Case, n: int) -> bool:
     """Whether the model returns a row an example that does not depend on the other examples."""
     if not all(tensor.ndim and len(tensor) == n for tensor in case.plain):
         return False
     first = {
         k: v[:1] if isinstance(v, Tensor) and len(v) == n else v for k, v in case.inputs.items()
     }
-    alone = _outputs(case.model, first)
-    return _distance(alone, [tensor[:1] for tensor in case.plain]) < 1e-3
+    alone = outputs_of(case.model, first)
+    return distance(alone, [tensor[:1] for tensor in case.plain]) < 1e-3
 
 
 class _given:
@@ -347,29 +206,29 @@ class _given:
         self.handle.remove()
 
 
-def _removal(case: _Case) -> str:
+def _removal(case: Case) -> str:
     _same(case.of_pruned, case.masked, "pruned and masked")
     return YES
 
 
-def _emptying(case: _Case) -> str:
+def _emptying(case: Case) -> str:
     with masked_heads(case.model, case.emptying):
-        masked = _outputs(case.model, case.inputs)
+        masked = outputs_of(case.model, case.inputs)
     pruned = prune_heads(copy.deepcopy(case.model), case.emptying)
-    _same(_outputs(pruned, case.inputs), masked, "pruned and masked")
+    _same(outputs_of(pruned, case.inputs), masked, "pruned and masked")
     return YES
 
 
-def _saving(case: _Case) -> str:
+def _saving(case: Case) -> str:
     if not case.whole or not hasattr(transformers, type(case.model).__name__):
         return NO_SUCH  # a part of a model, or a class that transformers does not offer
     with tempfile.TemporaryDirectory() as folder:
         loaded = load_pruned(save_pruned(case.pruned, Path(folder) / "pruned"))
-    _same(_outputs(loaded, case.inputs), case.of_pruned, "saved and loaded")
+    _same(outputs_of(loaded, case.inputs), case.of_pruned, "saved and loaded")
     return YES
 
 
-def _generation(case: _Case) -> str:
+def _generation(case: Case) -> str:
     model: Any = case.model
     able = case.whole and getattr(model, "can_generate", bool)() and "input_ids" in case.inputs
     if not able:
@@ -393,7 +252,7 @@ def _generation(case: _Case) -> str:
     return YES
 
 
-_LAWS: dict[str, Callable[[_Case], str]] = {
+_LAWS: dict[str, Callable[[Case], str]] = {
     "identity": _identity,
     "columns": _columns,
     "importance": _importance,

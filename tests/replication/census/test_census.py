@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from headprune_lib.replication.census import laws
+from headprune_lib.replication.census import cases, laws
 from headprune_lib.replication.census.census import (
     LAWS,
     NOT_BUILT,
@@ -90,7 +90,8 @@ def test_a_law_that_does_not_hold_is_said(monkeypatch):
         model.bert.embeddings.word_embeddings.weight.data[:, 0] += 1
         return model
 
-    monkeypatch.setattr(laws, "prune_heads", damaged)
+    for module in (cases, laws):
+        monkeypatch.setattr(module, "prune_heads", damaged)
     monkeypatch.setattr(laws, "head_importance", lambda *_, **__: {"self": torch.full((2, 4), 5.0)})
     answers = laws.ask(model)
     assert answers["identity"] == answers["columns"] == "yes"

@@ -1,0 +1,160 @@
+"""A model, or a part of it, with inputs that it runs on, and what more than one law asks of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
+
+from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
+from headprune_lib.blocks import AttentionBlock
+from headprune_lib.example_inputs import example_inputs
+from headprune_lib.heads import HeadTensors
+
+
+class Case:
+    """A model, inputs that it runs on, and what more than one law asks of them."""
+
+    def __init__(self, model: Any, inputs: dict[str, Any], whole: bool) -> None:
+        self.model, self.inputs, self.whole = model, inputs, whole
+
+    @cached_property
+    def blocks(self) -> list[AttentionBlock]:
+        """What find_heads finds."""
+        return find_heads(self.model)
+
+    @cached_property
+    def plain(self) -> list[Tensor]:
+        """What the model returns."""
+        return outputs_of(self.model, self.inputs)
+
+    @cached_property
+    def mask(self) -> HeadTensors:
+        """One head, or group, of each layer is cut; of one that has no other, in every second."""
+        mask = full_mask(self.model)
+        for block in self.blocks:
+            units = block.n_heads // block.group
+            if units > 1:
+                first = (block.layer % units) * block.group
+                mask[block.kind][block.layer, first : first + block.group] = 0
+            elif block.layer % 2 == 0:
+                mask[block.kind][block.layer, : block.n_heads] = 0
+        return mask
+
+    @cached_property
+    def emptying(self) -> HeadTensors:
+        """All heads of every second layer are cut."""
+        mask = full_mask(self.model)
+        for block in self.blocks:
+            if block.layer % 2 == 0:
+                mask[block.kind][block.layer, : block.n_heads] = 0
+        return mask
+
+    @cached_property
+    def masked(self) -> list[Tensor]:
+        """The same under :attr:`mask`."""
+        with masked_heads(self.model, self.mask):
+            return outputs_of(self.model, self.inputs)
+
+    @cached_property
+    def pruned(self) -> Any:
+        """A copy without the heads that :attr:`mask` cuts."""
+        return prune_heads(copy.deepcopy(self.model), self.mask)
+
+    @cached_property
+    def of_pruned(self) -> list[Tensor]:
+        """What that copy returns."""
+        return outputs_of(self.pruned, self.inputs)
+
+
+def outputs_of(model: nn.Module, inputs: dict[str, Any]) -> list[Tensor]:
+    """Every tensor of numbers that the model returns, caches left out."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return tensors_of(model(**inputs))
+
+
+def tensors_of(outputs: Any) -> list[Tensor]:
+    """Tensors of numbers in what a model returns, however it is nested."""
+    if isinstance(outputs, Tensor):
+        return [outputs] if outputs.is_floating_point() else []
+    if isinstance(outputs, Cache | EncoderDecoderCache):
+        return []
+    if isinstance(outputs, dict):
+        outputs = outputs.values()
+    if isinstance(outputs, tuple | list) or hasattr(outputs, "__iter__"):
+        return [tensor for one in outputs for tensor in tensors_of(one)]
+    return []
+
+
+def distance(found: list[Tensor], expected: list[Tensor]) -> float:
+    """The largest difference, over the largest number; infinite where shapes or NaN differ."""
+    if len(found) != len(expected) or not expected:
+        return float("inf")
+    most = 0.0
+    for left, right in zip(found, expected, strict=True):
+        if left.shape != right.shape or not torch.equal(left.isfinite(), right.isfinite()):
+            return float("inf")
+        there = right.isfinite()
+        if there.any():
+            scale = max(1e-6, float(right[there].abs().max()))
+            most = max(most, float((left - right)[there].abs().max()) / scale)
+    return most
+
+
+def parts_of(
+    model: nn.Module, blocks: list[AttentionBlock]
+) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
+    """The model with inputs it runs on, then parts of it for the blocks these do not reach."""
+    missing = {block.path for block in blocks}
+    roots = ["", *(p for p, m in model.named_modules() if p and hasattr(m, "main_input_name"))]
+    problem = ""
+    ran = False
+    for root_path in roots:
+        prefix = f"{root_path}." if root_path else ""
+        if not any(path.startswith(prefix) for path in missing):
+            continue
+        root = model.get_submodule(root_path)
+        best: tuple[int, dict[str, Any], set[str]] | None = None
+        for inputs in example_inputs(root):
+            reached, error = _reached(root, prefix, missing, inputs)
+            if error:
+                problem = problem or error
+            elif best is None or len(reached) > best[0]:
+                best = len(reached), inputs, reached
+                if len(reached) == len(missing):
+                    break
+        if best is not None and best[0]:
+            ran = True
+            missing -= best[2]
+            yield root, best[1]
+        if not missing:
+            return
+    if not ran:
+        raise LookupError(f"no inputs were found that it runs on ({problem})")
+    if missing:
+        raise LookupError(f"no inputs were found that reach {min(missing)} ({problem})")
+
+
+def _reached(
+    root: nn.Module, prefix: str, paths: set[str], inputs: dict[str, Any]
+) -> tuple[set[str], str]:
+    reached: set[str] = set()
+    hooks = []
+    for path in paths:
+        if path.startswith(prefix):
+            module = root.get_submodule(path.removeprefix(prefix))
+            hooks.append(module.register_forward_pre_hook(lambda *_args, p=path: reached.add(p)))
+    try:
+        outputs_of(root, inputs)
+    except Exception as error:
+        return set(), f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return reached, ""
