@@ -12,16 +12,16 @@ from headprune_lib.replication.claims.claims import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
 from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
 
-# Claim -> the page where it is measured.
+# Claim -> the page where it is measured, and the table or figure of it that shows it.
 PAGES = {
-    "C1": "notebooks/01_one_head",
-    "C2": "notebooks/02_all_but_one",
-    "C3": "notebooks/04_iterative_pruning",
-    "C4": "notebooks/06_attention_types",
-    "C5": "notebooks/07_training_dynamics",
-    "C6": "notebooks/05_speed",
-    "C7": "notebooks/03_across_datasets",
-    "C8": "notebooks/04_iterative_pruning",
+    "C1": ("notebooks/01_one_head", "figure-1"),
+    "C2": ("notebooks/02_all_but_one", "table-6"),
+    "C3": ("notebooks/04_iterative_pruning", "figure-3b"),
+    "C4": ("notebooks/06_attention_types", "figure-4"),
+    "C5": ("notebooks/07_training_dynamics", "figure-5"),
+    "C6": ("notebooks/05_speed", "table-4"),
+    "C7": ("notebooks/03_across_datasets", "figure-2b"),
+    "C8": ("notebooks/04_iterative_pruning", "figure-3b"),
 }
 # Claim -> what its dots show, how they are written, and on which side of the bound the paper is.
 SHOWN = {
@@ -57,7 +57,7 @@ def tally_html(verdicts: Iterable[Verdict]) -> str:
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     met, read = verdict.met
-    name = claim.id.lower()
+    name, (page, artifact) = claim.id.lower(), PAGES[claim.id]
     rows = [row for row in verdict.rows if row.word != "not run"]
     criterion = f"met in {met} of {read}" if read else "not measured"
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
@@ -67,7 +67,7 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
 <span>Strength: {_text(strength(rows))}</span></p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, rows)}
-<p><a href="{PAGES[claim.id]}.html">How it was measured: the paper's §{claim.section}</a></p>
+<p><a href="{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
 {_evidence(claim, rows)}
 </article>"""
 

@@ -58,8 +58,9 @@ def test_text_is_escaped_and_every_row_has_a_link_of_its_own():
 def test_every_claim_has_a_page_and_a_way_to_be_shown():
     claims = {claim.id for claim in CLAIMS}
     assert PAGES.keys() == SHOWN.keys() == claims
-    for page in PAGES.values():
-        assert (project_root() / f"{page}.ipynb").is_file()
+    for page, artifact in PAGES.values():
+        shown = (project_root() / f"{page}.ipynb").read_text("utf-8")
+        assert f'"{artifact.replace("-", " ").capitalize()}' in shown.replace("\\", "")
 
 
 def test_the_stored_rows_have_anchors_that_differ_and_numbers():
