@@ -23,11 +23,18 @@ def _graphs(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     return graphs.rows(profile, n_sentences, rounds)
 
 
+def _before(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
+    from headprune_lib.replication.bench import before  # installs the old transformers
+
+    return before.rows(profile, n_sentences, rounds)
+
+
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
     "translation": translation.rows,
     "workers": _workers,
     "onnx": _graphs,
+    "before": _before,
 }
 
 
@@ -35,7 +42,7 @@ def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 
     """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
 
     ``"workers"`` in place of a half compares where units of work run, ``"onnx"`` graphs with and
-    without half of the encoder's heads.
+    without half of the encoder's heads, ``"before"`` this library with transformers 4.46.3.
 
     Raises:
         ValueError: a half that is none of these.

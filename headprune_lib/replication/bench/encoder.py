@@ -115,7 +115,7 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     subject = EncoderSubject.of(profile)
     examples = subject.test.first(n)
     batches = subject.batches(examples).batches
-    padded = _padded(subject, examples)
+    padded = padded_batches(subject, examples)
     masks = one_head_masks(subject.model)
 
     def reused() -> None:
@@ -161,7 +161,7 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     ]
 
 
-def _padded(subject: EncoderSubject, examples: Examples) -> list[dict]:
+def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
     """Batches in file order with every sentence padded to the limit, as simple scripts do it."""
     limit, size = subject.profile.finetuning.max_length, subject.profile.batch_size
     made = make_batches(

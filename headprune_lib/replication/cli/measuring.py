@@ -187,7 +187,9 @@ def _settings(
 
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
-    half: Annotated[str, typer.Argument(help="encoder, translation, workers or onnx.")] = "encoder",
+    half: Annotated[
+        str, typer.Argument(help="encoder, translation, workers, onnx or before.")
+    ] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
     rounds: Annotated[

@@ -6,7 +6,7 @@ import torch
 from headprune_lib import cut_heads, masked_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.generation.greedy import generate
-from headprune_lib.replication.bench import bench
+from headprune_lib.replication.bench import before, bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations
 from headprune_lib.replication.translation.subject import TranslationSubject
 
@@ -84,3 +84,28 @@ def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
         expected = generate(subject.model, sources)
     drafts = generate(subject.model, sources)
     assert sweep_translations(subject.model, sources, drafts, [mask]) == [expected]
+
+
+@pytest.mark.slow
+def test_the_old_transformers_gives_the_same_numbers_and_is_timed_beside(smoke):
+    try:
+        before.old_packages()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    found = bench("before", smoke, n_sentences=16, rounds=1)
+    assert [row["target"] for row in found] == [
+        "",
+        "at least 1.25",
+        "at least 2.3",
+        "at least 8",
+        "",
+        "",
+    ]
+    assert all(row["seconds"] > 0 and row["ratio"] > 0 for row in found)
+
+
+def test_other_numbers_of_the_old_transformers_end_the_comparison():
+    before._same("a sweep", [1.0, -2.0], [1.001, -2.0])
+    for there in ([1.1, -2.0], [1.0]):
+        with pytest.raises(RuntimeError, match="a sweep: transformers 4.46.3 gives other numbers"):
+            before._same("a sweep", [1.0, -2.0], there)
