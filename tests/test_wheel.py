@@ -20,6 +20,7 @@ MISSING = (
     "nbformat",
     "pandas",
     "papermill",
+    "peft",
     "sacrebleu",
     "scipy",
     "seaborn",

@@ -110,7 +110,10 @@ def test_table_5_of_a_further_training_is_a_row_of_its_own(pre):
     assert [part.runs[0]["seed"] for part in both.parts.values()] == [1, 6]
     assert both.values["further"]["training 6"]["layers"] != both.values["layers"]
     settings = [row.setting for row in rows_of(both)]
-    assert settings == ["pre-norm, toy", "pre-norm, toy, training 6"]
+    assert settings == [
+        "pre-norm translator, toy",
+        "pre-norm translator, toy, training 6",
+    ]
     # the best head of a layer is the training's own, chosen on the validation chapters
     raw, subject = both.parts["training 6"].raw, TranslationSubject.of(pre, "toy", 6)
     masks, pairs = all_but_one_masks(subject.model), subject.pairs("valid")

@@ -45,6 +45,7 @@ def test_a_new_task_is_in_every_figure(found):
         "tiny, synthetic-words",
         "tiny, synthetic-pairs",
         new,
+        "2% lost",
     ]
     rows = plots.one_head_tasks(found("figure1b"), {"others": np.zeros((2, 4))}).axes[0]
     names = [label.get_text().partition("\n")[0] for label in rows.get_yticklabels()]
