@@ -19,6 +19,29 @@ from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss
 from headprune_lib.running import evaluating, in_halves, on_device, placed
 
+# Model types whose own code gives a gradient that is not the derivative of what it computes: a probe
+# of the attention alone cannot see it, the census of all types did (data/census.csv, finite differences).
+NOT_DERIVATIVES = {
+    "groupvit": "assigns patches to groups by rounding and passes the gradient of what was not rounded",
+    "groupvit_vision_model": "assigns patches to groups by rounding and passes the gradient of what "
+    "was not rounded",
+    "hrm_text": "runs all but its last cycles without a gradient",
+    "rf_detr": "detaches the boxes that its decoder starts from",
+    "yoso": "passes an approximate gradient through its hashed attention",
+}
+"""``model_type`` -> what the code does."""
+
+
+def check_derivatives(model: nn.Module) -> None:
+    """Raises ValueError for a model, or a part of one, of :data:`NOT_DERIVATIVES`."""
+    types = (getattr(getattr(one, "config", None), "model_type", "") for one in model.modules())
+    for name in dict.fromkeys(types):
+        if name in NOT_DERIVATIVES:
+            raise ValueError(
+                f"{name} {NOT_DERIVATIVES[name]}: a gradient in it is not the derivative of the loss. "
+                "Score its heads by a criterion that takes none, such as by='greedy' or 'entropy'"
+            )
+
 
 def gate_gradients(
     model: nn.Module,
@@ -36,8 +59,10 @@ def gate_gradients(
 
     Raises:
         ValueError: a loss that is not one number an example; or one that depends on a block
-            without having a gradient there, as through layers quantised for inference.
+            without having a gradient there, as through layers quantised for inference; a model
+            whose own code gives another gradient than the derivative.
     """
+    check_derivatives(model)
     blocks = find_heads(model) if blocks is None else blocks
     outputs = [block.part(model, "output") for block in blocks]
     contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
@@ -93,6 +118,7 @@ def opened(model: nn.Module, blocks: list[AttentionBlock], gates: list[Tensor]) 
         gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
             :func:`headprune_lib.masked_heads`.
     """
+    check_derivatives(model)
     outputs = [block.part(model, "output") for block in blocks]
     with hooking(outputs), contextlib.ExitStack() as stack:
         for block, output, gate in zip(blocks, outputs, gates, strict=True):
