@@ -61,6 +61,11 @@ class LanguageSubject:
         passages = self._passages("test")
         return passages[: _enough(passages, self.profile.language.test_tokens)]
 
+    @property
+    def swept(self) -> list[list[int]]:
+        """Those of the test passages that every single head is cut on: the first ones."""
+        return self.test[: _enough(self.test, self.profile.language.head_tokens)]
+
     @cached_property
     def scoring(self) -> list[list[int]]:
         """Of the training passages that heads are scored on: the last ones."""
@@ -92,7 +97,7 @@ class LanguageSubject:
     @cached_property
     def tokens(self) -> np.ndarray:
         """How many tokens of each test passage are predicted, ``(n,)``."""
-        return np.array([len(ids) - 1 for ids in self.test])
+        return predicted(self.test)
 
     @cached_property
     def frequency_loss(self) -> np.ndarray:
@@ -168,10 +173,10 @@ class LanguageSubject:
         units = run_units(
             {
                 f"{self.key} one head, part {i}": lambda batch=batch: measure(batch)
-                for i, batch in enumerate(self.batches(self.test))
+                for i, batch in enumerate(self.batches(self.swept))
             },
             journal,
-            f"one head cut, {len(self.test)} passages",
+            f"one head cut, {len(self.swept)} passages",
         )
         loss = np.concatenate([unit["loss"] for unit in units.values()], -1)
         return {
@@ -181,16 +186,20 @@ class LanguageSubject:
         }
 
     def measured(self, raw: Arrays) -> Measured:
-        """Outcomes as the store takes them."""
-        described = {"model": self.profile.language_model}
-        n = len(self.test)
+        """Outcomes as the store takes them; ``tokens`` has an entry a passage."""
+        described, n = {"model": self.profile.language_model}, len(raw["tokens"])
         return Measured(raw, [described], f"{self.task}/test", n, "perplexity", "nats a token")
 
 
 def _enough(passages: Sequence[list[int]], tokens: int) -> int:
     """How many of the first passages hold so many tokens to predict, or all."""
-    held = np.cumsum([len(ids) - 1 for ids in passages])
+    held = np.cumsum(predicted(passages))
     return min(len(passages), int(np.searchsorted(held, tokens)) + 1)
+
+
+def predicted(passages: Sequence[list[int]]) -> np.ndarray:
+    """How many tokens of each passage are predicted: all but the start."""
+    return np.array([len(ids) - 1 for ids in passages])
 
 
 def padded(passages: Sequence[list[int]]) -> Batch:

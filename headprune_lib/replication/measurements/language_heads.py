@@ -6,7 +6,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
+from headprune_lib.replication.language.subject import (
+    LanguageSubject,
+    predicted,
+    whole_thousandths,
+)
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
 from headprune_lib.replication.measurements.records import interval_record
@@ -40,7 +44,7 @@ def _measure(context: Context, _part: str) -> Measured:
             "heads": found["heads"],
             "loss_uncut": whole_thousandths(found["loss_uncut"]),
             "loss_change": whole_thousandths(found["loss"] - found["loss_uncut"]),
-            "tokens": subject.tokens.astype(np.int16),
+            "tokens": predicted(subject.swept).astype(np.int16),
         }
     )
 
@@ -60,8 +64,8 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     }
 
 
-def _parameters(_profile: Profile, _half: Half) -> dict[str, Any]:
-    return {}
+def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"head_tokens": profile.language.head_tokens}
 
 
 MEASUREMENTS = (

@@ -100,11 +100,13 @@ class Language:
     """What language models are measured on.
 
     Passages are cut after ``length`` tokens, and taken until they hold ``test_tokens`` (what is
-    reported) or ``scoring_tokens`` (what heads are scored on). ``shares`` of the heads go along a
+    reported; ``head_tokens`` of every single head) or ``scoring_tokens`` (what heads are scored
+    on). ``shares`` of the heads go along a
     curve; of ``recovered`` ones the model is trained again as ``tuning`` says.
     """
 
     test_tokens: Count
+    head_tokens: Count
     scoring_tokens: Count
     length: Count
     batch_size: Count

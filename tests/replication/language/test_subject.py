@@ -51,9 +51,11 @@ def test_the_sweep_over_single_heads_is_that_of_their_masks(subject, tmp_path):
     swept = subject.without_each(Journal(tmp_path))
     masks = one_head_masks(subject.model)
     assert [("self", *head) for head in swept["heads"].tolist()] == list(masks)
-    expected = [subject.losses(subject.model, mask) for mask in masks.values()]
+    n = len(subject.swept)
+    assert 0 < n < len(subject.test) and subject.swept == subject.test[:n]
+    expected = [subject.losses(subject.model, mask)[:n] for mask in masks.values()]
     np.testing.assert_allclose(swept["loss"], expected, rtol=1e-5)
-    np.testing.assert_allclose(swept["loss_uncut"], subject.losses(subject.model), rtol=1e-5)
+    np.testing.assert_allclose(swept["loss_uncut"], subject.losses(subject.model)[:n], rtol=1e-5)
 
 
 def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):
