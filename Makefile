@@ -1,7 +1,7 @@
 # make book            sets everything up, runs the notebooks, builds the site in _build/html
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
-# make check           in about a minute: lint, types, and the fast tests
+# make check           in about three minutes: lint, types, and the fast tests
 # make test            every check there is: lint, types, and one pytest run
 # make pdf             prints the built book to _build/headprune.pdf; needs Chromium
 # make clean           removes what these made (.venv, _build, caches of the checks)
