@@ -104,7 +104,7 @@ def page(
         grids=grids(before, after, scores),
         charts=charts,
         size={"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _WIDTH - _RIGHT,
-              "top": _TOP, "bottom": _HEIGHT - _BOTTOM},
+              "bottom": _HEIGHT - _BOTTOM},
         rows=[
             (TITLES[name], *(shown(name, one[name]) for one in figures), _change(name, *figures))
             for name in figures[0]
@@ -165,7 +165,7 @@ def grids(before: nn.Module, after: nn.Module, scores: HeadTensors) -> list[dict
                 }
             )  # fmt: skip
         grid = found.setdefault(block.kind, {"kind": block.kind, "layers": []})
-        grid["layers"].append({"number": block.layer + 1, "cells": cells, "group": block.group})
+        grid["layers"].append({"number": block.layer + 1, "cells": cells})
     return list(found.values())
 
 

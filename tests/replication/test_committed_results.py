@@ -10,7 +10,6 @@ from headprune_lib.replication import store
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.paths import models_root
-from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification.further import _CHECKS
 from headprune_lib.replication.verification.orders import order_of
 from headprune_lib.replication.verification.sheets import _READERS
@@ -20,12 +19,6 @@ from headprune_lib.replication.verification.subjects import (
     subject_of,
     subjects_of,
 )
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory):
-    """Importance of each model, measured once."""
-    return Journal(tmp_path_factory.mktemp("journal"))
 
 
 @pytest.mark.slow

@@ -3,14 +3,6 @@
 import pytest
 from committed import check, keys
 
-from headprune_lib.replication.store import Journal
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory):
-    """Importance of each model, measured once."""
-    return Journal(tmp_path_factory.mktemp("journal"))
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", keys("translation"))
