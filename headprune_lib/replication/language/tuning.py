@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors
 from headprune_lib.pruning import prune_heads
+from headprune_lib.replication.language.models import check_installed
 from headprune_lib.replication.language.subject import LanguageSubject, padded
 from headprune_lib.replication.profiles import Tuning
 from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
@@ -34,6 +35,7 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
         model: changed in place.
         folder: keeps the last checkpoint, from which a killed training goes on.
     """
+    check_installed("peft")
     import peft
 
     settings = subject.profile.language.tuning

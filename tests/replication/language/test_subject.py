@@ -8,6 +8,7 @@ import torch
 
 from headprune_lib import cut_heads, full_mask, masked_heads
 from headprune_lib.ablation import one_head_masks
+from headprune_lib.replication.language import models
 from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.profiles import load_profile
@@ -94,3 +95,11 @@ def test_a_worker_loads_it_anew(subject):
     again = pickle.loads(pickle.dumps(subject))
     assert (again.task, again.profile) == (subject.task, subject.profile)
     np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"gguf is not installed: pip install 'headprune\[language\]'"
+    ):
+        models.load_language_model("smollm2")
