@@ -13,7 +13,7 @@ from headprune_lib import find_heads
 from headprune_lib.replication.pages.notebooks import notebooks_root
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = sorted(notebooks_root().glob("0*.ipynb"))
+PAGES = [*sorted(notebooks_root().glob("0*.ipynb")), *notebooks_root().glob("12*.ipynb")]
 ROWS = [[5, 6, 7, 2], [8, 9, 4, 2]]
 
 

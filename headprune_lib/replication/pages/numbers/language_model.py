@@ -7,7 +7,7 @@ from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.store import Result
 
-_SHOWN = (0.1, 0.3, 0.5)
+_SHOWN = (0.1, 0.2, 0.3, 0.5)
 _NAMES = {
     "importance": "normalised",
     "importance unnormalised": "plain",
