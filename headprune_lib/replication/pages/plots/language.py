@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from headprune_lib.replication.claims.rules.language import DELTA_NATS
 from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHOLE_GROUPS
@@ -17,6 +16,7 @@ from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,
     ORANGE,
+    PURPLE,
     WIDE,
     Layout,
     below,
@@ -27,9 +27,10 @@ from headprune_lib.replication.titles import order_title
 __all__ = ["added_by_head", "perplexity_along"]
 
 _GROUPS = {
-    PER_GROUP: Look(order_title(PER_GROUP), GREEN, "--"),
-    WHOLE_GROUPS: Look(order_title(WHOLE_GROUPS), ORANGE, "-."),
+    PER_GROUP: Look(order_title(PER_GROUP), PURPLE, "-."),
+    WHOLE_GROUPS: Look(order_title(WHOLE_GROUPS), ORANGE, "--"),
 }
+_TICKS = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 
 
 def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
@@ -54,8 +55,14 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
                     axes.fill_between(
                         shares, runs.min(0), runs.max(0), color=look.colour, alpha=0.18, linewidth=0
                     )
+            # the reversed order leaves the picture: the others could not be told apart beside it
+            most = max(np.exp(curve["runs"]).max() for name, curve in values["curves"].items()
+                       if name != "importance reversed")  # fmt: skip
+            least = min(min(curve["perplexity"]) for curve in values["curves"].values())
             axes.set(title=title, xlabel="heads removed (%)", yscale="log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_yticks(_TICKS, [f"{tick:,}" for tick in _TICKS])
+            axes.minorticks_off()
+            axes.set_ylim(0.85 * least, 1.3 * most)
         for axes in panels[:: min(layout.columns, len(panels))]:
             axes.set_ylabel("perplexity (log scale)")
         below(figure, layout)

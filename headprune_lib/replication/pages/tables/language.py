@@ -54,9 +54,8 @@ def perplexity_table(curves: Mapping[str, Result]) -> pd.DataFrame:
             curve = values["curves"][name]
             row = {"order": order_title(name), "text": spelled(result.task)}
             for step, share in enumerate(values["shares"]):
-                row[f"{share:.0%}"] = estimate(
-                    curve["perplexity"][step], curve["interval"][step], ".1f"
-                )
+                found, interval = curve["perplexity"][step], curve["interval"][step]
+                row[f"{share:.0%}"] = estimate(found, interval, ".1f" if found < 1000 else ",.0f")
             beside = values.get("differences", {}).get(name)
             row["loss a token beside the paper's order, mean over 0–50% (nats)"] = (
                 signed(beside["difference"], beside["interval"]) if beside else ""
