@@ -1,0 +1,88 @@
+"""Page 12."""
+
+import numpy as np
+
+from statements import Statement, result
+
+PAGE = "notebooks/12_language_model.ipynb"
+
+
+def curve(order):
+    return np.array(values()["curves"][order]["mean"])
+
+
+def values():
+    return result("language_curve", "web", "smollm2").values
+
+
+def heads():
+    return result("language_heads", "web", "smollm2").values["heads"]
+
+
+def beside(order):
+    """The paper's order and another, at every share but 0."""
+    return curve("importance")[1:], curve(order)[1:]
+
+
+def random_runs():
+    return np.array(values()["curves"]["random"]["runs"])[:, 1:]
+
+
+SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
+
+STATEMENTS = [
+    Statement(
+        PAGE,
+        "in the mean of five random ones, each of which is worse at every share.",
+        lambda: (
+            random_runs().shape == (5, len(SHARES))
+            and bool((random_runs() > curve("importance")[1:]).all())
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Here the paper's normalisation costs a little while a tenth of the heads goes, and pays after "
+        "that.",
+        lambda: (
+            values()["shares"][1:] == SHARES
+            and [bool(a > b) for a, b in zip(*beside("importance unnormalised"), strict=True)]
+            == [True, True, False, False, False, False]
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Whole groups cost little more than single heads, up to a fifth.",
+        lambda: all(
+            1 < np.exp(whole - single) < 1.05
+            for whole, single in zip(
+                curve("importance unnormalised whole groups")[1:4],
+                curve("importance unnormalised")[1:4],
+                strict=True,
+            )
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Equally many heads of each group cost more.",
+        lambda: bool(
+            (
+                curve("importance unnormalised per group")[1:]
+                > curve("importance unnormalised whole groups")[1:]
+            ).all()
+        ),
+    ),
+    Statement(
+        PAGE,
+        "With the most important heads first the first twentieth nearly triples it.",
+        lambda: 2.7 < np.exp(curve("importance reversed")[1] - curve("importance")[0]) < 3,
+    ),
+    Statement(
+        PAGE,
+        "Attention entropy is a better order than chance, and from a tenth of the heads on a worse one than "
+        "importance.",
+        lambda: (
+            bool((curve("entropy")[2:] > curve("importance")[2:]).all())
+            and bool((curve("entropy")[1:] < random_runs().min(0)).all())
+        ),
+    ),
+]
