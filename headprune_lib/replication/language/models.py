@@ -139,9 +139,13 @@ def load_language_model(name: str) -> nn.Module:
     check_installed("gguf")
     path = entry.path()
     with quiet():
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        read = transformers.AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32
         )
+    # what was read counts as quantised, although its weights are numbers: it would not be trained
+    del read.config.quantization_config
+    model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
+    model.load_state_dict(read.state_dict())
     return model.eval()
 
 
