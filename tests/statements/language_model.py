@@ -30,7 +30,22 @@ def random_runs():
 
 SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 
+
+def recovered():
+    return result("language_recovery", "web", "smollm2").values["recovered"]
+
+
 STATEMENTS = [
+    Statement(
+        PAGE,
+        "most of what it cost comes back, not all.",
+        lambda: (
+            [one["share"] for one in recovered()] == [0.0, 0.3]
+            and 1.05
+            < recovered()[1]["tuned"] / recovered()[0]["tuned"]
+            < (recovered()[1]["pruned"] / recovered()[0]["pruned"]) ** 0.5
+        ),
+    ),
     Statement(
         PAGE,
         "in the mean of five random ones, each of which is worse at every share.",

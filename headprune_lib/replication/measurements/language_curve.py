@@ -99,13 +99,16 @@ def _measure(context: Context, part: str) -> Measured:
         }
     else:
         runs = {"": steps_of(subject, context.journal, part)}
-    masks, gone = {"no head cut": full_mask(subject.model)}, []
+    masks, names, gone = {"no head cut": full_mask(subject.model)}, [], []
     for name, steps in runs.items():
         for share in settings.shares:
             cut = first_heads(steps, share)
-            masks[f"{part} {name}, {len(cut)} gone"] = cut_heads(subject.model, cut)
+            names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
+            masks[names[-1]] = cut_heads(subject.model, cut)
             gone.append(len(cut))
-    uncut, *cuts = subject.under(masks, context.journal, f"{context.task}, {part}")
+    found = subject.under(masks, context.journal, f"{context.task}, {part}")
+    by_name = dict(zip(masks, found, strict=True))
+    uncut, cuts = found[0], np.stack([by_name[name] for name in names])
     shape = len(runs), len(settings.shares), -1
     orders = [[head for step in steps for head in step] for steps in runs.values()]
     return subject.measured(
@@ -115,7 +118,7 @@ def _measure(context: Context, part: str) -> Measured:
             "gone": np.array(gone, np.int16).reshape(shape)[..., 0],
             "shares": np.array([0.0, *settings.shares]),
             "loss_uncut": whole_thousandths(uncut),
-            "loss_change": whole_thousandths(np.stack(cuts).reshape(shape) - uncut),
+            "loss_change": whole_thousandths(cuts.reshape(shape) - uncut),
             "tokens": subject.tokens.astype(np.int16),
             "frequency_loss": whole_thousandths(subject.frequency_loss),
         }

@@ -18,6 +18,12 @@ def test_together(low, high, answer):
     assert together(curve(low, high)).answer == answer
 
 
+def test_a_model_that_knows_no_more_than_frequencies_has_nothing_to_keep():
+    values = curve(0.9, 0.95)
+    values["curves"]["importance"]["kept"] = [None, None]
+    assert (together(values).answer, together(values).kept) == ("open", None)
+
+
 def test_together_needs_a_fifth_removed():
     with pytest.raises(ValueError, match="20% removed was not measured"):
         together({"shares": [0.0, 0.1], "curves": {}})

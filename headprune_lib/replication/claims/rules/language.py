@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headprune_lib.replication.claims.verdict import defined
 from headprune_lib.replication.stats.bounds import C1_NEEDED, C1_REMOVABLE, C3_KEPT
 
 Answer = Literal["there", "not there", "open"]
@@ -22,12 +23,13 @@ DELTA_NATS = 0.01
 class Redundancy:
     """Whether heads can go together.
 
-    ``kept`` is the share of the uncut model's gain over the frequencies of tokens.
+    ``kept`` is the share of the uncut model's gain over the frequencies of tokens; None where it
+    has no gain.
     """
 
     answer: Answer
-    kept: float
-    interval: tuple[float, float]
+    kept: float | None
+    interval: tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,13 @@ def together(values: Mapping[str, Any], order: str = "importance") -> Redundancy
         raise ValueError(f"{REMOVED:.0%} removed was not measured, only {values['shares']}")
     step = int(found[0])
     curve = values["curves"][order]
-    low, high = map(float, curve["kept_interval"][step])
+    kept, (low, high) = curve["kept"][step], curve["kept_interval"][step]
+    if not defined(kept, low, high):
+        return Redundancy("open", None, (None, None))
     return Redundancy(
         "there" if low >= C3_KEPT else "not there" if high < C3_KEPT else "open",
-        float(curve["kept"][step]),
-        (low, high),
+        float(kept),
+        (float(low), float(high)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headprune_lib.replication.claims.rules import language
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.tables.pages import estimate
+from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.store import Result
 
 _SHOWN = (0.1, 0.2, 0.3, 0.5)
@@ -35,15 +35,22 @@ def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:
         for order, name in _NAMES.items():
             found = values["curves"][order]
             numbers[f"{name}_{share:.0%}".removesuffix("%")] = f"{found['perplexity'][step]:.1f}"
+    whole, *_, cut = recovery.values["recovered"]
+    numbers |= {
+        "removed": str(cut["removed"]),
+        "cut_ratio": f"{cut['pruned'] / whole['pruned']:.1f}",
+        "tuned_ratio": f"{cut['tuned'] / whole['tuned']:.1f}",
+    }
     many, one = language.together(values), language.one_at_a_time(heads.values)
     return numbers | {
         "together_answer": many.answer,
-        "together_kept": estimate(many.kept, many.interval, ".0%"),
+        "together_kept": kept_text({"kept": many.kept, "interval": many.interval}),
         "single_answer": one.answer,
         "single_removable": f"{one.removable} of {one.heads}",
         "single_needed": str(one.needed),
         **{
-            f"tuned_{found['share']:.0%}".removesuffix("%"): f"{found['tuned']:.1f}"
+            f"{name}_{found['share']:.0%}".removesuffix("%"): f"{found[value]:.1f}"
             for found in recovery.values["recovered"]
+            for name, value in (("cut", "pruned"), ("tuned", "tuned"))
         },
     }

@@ -8,7 +8,7 @@ import pandas as pd
 
 from headprune_lib.replication.claims.rules import language
 from headprune_lib.replication.measurements.language_curve import ORDERS
-from headprune_lib.replication.pages.tables.pages import estimate, signed
+from headprune_lib.replication.pages.tables.pages import estimate, kept_text, signed
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import order_title, spelled
 
@@ -28,7 +28,7 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
             {
                 "question": f"{language.REMOVED:.0%} of the heads together, in the paper's order",
                 "text": spelled(result.task),
-                "found": f"{estimate(found.kept, found.interval, '.1%')} kept",
+                "found": f"{kept_text({'kept': found.kept, 'interval': found.interval})} kept",
                 "the paper's redundancy": found.answer,
             }
         )
