@@ -7,13 +7,11 @@ from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.store import Result
 
-_SHOWN = (0.1, 0.2, 0.3, 0.5)
-_NAMES = {
-    "importance": "normalised",
-    "importance unnormalised": "plain",
-    "random": "random",
-    "importance unnormalised per group": "per_group",
-    "importance unnormalised whole groups": "whole_groups",
+# Order -> how its numbers begin, and the shares removed that are told.
+_TOLD = {
+    "importance": ("normalised", (0.1, 0.2, 0.3, 0.5)),
+    "importance unnormalised": ("plain", (0.1, 0.3, 0.5)),
+    "random": ("random", (0.3,)),
 }
 
 
@@ -30,11 +28,10 @@ def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:
         "tokens": f"{values['tokens']:,}",
         "uncut": f"{values['curves']['importance']['perplexity'][0]:.1f}",
     }
-    for share in _SHOWN:
-        step = shares.index(share)
-        for order, name in _NAMES.items():
-            found = values["curves"][order]
-            numbers[f"{name}_{share:.0%}".removesuffix("%")] = f"{found['perplexity'][step]:.1f}"
+    for order, (name, told) in _TOLD.items():
+        for share in told:
+            found = values["curves"][order]["perplexity"][shares.index(share)]
+            numbers[f"{name}_{100 * share:.0f}"] = f"{found:.1f}"
     whole, *_, cut = recovery.values["recovered"]
     numbers |= {
         "removed": str(cut["removed"]),
@@ -48,9 +45,9 @@ def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:
         "single_answer": one.answer,
         "single_removable": f"{one.removable} of {one.heads}",
         "single_needed": str(one.needed),
+        f"cut_{100 * cut['share']:.0f}": f"{cut['pruned']:.1f}",
         **{
-            f"{name}_{found['share']:.0%}".removesuffix("%"): f"{found[value]:.1f}"
-            for found in recovery.values["recovered"]
-            for name, value in (("cut", "pruned"), ("tuned", "tuned"))
+            f"tuned_{100 * one['share']:.0f}": f"{one['tuned']:.1f}"
+            for one in recovery.values["recovered"]
         },
     }
