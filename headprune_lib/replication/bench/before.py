@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from headprune_lib.ablation import one_head_ablation
+from headprune_lib.batching import without_labels
 from headprune_lib.heads import full_mask
 from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import order_mask, prune_order
@@ -72,8 +73,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     def passes() -> float:
         with torch.no_grad(), fast_linears(pruned):
             return sum(
-                float(pruned(**{k: v for k, v in b.items() if k != "labels"}).logits.abs().sum())
-                for b in sweep_batches
+                float(pruned(**without_labels(batch)).logits.abs().sum()) for batch in sweep_batches
             )
 
     def remove() -> int:

@@ -2,15 +2,14 @@
 
 ``python old_transformers.py FOLDER`` reads the model, batches and the heads to remove from a folder.
 For every line on its standard input, the name of a job, it does that job and prints one line of
-JSON: seconds, and numbers by which the answer can be told from another. It imports nothing of this
-library, which needs transformers 5.
+JSON: numbers by which the answer can be told from another. It imports nothing of this library, which
+needs transformers 5.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,7 @@ def main(folder: Path) -> None:
     jobs = Jobs(model, given, settings["cut"])
     _say({"transformers": transformers.__version__, "torch": torch.__version__})
     for line in sys.stdin:
-        start = time.perf_counter()
-        answer = getattr(jobs, line.strip())()
-        _say({"seconds": time.perf_counter() - start, "answer": answer})
+        _say({"answer": getattr(jobs, line.strip())()})
 
 
 def _say(what: dict) -> None:

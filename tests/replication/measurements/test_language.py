@@ -1,5 +1,7 @@
 """What is measured of a language model: curves, single heads, and training again."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -8,7 +10,7 @@ from headprune_lib import cut_heads, find_heads
 from headprune_lib.replication import measurements
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.language.subject import LanguageSubject
-from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements import half_of, language_recovery
 from headprune_lib.replication.measurements.language_curve import (
     ORDERS,
     PER_GROUP,
@@ -17,6 +19,7 @@ from headprune_lib.replication.measurements.language_curve import (
     steps_of,
 )
 from headprune_lib.replication.measurements.perplexity import kept
+from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.store.heads import heads_in
 
@@ -120,3 +123,18 @@ def test_the_command_takes_the_text_and_the_model(smoke):
         app, ["reproduce", "language_heads", "--profile", "smoke", "--task", "sst2"]
     )
     assert wrong.exit_code == 2 and "unknown text 'sst2'" in wrong.output
+
+
+def test_another_recipe_does_not_go_on_from_a_checkpoint(smoke, monkeypatch):
+    folders, train = [], language_recovery.tuned
+
+    def noted(subject, model, folder):
+        folders.append(folder)
+        return train(subject, model, folder)
+
+    monkeypatch.setattr(language_recovery, "tuned", noted)
+    for updates in (3, 3, 5):
+        tuning = dataclasses.replace(smoke.language.tuning, updates=updates)
+        own = load_profile("smoke", language={"tuning": dataclasses.asdict(tuning)})
+        measurements.get("language_recovery", own, parts=["removed 30%"], fresh=True)
+    assert folders[0] == folders[1] != folders[2]
