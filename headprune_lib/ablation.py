@@ -4,7 +4,8 @@ Cutting a head of layer l changes nothing below l, and the attention of layer l 
 for all its heads: a head's contribution to the output projection is linear. So for each cut only
 the rest of layer l and the layers above are computed. With layers of equal cost, a sweep over
 every head of L layers costs (L - 1)/2 layers plus the feed-forward part of one layer a head,
-where plain masking costs L: 0.53 of it at L = 6.
+where plain masking costs L: 0.53 of it at L = 6. Where the classifier is known to read the first
+position alone, the last layer's feed-forward part is computed there alone, on both sides.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from headprune_lib.batching import Batch, without_labels
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
-from headprune_lib.running import Call, evaluating, on_device, placed, recorded, replayed
+from headprune_lib.running import (
+    Call,
+    evaluating,
+    first_position_alone,
+    on_device,
+    placed,
+    recorded,
+    replayed,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -241,7 +250,7 @@ def _for_one_batch(
     """
     device = placed(model, device)
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad(), first_position_alone(model, batch):
         yield on_device(batch, device)
 
 

@@ -17,7 +17,13 @@ from headprune_lib.criteria.example_losses import (
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss
-from headprune_lib.running import evaluating, in_halves, on_device, placed
+from headprune_lib.running import (
+    evaluating,
+    first_position_alone,
+    in_halves,
+    on_device,
+    placed,
+)
 
 # Model types whose own code gives a gradient that is not the derivative of what it computes: a probe
 # of the attention alone cannot see it, the census of all types did (data/census.csv, finite differences).
@@ -70,7 +76,7 @@ def gate_gradients(
         for output, own in zip(outputs, contexts, strict=True):
             handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
-        with torch.enable_grad():
+        with torch.enable_grad(), first_position_alone(model, batch):
             losses = differentiable_losses(model, batch, loss)
             # the sum: an example's loss has no gradient in another example's heads. What is missing
             # is not made zeros by autograd: it cannot tell "no influence" from "no derivative"

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from headprune_lib.batching import Batch, pad, teacher_forced, without_labels
 from headprune_lib.generation.drafts import Translations
-from headprune_lib.generation.greedy import length_limit, marks_of, until_end
+from headprune_lib.generation.greedy import Ids, length_limit, marks_of, until_end
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
@@ -25,7 +25,6 @@ from headprune_lib.running import in_halves, on_device
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-Ids = list[int]
 _SEARCHED_TOGETHER = 256
 """Sentences, each counted once a mask, that share a batch where memory has room for it."""
 

@@ -10,6 +10,9 @@ from transformers import PreTrainedModel
 
 from headprune_lib.batching import by_length, pad
 
+Ids = list[int]
+"""Pieces of a sentence, by their numbers."""
+
 
 class Marks(NamedTuple):
     """Ids that stand for no word: padding, the end of a sentence, and what decoding starts with."""

@@ -34,6 +34,8 @@ def test_every_training_whose_weights_are_committed_is_found_again(monkeypatch, 
     hashes = {file_sha256(path) for path in models_root().glob("*.safetensors")}
     known, here = {}, set()
     for key in store.find():
+        if half_of(key) == "language":  # nobody trains these: test_committed_language.py
+            continue
         result = store.load(key)
         for run in runs_of(result):
             try:

@@ -23,7 +23,7 @@ from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
-from headprune_lib.replication.bench.encoder import padded_batches
+from headprune_lib.replication.bench.encoder import padded_batches, sweep_work
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Profile
@@ -95,8 +95,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
                  floor: float | None = None) -> Row:  # fmt: skip
             return compare(what, lambda: old(job), reference, own, rounds, floor, target)
 
-        # a cut needs the layers above it alone, and the feed-forward part of its own
-        floor = layers**2 / (layers * 8 / 12 + layers * (layers - 1) / 2)
+        floor = layers * len(order) / sweep_work(subject.model)
         return [
             pair("importance, transformers 4", "importance", "exact Eq. 2 here", exact, ""),
             pair("importance with frozen weights, transformers 4", "importance_frozen",

@@ -22,7 +22,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.running import pass_seconds
+from headprune_lib.running import first_position_alone, pass_seconds
 from headprune_lib.scoring import head_importance, score_heads
 
 
@@ -62,7 +62,7 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
     layers = len(find_heads(subject.model))
     # per layer 12 d^2 a token: q, k, v, o and 8 for the feed-forward; the lowest layer's q, k and v
     # need no gradient. A training step adds the weights' gradients: three forward passes.
-    backward = (12 * layers - 3) / (12 * layers)
+    work = 2 * (layers - spared(subject.model)) - 3 / 12
     return [
         compare(
             "exact I_h",
@@ -70,7 +70,7 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             "forward pass, same attention kernel",
             forward,
             rounds,
-            1 + backward,
+            work / layers,
             "at most 2.0",
         ),
         compare(
@@ -79,11 +79,17 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             "forward pass, same attention and linear kernels",
             fast_forward,
             rounds,
-            1 + backward,
+            work / layers,
             "",
         ),
         compare(
-            "exact I_h", score, "training step", step, rounds, (1 + backward) / 3, "at most 0.7"
+            "exact I_h",
+            score,
+            "training step",
+            step,
+            rounds,
+            work / (3 * layers - 3 / 12),
+            "at most 0.7",
         ),
     ]
 
@@ -137,8 +143,7 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
                         subject.model(**batch)
 
     layers = len(find_heads(subject.model))
-    # own feed-forward (8 of 12) and the layers above, for a cut in each layer; one uncut pass
-    floor = (layers * 8 / 12 + layers * (layers - 1) / 2 + layers / len(masks)) / layers**2
+    floor = sweep_work(subject.model) / (len(masks) * (layers - spared(subject.model)))
     return [
         compare(
             "one-head sweep, activations reused",
@@ -159,6 +164,22 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
             "at least 6",
         ),
     ]
+
+
+def spared(model: torch.nn.Module) -> float:
+    """Layers' worth of a pass that is not computed where the classifier reads one position."""
+    with first_position_alone(model, {}) as alone:
+        return 8 / 12 if alone else 0.0
+
+
+def sweep_work(model: torch.nn.Module) -> float:
+    """Layers that a sweep over every head computes: one uncut pass, and of each cut what is above.
+
+    That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
+    """
+    blocks = find_heads(model)
+    above = [8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept]
+    return sum(above) + len(blocks) - (len(above) + 1) * spared(model)
 
 
 def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:

@@ -167,6 +167,7 @@ _CHECKS: dict[str, tuple[Check, ...]] = {
     "pruning_curve": (_importance, _orders, _means),
     "pruning_by_kind": (_importance, _orders, _means),
     "agreement": (_importance,),
+    "precision": (_importance,),
     "best_heads": (_choice,),
     "search": (_searched,),
     "speed": (_sizes,),

@@ -15,7 +15,7 @@ from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, order_mask, prune_schedule
+from headprune_lib.orders import Head, order_mask, prune_order, prune_schedule
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -31,6 +31,7 @@ from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.orders import Subject, order_of
+from headprune_lib.scoring import normalize_l2
 
 Row = tuple[str, HeadTensors]
 """A mask and what it is called."""
@@ -223,6 +224,18 @@ def _answers_along(raw: Arrays, runs: Sequence[int]) -> Arrays:
     return found | ({"loss": rows(raw["loss"]) / MILLINAT} if kept else {})
 
 
+def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
+    """What was measured in float32: bfloat16 is rounded otherwise on another processor."""
+    raw, model = result.raw, subject.model
+    order = prune_order(normalize_l2({"self": torch.from_numpy(raw["scores"])}))
+    rows = [
+        (f"{share:.0%} masked", order_mask(model, order, n_cut(len(order), share)))
+        for share in raw["shares"]
+    ]
+    outcomes = {"correct": raw["correct float32"], "loss": raw["loss float32"] / MILLINAT}
+    yield Sheet(subject.test, rows, outcomes)
+
+
 def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
     raw = result.raw
     heads, alone = heads_in(raw["heads"]), raw["alone"]
@@ -292,6 +305,7 @@ _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = 
     ("which_first", "encoder"): _followed_sheets,
     ("which_first", "translation"): _followed_sheets,
     ("along_training", "translation"): _along_training_sheets,
+    ("precision", "encoder"): _precision_sheets,
     ("search", "translation"): _search_sheets,
     ("quality", "translation"): _quality_sheets,
 }

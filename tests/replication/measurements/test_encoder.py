@@ -138,7 +138,7 @@ def test_times_of_fewer_sentences_or_another_device_are_other_results(smoke):
 def signed(name: str | Measurement, profile, half="encoder", task=None, part=None) -> str:
     """The digest of a measurement's signature, of all its parts where none is named."""
     measurement = MEASUREMENTS[name] if isinstance(name, str) else name
-    task = task or (profile.task if half == "encoder" else profile.translation_task)
+    task = task or obtaining.HALF_OF[half].task(profile)
     parts = measurement.parts(profile, half, task) if part is None else [part]
     return "".join(
         obtaining.signature(measurement, half, profile, task, each)["digest"] for each in parts

@@ -22,7 +22,7 @@ from headprune_lib.replication.verification.subjects import NotAtHand, subjects_
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),
-    "which_first",
+    *("which_first", "precision"),
 )
 TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
@@ -53,6 +53,7 @@ NAMED = {
     "epochs": "of the learning curve",
     "validation_bleu": "of the learning curve",
     "further": "names of masks",
+    "bfloat16": "another processor rounds otherwise",
     "reference_pieces": "of the text",
     "metric": "of the task",
 }

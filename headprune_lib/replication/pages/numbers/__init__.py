@@ -11,7 +11,7 @@ from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.language_model import language_model
 from headprune_lib.replication.pages.numbers.one_head import one_head
-from headprune_lib.replication.pages.numbers.speed import speed
+from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
     several_trainings,
     training_dynamics,
@@ -29,6 +29,7 @@ __all__ = [
     "iterative_pruning",
     "language_model",
     "one_head",
+    "precision",
     "several_trainings",
     "speed",
     "training_dynamics",

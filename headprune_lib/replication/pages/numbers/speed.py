@@ -30,3 +30,12 @@ def speed(table4: Result) -> Numbers:
         "shape_share": 100 * shape["attention"][0] / shape["parameters"][0],
         "shape_saved": 100 * (1 - shape["file"][1] / shape["file"][0]),
     }
+
+
+def precision(found: Result) -> Numbers:
+    """Importance in bfloat16 beside float32."""
+    values = found.values
+    return {
+        "rank": estimate(values["spearman"], values["spearman_interval"]),
+        "first_half": 100 * values["first_half"],
+    }

@@ -17,6 +17,7 @@ from headprune_lib.replication.store.results import Result
 
 __all__ = [
     "bench_table",
+    "precision_table",
     "speeds_grid",
 ]
 
@@ -48,6 +49,29 @@ def bench_table(path: Path) -> pd.DataFrame:
             for row in stored
         ]
     return table
+
+
+def precision_table(found: Result) -> pd.DataFrame:
+    """Answers and losses in bfloat16 beside those in float32, a row a share of heads masked."""
+    return pd.DataFrame(
+        [
+            (
+                f"{row['share']:.0%}",
+                f"{row['float32']:.2%}",
+                f"{row['bfloat16']:.2%}",
+                f"{row['answers']:.2%}",
+                f"{row['loss_apart']:.4f}",
+            )
+            for row in found.values["rows"]
+        ],
+        columns=[
+            "heads masked",
+            "accuracy, float32",
+            "accuracy, bfloat16",
+            "answers alike",
+            "loss apart (nats, mean)",
+        ],
+    )
 
 
 def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:

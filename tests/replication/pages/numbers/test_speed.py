@@ -21,3 +21,10 @@ def test_small_batches_are_told_where_they_were_timed(result):
     for size in (1, 4):
         shown = numbers.speed(table4)[f"ratio_{size}"]
         assert shown.startswith(f"{rows[size]['ratio']:.2f} [" if size in rows else "not measured")
+
+
+def test_precision_is_told_in_percent(result):
+    found = result("precision")
+    told = numbers.precision(found)
+    assert told["first_half"] == pytest.approx(100 * found.values["first_half"])
+    assert told["rank"].startswith(f"{found.values['spearman']:.2f} [")

@@ -1,0 +1,170 @@
+"""Does bfloat16 give the answers of float32, and the same order of heads? Not in the paper.
+
+A GPU works several times as fast in bfloat16. What it changes is measured on any processor: one
+without such arithmetic rounds the same, and is slower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headprune_lib.ablation import masked_logits
+from headprune_lib.heads import HeadTensors
+from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.replication.encoder.batches import Batches
+from headprune_lib.replication.encoder.subject import EncoderSubject, answers
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
+from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.losses import MILLINAT, millinats
+from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.scoring import head_importance, normalize_l2
+
+PRECISIONS = {"float32": False, "bfloat16": True}
+"""Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
+SHARES = (0.0, 0.2, 0.5)
+"""Shares of the heads that are masked, the first to go by importance in float32."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Resamples of the interval of the rank correlation."""
+
+    resamples: int = 10_000
+    seed: int = 0
+
+
+class Row(TypedDict):
+    """At one share masked, bfloat16 beside float32.
+
+    ``answers`` is the share of examples that both answer alike; ``loss_apart`` the mean of the
+    absolute difference of an example's loss, in nats.
+    """
+
+    share: float
+    float32: float
+    bfloat16: float
+    answers: float
+    loss_apart: float
+
+
+class Values(TypedDict):
+    """``first_half`` is the share of the heads that are in the first half of both orders."""
+
+    rows: list[Row]
+    spearman: float
+    spearman_interval: np.ndarray
+    first_half: float
+
+
+def _measure(context: Context, _part: str) -> Measured:
+    subject = EncoderSubject.of(context.profile, kernel="eager")
+    # importance in float32 is that of every other page, with the kernels that it is measured with
+    scores = {"float32": subject.importance(context.journal, normalize=None)}
+    scores["bfloat16"] = _importance(subject, context)
+    order = prune_order(normalize_l2(scores["float32"]))
+    masks = {
+        f"{share:.0%} masked": order_mask(subject.model, order, n_cut(len(order), share))
+        for share in SHARES
+    }
+    prepared = subject.batches(subject.test)
+    units = run_units(
+        {
+            f"{subject.key} {precision} {name}": lambda mask=mask, half=half: _outcomes(
+                subject, prepared, mask, half
+            )
+            for precision, half in PRECISIONS.items()
+            for name, mask in masks.items()
+        },
+        context.journal,
+        "float32 and bfloat16",
+    )
+    found = {
+        precision: {
+            what: np.stack([units[f"{subject.key} {precision} {name}"][what] for name in masks])
+            for what in ("correct", "answer", "loss")
+        }
+        for precision in PRECISIONS
+    }
+    alike = found["float32"]["answer"] == found["bfloat16"]["answer"]
+    raw: Arrays = {"shares": np.array(SHARES), "scores": scores["float32"]["self"].numpy()}
+    raw |= {"scores bfloat16": scores["bfloat16"]["self"].numpy(), "alike bfloat16": alike}
+    for precision, outcomes in found.items():
+        raw[f"correct {precision}"] = outcomes["correct"]
+        raw[f"loss {precision}"] = millinats(outcomes["loss"])
+    return subject.measured(raw)
+
+
+def _importance(subject: EncoderSubject, context: Context) -> HeadTensors:
+    def measure() -> Arrays:
+        batches = subject.batches(subject.scoring).batches
+        with _autocast(subject, enabled=True):
+            return {"self": head_importance(subject.model, batches, normalize=None)["self"].numpy()}
+
+    (unit,) = run_units(
+        {f"{subject.key} I_h in bfloat16": measure}, context.journal, "importance in bfloat16"
+    ).values()
+    return {"self": torch.from_numpy(unit["self"]).float()}
+
+
+def _outcomes(subject: EncoderSubject, prepared: Batches, mask: HeadTensors, half: bool) -> Arrays:
+    with _autocast(subject, enabled=half):
+        logits = torch.cat(list(masked_logits(subject.model, prepared.batches, mask))).float()
+    labels: Tensor = torch.cat([batch["labels"] for batch in prepared.batches])
+    correct, loss = answers(logits, labels)
+    return {
+        "correct": prepared.restore(correct),
+        "answer": prepared.restore(logits.argmax(-1).numpy().astype(np.int8)),
+        "loss": prepared.restore(loss),
+    }
+
+
+def _autocast(subject: EncoderSubject, *, enabled: bool) -> torch.autocast:
+    device = next(subject.model.parameters()).device
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+    raw = outcomes[OUTCOMES]
+    losses = [raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS]
+    apart = np.abs(losses[0] - losses[1])
+    rows: list[Row] = [
+        {
+            "share": float(share),
+            "float32": float(raw["correct float32"][i].mean()),
+            "bfloat16": float(raw["correct bfloat16"][i].mean()),
+            "answers": float(raw["alike bfloat16"][i].mean()),
+            "loss_apart": float(apart[i].mean()),
+        }
+        for i, share in enumerate(raw["shares"])
+    ]
+    scores = [
+        normalize_l2({"self": torch.from_numpy(raw[name])})
+        for name in ("scores", "scores bfloat16")
+    ]
+    flat = [each["self"].numpy().ravel() for each in scores]
+    rank = correlation_record(*flat, "spearman", statistics.resamples, statistics.seed)
+    half = flat[0].size // 2
+    first, other = ({*prune_order(each)[:half]} for each in scores)
+    return {
+        "rows": rows,
+        "spearman": rank["r"],
+        "spearman_interval": rank["interval"],
+        "first_half": len(first & other) / half,
+    }
+
+
+def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"n_scoring": profile.n_scoring, "n_examples": profile.n_examples, "shares": SHARES}
+
+
+MEASUREMENTS = (
+    Measurement("precision", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),
+)
