@@ -21,12 +21,23 @@ from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
 try:
+    import dask
     import distributed
 except ImportError as error:  # pragma: no cover, an extra that the tests have
     raise ValueError(
         "work in several processes needs Dask: pip install 'headprune[cluster]', or leave out "
         "--workers and --scheduler"
     ) from error
+
+# Dask has its workers give every freed block back to the system at once. A forward pass frees and
+# asks for the same megabytes layer by layer: with this it takes two thirds of the time.
+_KEEPS_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_MMAP_THRESHOLD_": str(2**25),
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 Unit = Callable[[], Arrays]
 _RETRIES = 2  # of a unit that raises
@@ -167,6 +178,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
     if n < 1:
         raise ValueError(f"--workers is {n}; give at least 1")
     with ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": _KEEPS_MEMORY}))
         cluster = stack.enter_context(
             distributed.LocalCluster(
                 n_workers=n,

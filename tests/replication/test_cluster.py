@@ -81,6 +81,16 @@ def test_what_the_journal_has_is_not_sent(two_workers, tmp_path):
     assert 3 not in {i for i, _ in starts(tmp_path)} and found["head 3"]["loss"].sum() == 5
 
 
+def test_workers_keep_the_memory_that_they_free(tmp_path):
+    def said():
+        names = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "OMP_NUM_THREADS")
+        return {"loss": np.array([int(os.environ[name]) for name in names])}
+
+    with cluster.local_processes(1) as workers, running_on(workers):
+        found = run_units({"said": said}, Journal(tmp_path), "environment")
+    assert found["said"]["loss"].tolist() == [2**40, 2**25, 1]
+
+
 def test_what_is_timed_stays_in_this_process(two_workers, tmp_path):
     run_units(noted(tmp_path), Journal(tmp_path / "journal"), "heads", here=True)
     assert {process for _, process in starts(tmp_path)} == {os.getpid()}

@@ -88,7 +88,7 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             "training step",
             step,
             rounds,
-            work / (3 * layers - 3 / 12),
+            work / (3 * layers),
             "at most 0.7",
         ),
     ]

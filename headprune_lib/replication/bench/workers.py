@@ -21,8 +21,8 @@ MASKS = 12
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     """Twelve masks on the first test sentences; every process has one thread.
 
-    The floor of two processes is one half. What they lose beside it: memory and caches are shared,
-    masks and batches are sent, and the last unit has no other beside it.
+    The floor of two processes is one half. What they lose beside it: caches and the way to memory
+    are shared, masks and batches are sent, and the last unit may have no other beside it.
     """
     subject = EncoderSubject.of(profile)
     examples = subject.test.first(n_sentences)

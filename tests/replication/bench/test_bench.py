@@ -27,9 +27,12 @@ def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definiti
         low, high = row["quartiles"]
         assert 0 < low <= row["ratio"] <= high
     floors = [row["floor"] for row in rows]
-    # two layers: backward needs 21 of 24 units; own feed-forward and the layers above
-    scoring = 1 + 21 / 24
-    assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, (4 / 3 + 1 + 2 / 8) / 4])
+    # two layers of 12 units, the last without its feed-forward part, 8; the lowest layer's q, k and v
+    # need no gradient
+    scoring = (16 + 16 - 3) / 24
+    # a cut below leaves its own feed-forward part and the upper attention, one above nothing
+    sweep = (4 * (8 + 4) + 4 * 0 + 16) / (8 * 16)
+    assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, sweep])
 
 
 def test_the_translation_half_is_compared_with_masked_generate(smoke):

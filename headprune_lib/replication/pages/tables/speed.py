@@ -45,7 +45,7 @@ def bench_table(path: Path) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=columns)
     if any(row.get("n") for row in stored):
         table["each a second"] = [
-            f"{row['n'] / row['seconds']:.0f}, {row['n'] / row['reference_seconds']:.0f}"
+            f"{row['n'] / row['seconds']:.3g}, {row['n'] / row['reference_seconds']:.3g}"
             for row in stored
         ]
     return table
