@@ -31,6 +31,7 @@ def _before(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
+    "criteria": encoder.criteria,
     "translation": translation.rows,
     "workers": _workers,
     "onnx": _graphs,
@@ -41,8 +42,9 @@ _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
     """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
 
-    ``"workers"`` in place of a half compares where units of work run, ``"onnx"`` graphs with and
-    without half of the encoder's heads, ``"before"`` this library with transformers 4.46.3.
+    ``"criteria"`` in place of a half compares what scores cost, ``"workers"`` where units of work
+    run, ``"onnx"`` graphs with and without half of the encoder's heads, ``"before"`` this library
+    with transformers 4.46.3.
 
     Raises:
         ValueError: a half that is none of these.

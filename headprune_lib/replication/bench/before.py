@@ -30,7 +30,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.scoring import head_importance, score_heads
 
 PINS = ("transformers==4.46.3", "tokenizers==0.20.3", "huggingface-hub==0.36.0")
-"""The last line of transformers with ``head_mask`` and ``prune_heads``, and what it needs of its own."""
+"""A transformers that has ``head_mask`` and ``prune_heads``, and what it needs of its own."""
 CLOSE = 2e-3
 """How far answers of the two may lie apart, over the largest: float32 in another order."""
 

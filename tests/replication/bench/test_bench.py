@@ -21,7 +21,6 @@ def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definiti
         "at least 6",
         "at least 1.15",
         "at least 1.15",
-        *[""] * (len(CRITERIA) - 2),
     ]
     for row in rows:
         low, high = row["quartiles"]
@@ -33,6 +32,14 @@ def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definiti
     # a cut below leaves its own feed-forward part and the upper attention, one above nothing
     sweep = (4 * (8 + 4) + 4 * 0 + 16) / (8 * 16)
     assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, sweep])
+
+
+def test_every_criterion_is_compared_with_importance(smoke):
+    rows = bench("criteria", smoke, n_sentences=4, rounds=1)
+    assert [row["what"] for row in rows] == [
+        f"scores by {name}" for name in CRITERIA if name not in ("importance", "random")
+    ]
+    assert all(row["reference"] == "exact I_h" and row["ratio"] > 0 for row in rows)
 
 
 def test_the_translation_half_is_compared_with_masked_generate(smoke):
