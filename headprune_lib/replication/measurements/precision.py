@@ -1,7 +1,7 @@
 """Does bfloat16 give the answers of float32, and the same order of heads? Not in the paper.
 
 A GPU works several times as fast in bfloat16. What it changes is measured on any processor: one
-without such arithmetic rounds the same, and is slower.
+without such arithmetic rounds the same, and is slower, so that a part of the text is taken.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from headprune_lib.replication.measurements.measurement import Context, Half, Me
 from headprune_lib.replication.measurements.records import correlation_record
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
-from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.scoring import head_importance, normalize_l2
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 """Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
+EXAMPLES = 500
+"""Most test sentences, and most sentences that heads are scored on."""
 SHARES = (0.0, 0.2, 0.5)
 """Shares of the heads that are masked, the first to go by importance in float32."""
 
@@ -66,15 +68,15 @@ class Values(TypedDict):
 
 def _measure(context: Context, _part: str) -> Measured:
     subject = EncoderSubject.of(context.profile, kernel="eager")
-    # importance in float32 is that of every other page, with the kernels that it is measured with
-    scores = {"float32": subject.importance(context.journal, normalize=None)}
-    scores["bfloat16"] = _importance(subject, context)
+    scores = {
+        precision: importance(subject, context.journal, precision) for precision in PRECISIONS
+    }
     order = prune_order(normalize_l2(scores["float32"]))
     masks = {
         f"{share:.0%} masked": order_mask(subject.model, order, n_cut(len(order), share))
         for share in SHARES
     }
-    prepared = subject.batches(subject.test)
+    prepared = subject.batches(subject.test.first(EXAMPLES))
     units = run_units(
         {
             f"{subject.key} {precision} {name}": lambda mask=mask, half=half: _outcomes(
@@ -99,19 +101,21 @@ def _measure(context: Context, _part: str) -> Measured:
     for precision, outcomes in found.items():
         raw[f"correct {precision}"] = outcomes["correct"]
         raw[f"loss {precision}"] = millinats(outcomes["loss"])
-    return subject.measured(raw)
+    return subject.measured(raw, n_examples=len(subject.test.first(EXAMPLES)))
 
 
-def _importance(subject: EncoderSubject, context: Context) -> HeadTensors:
+def importance(subject: EncoderSubject, journal: Journal, precision: str) -> HeadTensors:
+    """Importance, not normalised, on the first of the sentences that it is measured on."""
+
     def measure() -> Arrays:
-        batches = subject.batches(subject.scoring).batches
-        with _autocast(subject, enabled=True):
+        batches = subject.batches(subject.scoring.first(EXAMPLES)).batches
+        with _autocast(subject, enabled=PRECISIONS[precision]):
             return {"self": head_importance(subject.model, batches, normalize=None)["self"].numpy()}
 
     (unit,) = run_units(
-        {f"{subject.key} I_h in bfloat16": measure}, context.journal, "importance in bfloat16"
+        {f"{subject.key} I_h in {precision}": measure}, journal, f"importance in {precision}"
     ).values()
-    return {"self": torch.from_numpy(unit["self"]).float()}
+    return {"self": torch.from_numpy(unit["self"])}
 
 
 def _outcomes(subject: EncoderSubject, prepared: Batches, mask: HeadTensors, half: bool) -> Arrays:
@@ -162,7 +166,12 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
 
 
 def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"n_scoring": profile.n_scoring, "n_examples": profile.n_examples, "shares": SHARES}
+    return {
+        "n_scoring": profile.n_scoring,
+        "n_examples": profile.n_examples,
+        "examples": EXAMPLES,
+        "shares": SHARES,
+    }
 
 
 MEASUREMENTS = (

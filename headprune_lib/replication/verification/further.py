@@ -12,7 +12,7 @@ import numpy as np
 
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.quality import shared_ngrams
@@ -54,6 +54,13 @@ def _importance(result: Result, subject: Subject, journal: Journal) -> Iterator[
     found = subject.importance(journal, normalize=None)
     for kind, values in stored_importance(result, subject.seed).items():
         yield same_scores(f"importance, {kind}", values.numpy(), found[kind].numpy())
+
+
+def _plain_importance(
+    result: Result, subject: EncoderSubject, journal: Journal
+) -> Iterator[Quantity]:
+    found = precision.importance(subject, journal, "float32")["self"].numpy()
+    yield same_scores("importance in float32", result.raw["scores"], found)
 
 
 # --- orders and choices ---------------------------------------------------------------------------
@@ -167,7 +174,7 @@ _CHECKS: dict[str, tuple[Check, ...]] = {
     "pruning_curve": (_importance, _orders, _means),
     "pruning_by_kind": (_importance, _orders, _means),
     "agreement": (_importance,),
-    "precision": (_importance,),
+    "precision": (_plain_importance,),
     "best_heads": (_choice,),
     "search": (_searched,),
     "speed": (_sizes,),

@@ -22,6 +22,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
+from headprune_lib.replication.measurements.precision import EXAMPLES
 from headprune_lib.replication.measurements.search import BEAMS
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.stats.bleu import sentence_counts, unpack
@@ -233,7 +234,7 @@ def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
         for share in raw["shares"]
     ]
     outcomes = {"correct": raw["correct float32"], "loss": raw["loss float32"] / MILLINAT}
-    yield Sheet(subject.test, rows, outcomes)
+    yield Sheet(subject.test.first(EXAMPLES), rows, outcomes)
 
 
 def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
