@@ -141,14 +141,13 @@ def first_position_alone(model: nn.Module, batch: Mapping[str, Any]) -> Iterator
         whether it does: for classifiers of some classes of transformers that read the first
         position, and not for classes derived from them.
     """
-    kind = type(model)
-    wanted = batch.get("output_hidden_states", getattr(model.config, "output_hidden_states", False))
+    inner: Any = getattr(model, "_orig_mod", model)  # of what torch.compile wrapped
+    kind = type(inner)
     ours = kind.__module__.startswith("transformers.models.") and kind.__name__ in _READ_FIRST
-    if wanted or not ours:
+    if not ours or batch.get("output_hidden_states", inner.config.output_hidden_states):
         yield False
         return
-    base: Any = model.base_model
-    last = base.encoder.layer[-1]
+    last = inner.base_model.encoder.layer[-1]
     parts: list[nn.Module] = [last.intermediate, last.output]
     with hooking(parts), ExitStack() as stack:
         for part in parts:

@@ -121,6 +121,7 @@ def test_positions_that_somebody_may_read_are_computed():
         (plain, {"output_hidden_states": True}),
         (talkative, {}),
         (classifier("BertForTokenClassification"), {}),
+        (torch.nn.Linear(2, 2), {}),
         (build("distilbert"), {}),
         (build("gpt2"), {}),
     ):
