@@ -34,7 +34,8 @@ def anchor(name: str) -> str:
 def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     """A table for a page; verdicts are coloured words, and claims stand out.
 
-    The first column heads the rows. A table with a name has a caption, an anchor and a link to its
+    The first column heads the rows. Where ``attrs["prose"]`` of a table is true, or a cell is long,
+    columns are set as text: to the left, and broken into lines. A table with a name has a caption, an anchor and a link to its
     cells as CSV; readers can sort it where scripts run.
     """
     shown = emphasise_claims(
@@ -42,7 +43,8 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
         "<strong>",
         "</strong>",
     )
-    prose = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
+    long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
+    prose = long or table.attrs.get("prose", False)
     first = shown.columns[0]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]

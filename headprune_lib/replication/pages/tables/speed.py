@@ -43,6 +43,7 @@ def bench_table(path: Path) -> pd.DataFrame:
             )
         )
     table = pd.DataFrame(rows, columns=columns)
+    table.attrs["prose"] = True  # two columns of words
     if any(row.get("n") for row in stored):
         table["each a second"] = [
             f"{row['n'] / row['seconds']:.3g}, {row['n'] / row['reference_seconds']:.3g}"
