@@ -35,8 +35,8 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     """A table for a page; verdicts are coloured words, and claims stand out.
 
     The first column heads the rows. Where ``attrs["prose"]`` of a table is true, or a cell is long,
-    columns are set as text: to the left, and broken into lines. A table with a name has a caption, an anchor and a link to its
-    cells as CSV; readers can sort it where scripts run.
+    columns are set as text: to the left, and broken into lines. A table with a name has a caption,
+    an anchor and a link to its cells as CSV; readers can sort it where scripts run.
     """
     shown = emphasise_claims(
         table.assign(**{str(column): list(map(_cell, table[column])) for column in table}),
