@@ -16,7 +16,7 @@ import pandas as pd
 from headprune_lib.replication import store
 from headprune_lib.replication.paths import project_root
 
-_LISTS = ("heads", "layers", "cuts", "pairs", "recipes", "recovered")
+_LISTS = ("heads", "layers", "cuts", "pairs", "recipes", "recovered", "rows")
 
 
 def setup(app: Any) -> dict[str, bool]:
