@@ -32,11 +32,8 @@ except ImportError as error:  # pragma: no cover, an extra that the tests have
 # Dask has its workers give every freed block back to the system at once. A forward pass frees and
 # asks for the same megabytes layer by layer: with this it takes two thirds of the time.
 _KEEPS_MEMORY = {
-    "MALLOC_TRIM_THRESHOLD_": str(2**40),
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**25),
 }
 
 Unit = Callable[[], Arrays]
@@ -178,7 +175,7 @@ def local_processes(n: int) -> Iterator[Cluster]:
     if n < 1:
         raise ValueError(f"--workers is {n}; give at least 1")
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": _KEEPS_MEMORY}))
+        stack.enter_context(dask.config.set(_KEEPS_MEMORY))
         cluster = stack.enter_context(
             distributed.LocalCluster(
                 n_workers=n,

@@ -21,7 +21,7 @@ from bs4 import BeautifulSoup
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
-from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.paths import bench_path, project_root
 from headprune_lib.replication.store import Key, Result
 
 
@@ -38,6 +38,11 @@ class Statement:
     page: str
     words: str
     follows: Callable[[], bool]
+
+
+def timings(half: str = "encoder") -> list[dict[str, Any]]:
+    """The rows that ``headprune bench`` stored."""
+    return json.loads(bench_path(half).read_text("utf-8"))["rows"]
 
 
 def all_statements() -> list[Statement]:

@@ -1,13 +1,11 @@
 """The page of the method."""
 
-import json
 import math
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.claims.verdict import LEAST_POWER
-from headprune_lib.replication.paths import bench_path
 from headprune_lib.replication.stats.bounds import C4_UP_TO, C8_UP_TO, DELTA, DELTA_BLEU, TOLERANCES
-from statements import Statement, found, result, values
+from statements import Statement, found, result, timings, values
 
 METHOD = "book/method.md"
 
@@ -25,8 +23,7 @@ def tested(measurement, task, model):
 
 
 def sweep_floor():
-    stored = json.loads(bench_path().read_text("utf-8"))["rows"]
-    return next(one["floor"] for one in stored if "activations reused" in one["what"])
+    return next(one["floor"] for one in timings() if "activations reused" in one["what"])
 
 
 STATEMENTS = [

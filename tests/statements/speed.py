@@ -1,10 +1,7 @@
 """Page 05."""
 
-import json
-
-from headprune_lib.replication.paths import bench_path
 from headprune_lib.replication.published import paper
-from statements import Statement, found, result, rows, values
+from statements import Statement, found, result, rows, timings, values
 
 PAGE = "notebooks/05_speed.ipynb"
 OURS = ("speed", "reviews", "minilm")
@@ -23,10 +20,6 @@ def mostly_embeddings():
     """A BERT layer has 12 square matrices, 4 of them attention's; the rest is embeddings."""
     sizes = values(*OURS)["finetuned"]
     return sizes["parameters"][0] - 3 * sizes["attention"][0] > sizes["parameters"][0] / 2
-
-
-def timings(half):
-    return json.loads(bench_path(half).read_text("utf-8"))["rows"]
 
 
 def against_the_old():
