@@ -100,6 +100,9 @@ def prune(
     test: Annotated[
         Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
     ] = None,
+    with_bleu: Annotated[
+        bool, typer.Option("--bleu", help="Translate the text too, before and after, for BLEU.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="A new .html file: map of heads, curves, before and after.")
     ] = None,
@@ -129,8 +132,10 @@ def prune(
             _check_report(report)
 
     from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
+    from headprune_lib.cli.bleu import bleu, check_bleu
     from headprune_lib.cli.quality import measure
     from headprune_lib.cli.report import page, written
+    from headprune_lib.cli.text_files import read_rows
     from headprune_lib.criteria import get_criterion
     from headprune_lib.orders import prune_steps
     from headprune_lib.saving import new_folder
@@ -138,6 +143,8 @@ def prune(
     with refusing():
         get_criterion(by)
         loaded, tokenizer, batches = prepared(model, data, batch_size, max_length, device)
+        if with_bleu:
+            check_bleu(loaded)
         tested, held = (
             made_batches(loaded, tokenizer, path, batch_size, max_length) if path else None
             for path in (test, bound.held_out)
@@ -162,7 +169,13 @@ def prune(
         steps = prune_steps(loaded, scores, **rules)
         cut = budget.cut(steps, choose(loaded, scores, amount or 0))
         smaller = prune_heads(copy.deepcopy(loaded), cut.mask)
-        measured = measure({"before": loaded, "after": smaller}, tested)
+        both = {"before": loaded, "after": smaller}
+        measured = measure(both, tested)
+        if with_bleu:
+            rows = read_rows(test or data)
+            for moment, one in both.items():
+                figures = {"bleu": bleu(one, tokenizer, rows, batch_size, max_length)}
+                measured[moment] = figures | measured[moment]
         html = (
             page(loaded, smaller, budget, cut, scores, taken(steps, cut.mask), tested, measured,
                  names={"model": model, "by": by, "measured_on": str(test or data)})

@@ -230,4 +230,6 @@ def _number(value: float) -> str:
 def _change(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
     if name == "accuracy":
         return f"{100 * (after[name] - before[name]):+.1f} points"
+    if name == "bleu":
+        return f"{after[name] - before[name]:+.1f} points"
     return f"{100 * (after[name] / before[name] - 1):+.1f}%" if before[name] else ""

@@ -18,11 +18,17 @@ Row = dict[str, Any]
 TITLES = {
     "accuracy": "accuracy",
     "loss": "loss (nats)",
+    "bleu": "BLEU",
     "examples_per_second": "examples a second",
     "parameters": "parameters",
     "heads": "heads",
 }
-_FORMATS = {"accuracy": "{:.4f}", "loss": "{:.4f}", "examples_per_second": "{:.1f}"}
+_FORMATS = {
+    "accuracy": "{:.4f}",
+    "loss": "{:.4f}",
+    "bleu": "{:.2f}",
+    "examples_per_second": "{:.1f}",
+}
 
 
 def structure(model: nn.Module) -> list[Row]:

@@ -29,8 +29,19 @@ def make_own_batches(
         ValueError: rows that the model has no use for, labels that it does not know, or a text
             that is longer than it has positions for.
     """
+    return [batch for _, batch in numbered_batches(model, tokenizer, rows, batch_size, max_length)]
+
+
+def numbered_batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    batch_size: int,
+    max_length: int,
+) -> list[tuple[list[int], Batch]]:
+    """What :func:`make_own_batches` makes, each batch with the numbers of its rows, from 0."""
     encoded = _encoded(model, tokenizer, rows, max_length)
-    longest, limit = max(len(row["input_ids"]) for row in encoded), _positions(model)
+    longest, limit = max(len(row["input_ids"]) for row in encoded), positions(model)
     if limit is not None and longest > limit:
         raise ValueError(
             f"a text has {longest} pieces, {type(model).__name__} has positions for "
@@ -45,7 +56,7 @@ def make_own_batches(
             batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
                 batch["labels"]
             )
-        batches.append(batch)
+        batches.append((members, batch))
     return batches
 
 
@@ -78,7 +89,7 @@ def _encoded(
     return [{**row, "labels": label} for row, label in zip(encoded, labels, strict=True)]
 
 
-def _positions(model: PreTrainedModel) -> int | None:
+def positions(model: PreTrainedModel) -> int | None:
     """How long a text may be; None where positions are no table that ends."""
     tables = [
         module

@@ -1,9 +1,11 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
 import json
+import sys
 from importlib.metadata import version
 
 import pytest
+import sacrebleu
 import torch
 from ownmodels import classifier, kept_in, language_model, tokenizer, translator
 from transformers import AutoConfig, PreTrainedTokenizerBase
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from headprune_lib import cli, load_pruned, save_pruned, score_heads
 from headprune_lib.attention import eager
 from headprune_lib.cli import app, models
+from headprune_lib.cli.bleu import bleu, check_bleu
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import measure
 from headprune_lib.cli.tables import scores_table
@@ -160,6 +163,47 @@ def test_language_models_and_translators(tmp_path, model, text, options):
     assert cut == ({"enc-enc"} if options else {"self"})
     with torch.no_grad():
         load_pruned(tmp_path / "out").generate(torch.tensor([[5, 6]]), max_new_tokens=3)
+
+
+def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
+    folder, rows, test = (tmp_path / name for name in ("model", "rows.tsv", "test.tsv"))
+    model, words = translator(), tokenizer()
+    torch.manual_seed(3)
+    torch.nn.init.normal_(model.shared.weight[: len(words)])  # it says something now
+    kept_in(folder, model)
+    rows.write_text("source\ttarget\nbad film\tgood plot\n")
+    sources = ["a very dull plot", "good", "bad film"]
+    translated = [
+        words.decode(
+            model.generate(words(text, return_tensors="pt").input_ids, max_new_tokens=12)[0],
+            skip_special_tokens=True,
+        )
+        for text in sources
+    ]
+    references = [translated[0], "the film", translated[2]]
+    lines = [f"{one}\t{other}" for one, other in zip(sources, references, strict=True)]
+    test.write_text("\n".join(["source\ttarget", *lines]) + "\n")
+    found = json.loads(
+        run(
+            *("prune", folder, rows, tmp_path / "out", "--amount", 0.5, "--test", test),
+            *("--bleu", "--batch-size", 2, "--max-length", 12, "--json"),
+        ).output
+    )
+    expected = sacrebleu.corpus_bleu(translated, [references]).score
+    assert 0 < expected < 100
+    assert found["before"]["bleu"] == pytest.approx(expected)
+    pruned = load_pruned(tmp_path / "out")
+    assert found["after"]["bleu"] == pytest.approx(bleu(pruned, words, read_rows(test), 1, 12))
+
+
+def test_bleu_is_refused_before_scores_where_it_cannot_be_had(tmp_path, labelled, monkeypatch):
+    arguments = ("prune", kept_in(tmp_path / "model", classifier()), labelled, tmp_path / "out")
+    result = run(*arguments, "--amount", 0.5, "--bleu")
+    assert result.exit_code == 2
+    assert "--bleu is for translators" in result.output
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(ValueError, match=r"headprune\[translation\]"):
+        check_bleu(translator())
 
 
 def test_quality_is_measured_on_another_file_if_given(tmp_path, labelled):
