@@ -21,14 +21,16 @@ _MISSING, _GATED = {"X-Error-Code": "EntryNotFound"}, {"X-Error-Code": "GatedRep
 class Hub(ThreadingHTTPServer):
     """``faults`` is file name -> what its next downloads end with: ``cut``, ``wrong``, or a status.
 
-    A status of 403 is that of a gated repository. ``asked`` lists what was asked for.
+    A status of 403 is that of a gated repository. ``asked`` lists what was asked for,
+    ``ranges`` with which bytes.
     """
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.folder, self.faults, self.asked = folder, {}, []
+        self.folder, self.faults = folder, {}
+        self.asked, self.ranges = [], []
         self.address = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -54,6 +56,7 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         self.server.asked.append(f"{self.command} {path}")
+        self.server.ranges.append(self.headers.get("Range"))
         if path.startswith("/api/"):
             self._tell()
         elif "/resolve/" in path:
@@ -105,6 +108,9 @@ class _Answer(BaseHTTPRequestHandler):
         if fault == "wrong":
             content = bytes(255 - byte for byte in content)
         start = int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
+        if start and start >= len(content):
+            self._status(416, {"Content-Range": f"bytes */{len(content)}"})
+            return
         headers = {"ETag": etag, "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
         if "Range" in self.headers:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"

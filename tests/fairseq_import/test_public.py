@@ -8,8 +8,9 @@ import hub
 import pytest
 from fairseqmodels import train_shape
 
-from headprune_lib.replication.data import MissingData, WrongChecksum
+from headprune_lib.replication.data import MissingData, WrongChecksum, archives
 from headprune_lib.replication.data.archives import Archive
+from headprune_lib.replication.data.fetched import noted
 from headprune_lib.replication.translation.public import WMT14, public_translator
 
 pytestmark = pytest.mark.slow
@@ -42,12 +43,15 @@ def plain(server):
     return pack(server, {name: name.encode() * 500 for name in WMT14.files})
 
 
-def test_a_download_that_breaks_off_goes_on(server, plain):
+def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
+    monkeypatch.setattr(archives, "_CHUNK", 16)  # the archive is small; what is written is kept
     server.faults[NAME] = ["cut", "cut"]
     for _ in range(2):
         with pytest.raises(MissingData, match="goes on where it broke off"):
             plain.folder()
     folder = plain.folder()
+    started = [int(asked[6:-1]) for asked in server.ranges[1:]]
+    assert 0 < started[0] < started[1], "each goes on behind what came before"
     assert {path.name for path in folder.iterdir()} == {*WMT14.files}
     assert (folder / "bpecodes").read_bytes() == b"bpecodes" * 500
     asked = len(server.asked)
@@ -73,9 +77,41 @@ def test_another_file_than_noted_is_set_aside(server, plain, tmp_path):
     assert plain.folder().is_dir()
 
 
-def test_an_archive_of_something_else_is_refused(server):
-    with pytest.raises(WrongChecksum, match="holds no dict.en.txt, dict.fr.txt, bpecodes"):
-        pack(server, {"model.pt": b"x"}).folder()
+@pytest.mark.parametrize(
+    "first",
+    [
+        lambda whole: b"<html>log in first</html>",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole[:200] + bytes(50) + whole[250:],
+    ],
+    ids=["a page", "half of it", "other bytes within"],
+)
+def test_a_first_download_that_is_no_archive_is_set_aside_and_not_noted(server, plain, first):
+    served = server.folder / "models" / "fair" / "wmt14" / NAME
+    whole = served.read_bytes()
+    served.write_bytes(first(whole))
+    with pytest.raises(WrongChecksum, match=r"is no whole archive.*set aside as .*damaged-1"):
+        plain.folder()
+    assert noted(plain.url) is None and not plain.here
+    served.write_bytes(whole)
+    assert plain.folder().is_dir() and noted(plain.url)
+
+
+def test_an_archive_of_something_else_is_set_aside(server):
+    archive = pack(server, {"model.pt": b"x"})
+    with pytest.raises(WrongChecksum, match=r"holds no dict.en.txt, .*bpecodes.*set aside as"):
+        archive.folder()
+    assert noted(archive.url) is None
+
+
+@pytest.mark.parametrize("more", [b"", b"of another file, which was longer"])
+def test_a_download_that_was_killed_before_it_got_its_name_is_taken(server, plain, tmp_path, more):
+    part = tmp_path / "cache" / "archives" / "wmt14-enfr.part"
+    part.parent.mkdir(parents=True)
+    served = server.folder / "models" / "fair" / "wmt14" / NAME
+    part.write_bytes(served.read_bytes() + more)
+    assert (plain.folder() / "bpecodes").read_bytes() == b"bpecodes" * 500
+    assert len(server.ranges) == (2 if more else 1)
 
 
 def test_a_vaswani_model_with_joined_dictionary_is_read_from_its_archive(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headprune_lib.replication.data.fetched import check_fetched
+from headprune_lib.replication.data.fetched import check_fetched, noted
 from headprune_lib.replication.data.sources import MissingData, WrongChecksum, file_sha256
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.store.files import set_aside
@@ -36,10 +38,16 @@ class Archive:
 
         Raises:
             MissingData: it cannot be fetched; what came so far is kept, and the next call goes on.
-            WrongChecksum: it is another file than the registered or noted one; it is set aside.
+            WrongChecksum: it is another file than the registered or noted one, or no archive that
+                holds ``files``; it is set aside, and nothing is noted of it.
         """
         if not self.here:
-            _unpack(self, self._fetched(), self.target)
+            path = self._fetched()
+            try:
+                self._unpack(path)
+            except WrongChecksum as error:
+                (aside,) = set_aside(path)
+                raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
         return self.target
 
     @property
@@ -78,15 +86,35 @@ class Archive:
                 f"{self.home} cannot be fetched ({type(error).__name__}: {error}); the same command "
                 "goes on where it broke off"
             ) from error
-        found = file_sha256(path)
-        try:
-            if self.sha256 and found != self.sha256:
-                raise WrongChecksum(f"{self.url} has SHA-256 {found}, expected {self.sha256}")
-            check_fetched({self.url: found})
-        except WrongChecksum as error:
-            (aside,) = set_aside(path)
-            raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
         return path
+
+    def _unpack(self, path: Path) -> None:
+        found = file_sha256(path)
+        if self.sha256 and found != self.sha256:
+            raise WrongChecksum(f"{self.url} has SHA-256 {found}, expected {self.sha256}")
+        if noted(self.url):
+            check_fetched({self.url: found})
+        with tempfile.TemporaryDirectory(dir=self.target.parent) as work:
+            _extract(path, work)
+            members = {name: [*Path(work).rglob(name)] for name in self.files}
+            if missing := [name for name, there in members.items() if not there]:
+                raise WrongChecksum(f"{self.url} holds no {', '.join(missing)}: not {self.name}")
+            # only now: a page of an error that came first must not be what others are compared with
+            check_fetched({self.url: found})
+            self.target.mkdir(parents=True, exist_ok=True)
+            for name, (there, *_) in members.items():
+                os.replace(there, self.target / name)
+
+
+def _extract(path: Path, folder: str) -> None:
+    try:
+        with tarfile.open(path) as opened:
+            opened.extractall(folder, filter="data")  # nothing outside of the folder
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a full disk, say
+            raise
+        why = str(error).partition("\n")[0].rstrip(":")
+        raise WrongChecksum(f"{path} is no whole archive ({why})") from None
 
 
 def _going_on(part: Path) -> Callable[[str, str, object], None]:
@@ -98,21 +126,19 @@ def _going_on(part: Path) -> Callable[[str, str, object], None]:
         have = part.stat().st_size if part.exists() else 0
         asked = {"Range": f"bytes={have}-"} if have else {}
         with requests.get(url, headers=asked, stream=True, timeout=60) as answer:
+            if (
+                have and answer.status_code == 416
+            ):  # there is no more: killed before it got its name
+                if answer.headers.get("Content-Range") != f"bytes */{have}":
+                    part.unlink()
+                    return download(url, output, _pooch)
+                os.replace(part, output)
+                return None
             answer.raise_for_status()
             with part.open("ab" if answer.status_code == 206 else "wb") as file:
                 for chunk in answer.iter_content(_CHUNK):
                     file.write(chunk)
         os.replace(part, output)
+        return None
 
     return download
-
-
-def _unpack(archive: Archive, path: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as work, tarfile.open(path) as opened:
-        opened.extractall(work, filter="data")  # nothing outside of the folder, nothing special
-        found = {name: [*Path(work).rglob(name)] for name in archive.files}
-        if missing := [name for name, there in found.items() if not there]:
-            raise WrongChecksum(f"{path} holds no {', '.join(missing)}: not {archive.name}")
-        target.mkdir(parents=True, exist_ok=True)
-        for name, (there, *_) in found.items():
-            os.replace(there, target / name)
