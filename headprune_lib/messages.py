@@ -28,6 +28,12 @@ def one_line(error: BaseException, most: int = 300) -> str:
     return " ".join(str(error).split())[:most] or type(error).__name__
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out; torch has a name of its own for it on each device."""
+    said = f"{type(error).__name__} {error}"
+    return "MemoryError" in said or "allocate memory" in said
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside, transformers neither warns (of a new head, which is meant to be) nor draws bars."""

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headprune_lib.messages import one_line
+from headprune_lib.messages import one_line, out_of_memory
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,9 +77,8 @@ def refusing() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         refuse(" ".join(str(error).split()))
-    except (MemoryError, RuntimeError) as error:  # torch has a name of its own for each device
-        said = f"{type(error).__name__} {error}"
-        if "MemoryError" not in said and "allocate memory" not in said:
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
             raise
         refuse(
             "out of memory: lower --batch-size or --max-length, or take another --device "

@@ -161,12 +161,13 @@ class _Quality:
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
 
     def __init__(self, option: str, model: nn.Module, batches: Sequence[Batch]) -> None:
+        from headprune_lib.cli.quality import names_classes
         from headprune_lib.running import on_device
 
         device = next(model.parameters()).device
         self.option, self.model = option, model
         self.batches = [on_device(batch, device) for batch in batches]
-        if option == "--lose-points" and batches[0]["labels"].ndim != 1:
+        if option == "--lose-points" and not names_classes(batches[0]):
             raise ValueError(
                 f"--lose-points counts points of accuracy, and {type(model).__name__} names no "
                 "class of a text; give --lose-nats"

@@ -71,16 +71,16 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     Example: headprune inspect ./my-model
     """
     from headprune_lib.cli.models import load_model
-    from headprune_lib.cli.tables import left_out, printed, structure
+    from headprune_lib.cli.tables import kept_back, left_out, printed, structure
 
     with refusing(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not taken is listed below
         loaded = load_model(model)
-        taken, others = structure(loaded), left_out(loaded)
+        tables = structure(loaded), kept_back(loaded), left_out(loaded)
     if as_json:
-        typer.echo(printed([*taken, *others], as_json))
+        typer.echo(printed([row for table in tables for row in table], as_json))
     else:
-        typer.echo("\n\n".join(filter(None, [printed(taken), printed(others)])))
+        typer.echo("\n\n".join(filter(None, map(printed, tables))))
 
 
 @app.command(rich_help_panel=PANEL)
@@ -152,9 +152,12 @@ def prepared(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
     """A model, its tokenizer, and the rows of a file as batches for it."""
     from headprune_lib.cli.models import load_model, load_own_tokenizer
+    from headprune_lib.cli.text_batches import check_runs
 
     loaded, tokenizer = load_model(model, device=device), load_own_tokenizer(model)
-    return loaded, tokenizer, made_batches(loaded, tokenizer, data, batch_size, max_length)
+    batches = made_batches(loaded, tokenizer, data, batch_size, max_length)
+    check_runs(loaded, batches[0])
+    return loaded, tokenizer, batches
 
 
 def made_batches(

@@ -49,7 +49,10 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     try:
         with quiet():
             model, found = model_class.from_pretrained(
-                name, local_files_only=_on_disk_only(name), output_loading_info=True
+                name,
+                local_files_only=_on_disk_only(name),
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, by name
             )
     except OSError as error:
         raise FileNotFoundError(f"{name}: {one_line(error)}") from None
@@ -57,6 +60,12 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
         raise ValueError(
             f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from None
+    if unfit := sorted(found["mismatched_keys"]):
+        tensor, stored, wanted = unfit[0]
+        raise ValueError(
+            f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
+            f"{tuple(stored)}, and {model_class.__name__} has {tuple(wanted)} there"
+        )
     if lacking := sorted(found["missing_keys"]):  # which transformers makes up at random
         raise ValueError(
             f"{name}: the weights lack {len(lacking)} tensors that {model_class.__name__} has, "

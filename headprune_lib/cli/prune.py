@@ -77,7 +77,9 @@ def prune(
     normalize: Normalised = Normalise.OWN,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Only heads of this kind (enc-enc, enc-dec, dec-dec); may be repeated."),
+        typer.Option(
+            help="Only heads of this kind, as headprune inspect names it; may be given several times."
+        ),
     ] = None,
     keep_at_least: Annotated[int, typer.Option(help="Heads that each layer keeps.")] = 0,
     per_group: Annotated[
@@ -134,6 +136,7 @@ def prune(
     from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
     from headprune_lib.cli.bleu import bleu, check_bleu
     from headprune_lib.cli.quality import measure
+    from headprune_lib.cli.removable import check_amount, check_some_can_go, staying
     from headprune_lib.cli.report import page, written
     from headprune_lib.cli.text_files import read_rows
     from headprune_lib.criteria import get_criterion
@@ -163,8 +166,10 @@ def prune(
         )
         # what is wrong with the bounds is said before minutes are spent on scores
         every = full_mask(loaded)
-        budget = Budget(bound, loaded, prune_steps(loaded, every, **rules), held or [])
-        choose(loaded, every, amount or 0)
+        possible = prune_steps(loaded, every, **rules)
+        check_some_can_go(loaded, possible, kind)
+        budget = Budget(bound, loaded, possible, held or [])
+        check_amount(possible, amount or 0, choose(loaded, every, amount or 0), uniform)
         scores = scores_of(loaded, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
         cut = budget.cut(steps, choose(loaded, scores, amount or 0))
@@ -195,6 +200,8 @@ def prune(
         return
     if walked:
         typer.echo(_curve(bound, walked, cut) + "\n")
+    if stay := staying(loaded, kind):
+        typer.echo(stay + "\n")
     typer.echo(_compared(measured))
     typer.echo(f"measured on {test or data}; written to {short(out)}")
     if report:

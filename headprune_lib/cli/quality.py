@@ -22,7 +22,8 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     """Quality and speed of each model.
 
     Returns:
-        for each name ``loss`` in nats an example, or a token where the labels are tokens;
+        for each name ``loss`` in nats an example, or a token where the labels are tokens, or of a
+        regression the squared error;
         ``accuracy`` where they are classes; ``examples_per_second``, the median of three passes
         after a warm-up, the models in turn, so that a slower moment of the machine hits all;
         ``parameters``, ``heads``.
@@ -47,12 +48,18 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
 def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
     """Loss, and accuracy where labels are classes, on batches that are where the model is."""
     loss, found, total, right = default_loss(model), 0.0, 0, 0
+    classes = names_classes(batches[0])
     with torch.inference_mode():
         for batch in batches:
             outputs, labels = model(**without_labels(batch)), batch["labels"]
             found += float(loss(outputs, batch).sum())
-            total += int((labels != NO_LABEL).sum())
-            if labels.ndim == 1:
+            total += len(labels) if labels.ndim == 1 else int((labels != NO_LABEL).sum())
+            if classes:
                 right += int((outputs.logits.argmax(-1) == labels).sum())
-    quality = {"accuracy": right / total} if batches[0]["labels"].ndim == 1 else {}
+    quality = {"accuracy": right / total} if classes else {}
     return {**quality, "loss": found / total}
+
+
+def names_classes(batch: Batch) -> bool:
+    """Whether the labels are classes of texts: no tokens, and no numbers of a regression."""
+    return batch["labels"].ndim == 1 and not batch["labels"].is_floating_point()

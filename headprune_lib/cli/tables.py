@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from headprune_lib.blocks import AttentionBlock
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import discovered
 from headprune_lib.heads import HeadTensors, find_heads
@@ -32,7 +33,10 @@ _FORMATS = {
 
 
 def structure(model: nn.Module) -> list[Row]:
-    """One row a layer of attention: kind, layer (from 1), heads built, kept, in a group; width."""
+    """One row a layer of attention.
+
+    Its kind and number (from 1), heads built, kept, in a group, their width, what can be removed.
+    """
     return [
         {
             "kind": block.kind,
@@ -41,11 +45,28 @@ def structure(model: nn.Module) -> list[Row]:
             "kept": len(block.kept),
             "group": block.group,
             "width": block.width,
+            "removal": removal(block),
             "known by": block.how,
             "module": block.path,
         }
         for block in find_heads(model)
     ]
+
+
+def removal(block: AttentionBlock) -> str:
+    """What of a layer can be removed, in words."""
+    if block.masks_only:
+        return "none"
+    return "all but one" if block.keeps_one else "all"
+
+
+def kept_back(model: nn.Module) -> list[Row]:
+    """One row a reason why heads of a model cannot go, or not alone; empty where all can."""
+    found: dict[str, list[str]] = {}
+    for block in find_heads(model):
+        for why in filter(None, (block.masks_only, block.keeps_one, block.whole_groups)):
+            found.setdefault(why, []).append(block.path)
+    return [{"layers": len(paths), "first": paths[0], "why": why} for why, paths in found.items()]
 
 
 def left_out(model: nn.Module) -> list[Row]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.batching import NO_LABEL, Batch, by_length, pad
+from headprune_lib.batching import NO_LABEL, Batch, by_length, pad, without_labels
 from headprune_lib.cli.text_files import COLUMNS, Rows
+from headprune_lib.messages import one_line, out_of_memory
+from headprune_lib.running import on_device
 
 # transformers' collators want a padding piece, which GPT-2 and its like have not, and pad on the
 # tokenizer's side, which for Llama and its like is the left, where positions would be other ones
-_PADDING = {"input_ids": None, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
+_FILLERS = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
+_FROM_PYTHON = "use head_importance and prune_heads from Python"
 
 
 def make_own_batches(
@@ -47,10 +51,11 @@ def numbered_batches(
             f"a text has {longest} pieces, {type(model).__name__} has positions for "
             f"{limit}: lower --max-length"
         )
+    fillers = _FILLERS | {"input_ids": _padding_piece(model, tokenizer)}
     batches = []
     for members in by_length([row["input_ids"] for row in encoded], batch_size):
         part = [encoded[i] for i in members]
-        batch = {name: _stacked([row[name] for row in part], name, tokenizer) for name in part[0]}
+        batch = {name: _stacked([row[name] for row in part], fillers[name]) for name in part[0]}
         if rows.targets is not None:
             translator: Any = model  # not every class has the method
             batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
@@ -77,13 +82,13 @@ def _encoded(
             f"expected columns: {COLUMNS}"
         )
     made = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
-    names = [name for name in made if name in _PADDING]
+    names = [name for name in made if name in _FILLERS]
     encoded = [{name: made[name][i] for name in names} for i in range(len(rows))]
     if wants == "translation":
         targets = tokenizer(text_target=rows.targets, truncation=True, max_length=max_length)
         labels = targets["input_ids"]
     elif rows.labels is not None:
-        labels = _class_numbers(model, rows.labels)
+        labels = _class_labels(model, rows.labels)
     else:
         labels = [row["input_ids"] for row in encoded]
     return [{**row, "labels": label} for row, label in zip(encoded, labels, strict=True)]
@@ -107,35 +112,93 @@ def positions(model: PreTrainedModel) -> int | None:
 
 
 def kind_of(model: PreTrainedModel) -> str:
-    """What a model does with text: ``translation``, ``language model`` or ``classification``."""
-    if getattr(model.config, "is_encoder_decoder", False):
-        return "translation"
+    """What a model does with text: ``translation``, ``language model`` or ``classification``.
+
+    Raises:
+        ValueError: it reads something else than text, or text for something else.
+    """
+    name = type(model).__name__
     if getattr(model, "main_input_name", "input_ids") != "input_ids":
-        raise ValueError(
-            f"{type(model).__name__} reads {model.main_input_name}, not text; use "
-            "head_importance and prune_heads from Python"
+        raise ValueError(f"{name} reads {model.main_input_name}, not text; {_FROM_PYTHON}")
+    if name.endswith("ForSequenceClassification"):
+        return "classification"
+    if model.can_generate():
+        return (
+            "translation"
+            if getattr(model.config, "is_encoder_decoder", False)
+            else "language model"
         )
-    return "language model" if model.can_generate() else "classification"
+    raise ValueError(
+        f"{name} is for none of what the command can measure: classes of texts "
+        f"(…ForSequenceClassification), translation, the next token; {_FROM_PYTHON}"
+    )
 
 
-def _class_numbers(model: PreTrainedModel, labels: list[Any]) -> list[int]:
+def check_runs(model: PreTrainedModel, batch: Batch) -> None:
+    """Run a model on a batch.
+
+    Raises:
+        ValueError: it cannot, for whatever reason but a lack of memory.
+    """
+    device = next(model.parameters()).device
+    try:
+        with torch.inference_mode():
+            model(**on_device(without_labels(batch), device))
+    except IndexError as error:
+        raise ValueError(f"{error}: is the tokenizer that of another model?") from None
+    except Exception as error:  # whatever a class makes of what it cannot read
+        if out_of_memory(error):
+            raise
+        raise ValueError(
+            f"{type(model).__name__} does not run on rows of text "
+            f"({type(error).__name__}: {one_line(error)}); {_FROM_PYTHON}"
+        ) from None
+
+
+def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list[float]:
+    """Numbers of classes, of names or of numbers; of a regression the numbers themselves."""
     config: Any = model.config
-    known = {str(name): number for name, number in config.label2id.items()}
-    known |= {str(number): number for number in range(config.num_labels)}
+    if config.problem_type == "multi_label_classification":
+        raise ValueError(
+            f"{type(model).__name__} gives each text several labels (problem_type), and a file one; "
+            f"{_FROM_PYTHON}"
+        )
+    if config.problem_type == "regression" or (
+        config.problem_type is None and config.num_labels == 1
+    ):
+        return [_number(label) for label in labels]
+    names = {str(name): number for name, number in config.label2id.items()}
+    numbers = {str(number): number for number in range(config.num_labels)}
+    # names that are themselves numbers, and mean other classes: a label is a name then
+    shadowed = any(numbers.get(name, number) != number for name, number in names.items())
+    known = names if shadowed else numbers | names
     unknown = sorted({str(label) for label in labels} - known.keys())
     if unknown:
         raise ValueError(
-            f"label {unknown[0]!r} is none of the model's {config.num_labels} "
-            f"classes: {sorted(config.label2id)} or 0 to "
-            f"{config.num_labels - 1}"
+            f"label {unknown[0]!r} is none of the model's {config.num_labels} classes: "
+            f"{sorted(config.label2id)}" + ("" if shadowed else f" or 0 to {config.num_labels - 1}")
         )
     return [known[str(label)] for label in labels]
 
 
-def _stacked(cells: list[Any], name: str, tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    if not isinstance(cells[0], list):
-        return torch.tensor(cells)
-    filler = _PADDING[name]
-    if filler is None:  # GPT-2 and its like have no padding piece; attention masks it anyway
-        filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    return pad(cells, filler)
+def _number(label: Any) -> float:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"label {label!r} is no number, which the model gives (regression)")
+    return number
+
+
+def _stacked(cells: list[Any], filler: int) -> torch.Tensor:
+    return pad(cells, filler) if isinstance(cells[0], list) else torch.tensor(cells)
+
+
+def _padding_piece(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The model's own goes first: by it a decoder's classifier finds the last piece of a text."""
+    config: Any = model.config
+    for piece in (getattr(config, "pad_token_id", None), tokenizer.pad_token_id):
+        if piece is not None and piece >= 0:
+            return piece
+    return 0  # GPT-2 and its like have none; attention masks it anyway

@@ -152,6 +152,10 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
     name = type(model).__name__
     if left := uneven(model):
         kind, counts = next(iter(left.items()))
+        if not any(counts):
+            return (
+                f"no layer of {kind!r} has a head left, which no configuration says; {_OTHERWISE}"
+            )
         none = ", at least one" if 0 in counts else ""
         return (
             f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} takes "

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from ownmodels import classifier, kept_in, language_model, translator
+import transformers
+from ownmodels import bert, classifier, clip, kept_in, language_model, translator, whisper
 from tiny import build
 from torch import nn
 
@@ -35,6 +36,12 @@ def folders(tmp_path_factory):
     kept_in(root / "classifier", classifier())
     kept_in(root / "language", language_model())
     kept_in(root / "translator", translator())
+    kept_in(root / "stars", classifier(id2label={0: "stars"}, label2id={"stars": 0}))
+    kept_in(root / "several", classifier(problem_type="multi_label_classification"))
+    kept_in(root / "masked", bert(transformers.BertForMaskedLM))
+    kept_in(root / "choices", bert(transformers.BertForMultipleChoice))
+    kept_in(root / "towers", clip())
+    kept_in(root / "speech", whisper())
     model = classifier()
     save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), root / "pruned")
     return root
@@ -183,6 +190,13 @@ FILES = [
     ("rows.tsv", HEAD + "a" * 140_000 + "\tpositive\n", "classifier", "field larger than"),
     ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "lower --max-length"),
     ("rows.tsv", TEXTS, "classifier", "is for classification, the file is for language model"),
+    ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is no number"),
+    ("rows.tsv", HEAD + "good\tnan\n", "stars", "label 'nan' is no number"),
+    ("rows.tsv", HEAD + "good\t1\n", "several", "several labels (problem_type)"),
+    ("rows.tsv", GOOD, "masked", "BertForMaskedLM is for none of what"),
+    ("rows.tsv", GOOD, "choices", "BertForMultipleChoice is for none of what"),
+    ("rows.tsv", TEXTS, "towers", "CLIPModel is for none of what"),
+    ("rows.tsv", "source\ttarget\na\tb\n", "speech", "reads input_features, not text"),
     ("rows.tsv", GOOD, "language", "is for language model, the file is for classification"),
     ("rows.tsv", TEXTS, "translator", "is for translation, the file is for language model"),
     ("rows.tsv", "source\ttarget\na\tb\n", "classifier", "the file is for translation"),
@@ -267,7 +281,7 @@ MODELS = [
     ("classifier", config(model_type=5), "config.json"),
     ("classifier", config(hidden_size="many"), "config.json"),
     ("classifier", config(hidden_size=-16), "do not fit config.json"),
-    ("classifier", config(hidden_size=32), "do not fit config.json"),
+    ("classifier", config(hidden_size=32), "do not fit config.json, such as bert.embeddings."),
     ("classifier", config(hidden_size=40_000_000), "do not fit config.json"),
     ("classifier", config(num_attention_heads=3), "do not fit config.json"),
     ("classifier", config(num_attention_heads=0), "do not fit config.json"),

@@ -7,8 +7,15 @@ from importlib.metadata import version
 import pytest
 import sacrebleu
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ownmodels import classifier, kept_in, language_model, tokenizer, translator
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    BloomConfig,
+    BloomForSequenceClassification,
+    PreTrainedTokenizerBase,
+)
 from typer.testing import CliRunner
 
 from headprune_lib import cli, load_pruned, save_pruned, score_heads
@@ -163,6 +170,69 @@ def test_language_models_and_translators(tmp_path, model, text, options):
     assert cut == ({"enc-enc"} if options else {"self"})
     with torch.no_grad():
         load_pruned(tmp_path / "out").generate(torch.tensor([[5, 6]]), max_new_tokens=3)
+
+
+def test_what_can_only_be_masked_is_told_and_never_an_empty_removal(tmp_path, labelled):
+    torch.manual_seed(0)
+    bloom = BloomForSequenceClassification(
+        BloomConfig(
+            vocab_size=64,
+            hidden_size=16,
+            n_layer=2,
+            n_head=4,
+            pad_token_id=0,
+            id2label={0: "negative", 1: "positive"},
+            label2id={"negative": 0, "positive": 1},
+        )
+    ).eval()
+    folder = kept_in(tmp_path / "bloom", bloom)
+    result = run("prune", folder, labelled, tmp_path / "out", "--amount", 0.5)
+    assert result.exit_code == 2
+    assert "no head of BloomForSequenceClassification can be removed, only masked" in result.output
+    assert not (tmp_path / "out").exists()
+    inspected = run("inspect", folder).output
+    assert "none" in inspected and "does not run with fewer heads" in inspected
+
+    small = kept_in(tmp_path / "small", classifier())
+    result = run("prune", small, labelled, tmp_path / "out", "--amount", 0.1)
+    assert result.exit_code == 2
+    assert "--amount 0.1 would remove nothing: one head is the least" in result.output
+    result = run("prune", small, labelled, tmp_path / "out", "--amount", 0.2, "--uniform")
+    assert "one head is the least that can go in each layer" in result.output
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.lists(
+            st.lists(
+                st.one_of(st.text(max_size=8), st.sampled_from(["positive", "0", "1", "film", ""])),
+                max_size=3,
+            ),
+            max_size=4,
+        ).map(
+            lambda rows: "\n".join(map("\t".join, [["text", "label"], *rows])).encode(
+                "utf-8", "replace"
+            )
+        ),
+    )
+)
+def test_any_file_is_scored_or_refused_in_a_line(tmp_path, content):
+    folder, rows = tmp_path / "model", tmp_path / "rows.tsv"
+    if not folder.exists():
+        kept_in(folder, classifier())
+    rows.write_bytes(content)
+    result = run("score", folder, rows)
+    if result.exit_code:
+        assert result.exit_code == 2, result.exception
+        assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
+    else:
+        assert result.stdout.count("\n") == 9  # a head a line
 
 
 def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
