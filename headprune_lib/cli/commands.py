@@ -140,7 +140,7 @@ def fairseq_iwslt(
     with refusing():
         try:
             folders = train_iwslt(data, out, context.args)
-        except RuntimeError as error:
+        except ChildProcessError as error:
             typer.echo(f"headprune: {error}", err=True)
             raise typer.Exit(1) from None
     for folder in folders:

@@ -78,7 +78,7 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
 
     Raises:
         FileNotFoundError: no prepared data, or fairseq is not installed.
-        RuntimeError: fairseq-train failed.
+        ChildProcessError: fairseq-train failed.
     """
     dictionaries = sorted(data.glob("dict.*.txt"))
     train = sorted(data.glob("train.*-*.*.bin"))
@@ -101,7 +101,9 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     ]
     done = subprocess.run(command, check=False)
     if done.returncode:
-        raise RuntimeError(f"fairseq-train ended with {done.returncode}; its messages are above")
+        raise ChildProcessError(
+            f"fairseq-train ended with {done.returncode}; its messages are above"
+        )
     source, target = train[0].name.split(".")[1].split("-")
     pair = [data / f"dict.{language}.txt" for language in (source, target)]
     numbered = {

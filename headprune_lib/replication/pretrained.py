@@ -16,7 +16,7 @@ import torch
 import transformers
 from torch import nn
 
-from headprune_lib.messages import quiet
+from headprune_lib.messages import one_line, quiet
 from headprune_lib.replication.data import (
     WORDS,
     MissingData,
@@ -86,35 +86,38 @@ class Base:
 
 
 _WEIGHTS = "model.safetensors"
+_NEEDED = ("config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS)
 
 
 @cache
 def _from_hub(repository: str) -> Path:
     """The repository's configuration, tokenizer and weights, in the Hub's own cache."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        folder = Path(
-            snapshot_download(
-                repository,
-                allow_patterns=["config.json", "tokenizer*.json", "vocab.txt", _WEIGHTS],
-            )
-        )
-    except Exception as error:  # network, proxy, a gated repository: each layer has its own
+        folder = Path(snapshot_download(repository, allow_patterns=[*_NEEDED]))
+    except (GatedRepoError, RepositoryNotFoundError) as error:
+        raise MissingData(
+            f"{repository} of the Hugging Face Hub is not given to you "
+            f"({type(error).__name__}: {one_line(error)}); `hf auth login` as who may read it"
+        ) from error
+    except Exception as error:  # network, proxy: each layer has its own
         raise MissingData(
             f"{repository} of the Hugging Face Hub cannot be fetched "
-            f"({type(error).__name__}: {error}); the same command goes on where it broke off"
+            f"({type(error).__name__}: {one_line(error)}); the same command goes on where it broke off"
         ) from error
     weights = folder / _WEIGHTS
     if not weights.is_file():
         raise MissingData(f"{repository} of the Hugging Face Hub has no {_WEIGHTS}")
     check_hub_cache(repository, "model")
-    try:
-        check_fetched({f"{repository}/{_WEIGHTS}": file_sha256(weights)})
-    except WrongChecksum as error:
-        (aside,) = set_aside(weights.resolve())  # a link leads into the cache
-        weights.unlink(missing_ok=True)
-        raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
+    for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
+        try:
+            check_fetched({f"{repository}/{path.name}": file_sha256(path)})
+        except WrongChecksum as error:
+            (aside,) = set_aside(path.resolve())  # a link leads into the cache
+            path.unlink(missing_ok=True)
+            raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
     return folder
 
 

@@ -1,5 +1,6 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
+from headprune_lib.replication import cluster, measurements
 from headprune_lib.replication.cli import app
+from headprune_lib.replication.store import Part, Result
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
@@ -124,18 +127,22 @@ def test_reproduce_measures_and_stores(trained, tmp_path, monkeypatch):
     assert (tmp_path / "results" / "smoke" / "one_head" / "synthetic.tiny.json").is_file()
 
 
-def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch):
-    from headprune_lib.replication import measurements
-    from headprune_lib.replication.store import Part, Result
+def some_result(name):
+    part = Part({}, [], {"seconds": 2.0, "date": ""})
+    return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
+
+@pytest.mark.parametrize(
+    "error", [OSError("the disk is full"), RuntimeError("CUDA out of memory"), MemoryError("all")]
+)
+def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch, error):
     asked = []
 
     def get(name, profile, **_):
         asked.append((name, profile.name))
         if name == "table3":
-            raise OSError("the disk is full")
-        part = Part({}, [], {"seconds": 2.0, "date": ""})
-        return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
+            raise error
+        return some_result(name)
 
     monkeypatch.setattr(measurements, "artifacts", lambda _: ["figure1b", "table3", "table4"])
     monkeypatch.setattr(measurements, "get", get)
@@ -143,7 +150,7 @@ def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypat
     assert asked == [(name, "smoke") for name in ("figure1b", "table3", "table4")]
     assert told.exit_code == 1
     assert "figure1b: 7 examples, measured in 2 s" in told.output
-    assert "table3: the disk is full" in told.output
+    assert f"table3: {error}" in told.output
     assert "not measured: table3; the same command goes on there" in told.output
     assert "no --task" in headprune("reproduce", "all", "--task", "sst2").output
 
@@ -152,6 +159,21 @@ def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     told = headprune("reproduce", "figure1b", "--profile", "paper")
     assert told.exit_code == 2 and "torch finds none here" in told.output
+    told = headprune("train", "mnli", "--profile", "paper")
+    assert told.exit_code == 2 and "torch finds none here" in told.output
+
+
+def test_who_asks_a_scheduler_needs_no_gpu(monkeypatch):
+    asked = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(cluster, "at_scheduler", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(
+        measurements, "get", lambda name, profile, **_: asked.append(profile) or some_result(name)
+    )
+    told = headprune("reproduce", "figure1b", "--profile", "paper", "--scheduler", "tcp://a:1")
+    assert told.exit_code == 0, told.output
+    (profile,) = asked
+    assert (profile.device, profile.device_here) == ("cuda", "cpu")
 
 
 @pytest.mark.parametrize(

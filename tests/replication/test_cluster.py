@@ -1,6 +1,7 @@
 """Units on a real scheduler with two worker processes: the same outcomes, whatever dies."""
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -194,6 +195,25 @@ def test_workers_that_a_queue_of_jobs_starts_take_the_units(tmp_path, monkeypatc
             outcomes = run_units(noted(tmp_path, 0.3), Journal(tmp_path / "journal"), "heads")
     assert os.getpid() not in {process for _, process in starts(tmp_path)}
     assert_in_order_gives(outcomes, tmp_path)
+
+
+def test_the_pages_script_for_slurm_asks_for_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (project_root() / "book" / "paper.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```python\n(from dask_jobqueue.*?)```", page, flags=re.DOTALL)
+    asked, _, _ = script.partition("cluster.scale")  # no SLURM takes the jobs here
+    made = {}
+    exec(asked, made)
+    try:
+        job = made["cluster"].job_script()
+    finally:
+        made["cluster"].close()
+    assert job.startswith("#!")
+    for line in ("#SBATCH -p gpu", "#SBATCH --gres=gpu:1", "#SBATCH -t 08:00:00"):
+        assert line in job.splitlines()
+    for name in ("HEADPRUNE_CACHE", "HEADPRUNE_MODELS", "HF_HOME"):
+        assert re.search(rf"export .*{name}=", job), name
+    assert "distributed.cli.dask_worker" in job
 
 
 @pytest.mark.parametrize("name", ["figure1b", "figure1a"])

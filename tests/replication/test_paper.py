@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,8 +148,10 @@ def test_bert_comes_under_its_real_name_and_is_noted(ask):
     told = ask(WEIGHTS).splitlines()
     assert told[0] == "BertForSequenceClassification 2 input_ids token_type_ids attention_mask"
     notes = json.loads((ask.folder / "results" / "fetched.json").read_text())
-    assert told[1] == str(notes)
-    assert list(notes) == ["google-bert/bert-base-uncased/model.safetensors"]
+    weights = "google-bert/bert-base-uncased/model.safetensors"
+    assert told[1] == str({weights: notes[weights]})
+    assert {name.rpartition("/")[2] for name in notes} > {"config.json", "model.safetensors"}
+    assert any("tokenizer" in name or "vocab" in name for name in notes)
 
 
 def test_a_download_that_breaks_off_resumes(ask):
@@ -165,13 +168,20 @@ def test_a_hub_that_is_away_for_a_moment_is_asked_again(ask):
     assert "BertForSequenceClassification" in told
 
 
-@pytest.mark.parametrize(("status", "reason"), [(403, "403"), (404, "404|EntryNotFound")])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (403, "is not given to you .*GatedRepoError.*hf auth login"),
+        (404, "cannot be fetched .*404"),
+    ],
+)
 def test_a_repository_that_refuses_is_told_in_a_line(ask, status, reason):
-    ask.server.faults["model.safetensors"] = [status] * 9
+    ask.server.refused["model.safetensors"] = status
     told = ask(WEIGHTS)
     assert told.startswith("MissingData google-bert/bert-base-uncased of the Hugging Face Hub")
+    assert re.search(reason, told) and told.count("\n") == 1, told
     assert not (ask.folder / "results").exists(), "nothing is noted of what did not come"
-    ask.server.faults.clear()
+    ask.server.refused.clear()
     assert "BertForSequenceClassification" in ask(WEIGHTS)
 
 

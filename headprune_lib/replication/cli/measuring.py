@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refuse, refusing, short
+from headprune_lib.cli.app import app, refuse, refusing, short
+from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
     PANEL,
     Data,
@@ -18,6 +19,7 @@ from headprune_lib.replication.cli.options import (
     Scheduler,
     Values,
     Workers,
+    check_gpu,
     read_values,
     spread,
 )
@@ -79,6 +81,8 @@ def reproduce(
             device=device,
             **read_values(values),
         )
+        if scheduler is None:  # whose workers compute on what they have
+            check_gpu(settings)
         if artifact == "all":
             if task is not None or by is not None:
                 refuse("all takes no --task and no --by; name the table or figure")
@@ -99,12 +103,11 @@ def reproduce(
 def _reached(artifact: str, settings: Profile) -> bool:
     """Whether a result is there in the end; what went wrong is told, for others may still be had."""
     from headprune_lib.replication import measurements
-    from headprune_lib.replication.store import UnitsFailed
 
     try:
         _tell(artifact, measurements.get(artifact, settings))
-    except (ValueError, OSError, UnitsFailed) as error:
-        typer.echo(f"{artifact}: {error}", err=True)
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:  # UnitsFailed among them
+        typer.echo(f"{artifact}: {one_line(error)}", err=True)
         return False
     return True
 
@@ -129,7 +132,7 @@ def verify(
     model: ModelName = None,
     drawn_seed: Annotated[int, typer.Option(help="What masks and texts are drawn with.")] = 0,
     data: Data = None,
-    device: Device = "cpu",
+    device: DeviceName = None,
 ) -> None:
     """Train a stored result's model again and compare: exit code 1 where it is not found again.
 
@@ -142,6 +145,7 @@ def verify(
 
     with refusing():
         settings, translated = _settings(artifact, profile, task, model, data=data, device=device)
+        check_gpu(settings)
         done = verify(artifact, settings, task=translated, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
@@ -160,8 +164,6 @@ def _settings(
     artifact: str, profile: str, task: str | None, model: str | None, **given: Any
 ) -> tuple[Profile, str | None]:
     """The profile with what was given in place of its values, and the pair of languages if any."""
-    import torch
-
     from headprune_lib.replication.measurements import MEASUREMENTS
     from headprune_lib.replication.pretrained import BASES
     from headprune_lib.replication.profiles import load_profile
@@ -177,11 +179,6 @@ def _settings(
         if model is not None:
             given["model" if model in BASES else "translation_model"] = model
         settings = load_profile(profile, task=None if translated else task, **given)
-    if settings.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(
-            f"profile {profile} runs on a GPU, and torch finds none here; install torch's CUDA build, "
-            "or give --device cpu, which takes weeks for the paper's models"
-        )
     return settings, task if translated else None
 
 
@@ -240,7 +237,6 @@ def plan(
     Nothing is fetched. Hours come from passes timed now, on a model of the same shape.
     """
     import pandas as pd
-    import torch
 
     from headprune_lib.replication import planning
     from headprune_lib.replication.profiles import load_profile
@@ -248,7 +244,7 @@ def plan(
     with refusing():
         given = {"data": data, "device": device, **read_values(values)}
         settings = load_profile(profile, **given)
-        if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        if settings.device_here != settings.device:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
             settings = load_profile(profile, **given | {"device": "cpu"})
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)

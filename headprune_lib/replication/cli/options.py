@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headprune_lib.cli.app import refuse, there
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.profiles import Profile
 
 PANEL = "The replication"
 ProfileName = Annotated[
@@ -36,6 +39,15 @@ Values = Annotated[
         "several times.",
     ),
 ]
+
+
+def check_gpu(profile: Profile) -> None:
+    """Raises ValueError where a profile is to run on a GPU, and torch finds none."""
+    if profile.device_here != profile.device:
+        raise ValueError(
+            f"profile {profile.name} runs on a GPU, and torch finds none here; install torch's CUDA "
+            "build, or give --device cpu, which takes weeks for the paper's models"
+        )
 
 
 def read_values(given: list[str] | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refusing, short
-from headprune_lib.replication.cli.options import PANEL, Data, ProfileName
+from headprune_lib.cli.app import app, refusing, short
+from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName, check_gpu
 
 
 @app.command(rich_help_panel=PANEL)
@@ -26,7 +26,7 @@ def train(
         None
     ),
     data: Data = None,
-    device: Device = "cpu",
+    device: DeviceName = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Even if weights are stored.")] = False,
     publish: Annotated[
         bool,
@@ -49,6 +49,7 @@ def train(
 
     with refusing():
         settings = load_profile(profile, data=data, device=device)
+        check_gpu(settings)
         if task in settings.translators:
             _train_translator(settings, task, seed, retrain, publish, model)
             return
@@ -74,7 +75,7 @@ def tune(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
     data: Data = None,
-    device: Device = "cpu",
+    device: DeviceName = None,
 ) -> None:
     """Fine-tune with every combination of the given values, and score each on held-out examples.
 
@@ -89,6 +90,7 @@ def tune(
 
     with refusing():
         settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
+        check_gpu(settings)
         own = settings.finetuning
         recipes = [
             dataclasses.replace(own, epochs=e, learning_rate=rate, batch_size=size)

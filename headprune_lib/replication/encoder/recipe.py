@@ -25,7 +25,7 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
         "base": BASES[profile.model].checksums,
         "seed": seed,
         "precision": BFLOAT16,
-        "frozen": "embeddings",
+        "frozen": profile.frozen,
         **dataclasses.asdict(profile.finetuning),
     }
 

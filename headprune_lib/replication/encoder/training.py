@@ -20,7 +20,7 @@ from headprune_lib.replication.training import BatchTrainer, arguments, run
 
 
 def finetune(profile: Profile, seed: int) -> nn.Module:
-    """Train every weight but the embeddings: AdamW, linear warm-up and decay, cross-entropy.
+    """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
     After a kill it goes on from the last whole epoch, and ends with the same weights.
     """
@@ -28,7 +28,8 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
     batches = _Batches(load_tokenizer(profile.model), train, settings, seed)
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
-    model.base_model.embeddings.requires_grad_(False)
+    if profile.frozen == "embeddings":
+        model.base_model.embeddings.requires_grad_(False)
     n_updates = settings.epochs * len(batches)
     with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
         trainer = _Trainer(
@@ -37,7 +38,7 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
             args=arguments(
                 training_folder(profile, wanted),
                 seed=seed,
-                device=profile.device,
+                device=profile.device_here,
                 precision=wanted["precision"],
                 epochs=settings.epochs,
                 optim="adamw_torch",
@@ -51,12 +52,12 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     run(trainer, f"fine-tune {profile.model} on {profile.task}, seed {seed}")
     # without autocast around its forward pass
     model = trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    return model.to(profile.device).eval()
+    return model.to(profile.device_here).eval()
 
 
 def training_folder(profile: Profile, recipe: dict) -> Path:
     """Where a fine-tuning keeps its last checkpoint until it is done; one a recipe and device."""
-    device = torch.device(profile.device).type  # another one draws other dropout
+    device = torch.device(profile.device_here).type  # another one draws other dropout
     suffix = "" if device == "cpu" else f"-{device}"
     return trained_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
 

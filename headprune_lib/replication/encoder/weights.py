@@ -39,7 +39,7 @@ def finetuned(
         shutil.rmtree(training_folder(profile, wanted), ignore_errors=True)
         weights = read_weights(path, wanted)
     model = with_weights(profile.task, profile.model, seed, weights, kernel)
-    return model.to(profile.device)
+    return model.to(profile.device_here)
 
 
 def weights_path(base: str, recipe: dict) -> Path:

@@ -43,7 +43,7 @@ class LanguageSubject:
     @classmethod
     def of(cls, profile: Profile, task: str) -> LanguageSubject:
         """The profile's language model on a text; the weights are loaded once a process."""
-        model = _loaded(profile.language_model, profile.device)
+        model = _loaded(profile.language_model, profile.device_here)
         return cls(profile, task, model)
 
     def __reduce__(self) -> tuple:

@@ -141,6 +141,7 @@ class Profile:
     compared: list[str]
     compared_trainings: Count
     finetuning: Finetuning
+    frozen: Literal["embeddings", "nothing"]
     recipes: list[Candidate]
     translation_task: _Translation
     translation_far: _Translation
@@ -166,6 +167,17 @@ class Profile:
     data: str | None = None
     given: dict = field(default_factory=dict, compare=False, repr=False)
     """The values that were given in place of the profile's."""
+
+    @property
+    def device_here(self) -> str:
+        """``device``, or the CPU in a process that finds no GPU.
+
+        Workers of a cluster, and the process that asks them, each compute on what they have.
+        """
+        import torch
+
+        wants_gpu = torch.device(self.device).type == "cuda"
+        return "cpu" if wants_gpu and not torch.cuda.is_available() else self.device
 
     @property
     def seed(self) -> int:

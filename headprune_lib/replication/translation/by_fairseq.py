@@ -36,7 +36,7 @@ def train_by_fairseq(
 
     Raises:
         FileNotFoundError: fairseq is not installed.
-        RuntimeError: fairseq failed.
+        ChildProcessError: fairseq failed.
         ValueError: the folder holds a training by another recipe.
     """
     stored = stored_by_fairseq(folder)
@@ -77,7 +77,7 @@ def load_by_fairseq(
     profile: Profile, task: str, recipe: FairseqRecipe, weights: Path, kernel: str
 ) -> Translator:
     """A converted checkpoint as a translator of plain text."""
-    model = load_pruned(weights.parent).to(profile.device).eval()
+    model = load_pruned(weights.parent).to(profile.device_here).eval()
     model.set_attn_implementation(kernel)
     data, (source, target) = binary_data(recipe.pieces), iwslt.LANGUAGES
     words = [Dictionary(data / f"dict.{side}.txt") for side in (source, target)]

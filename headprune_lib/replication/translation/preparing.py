@@ -23,7 +23,7 @@ def binary_data(pieces: int) -> Path:
 
     Raises:
         FileNotFoundError: fairseq is not installed.
-        RuntimeError: fairseq-preprocess failed.
+        ChildProcessError: fairseq-preprocess failed.
     """
     text = iwslt.prepared()
     target = text / f"pieces-{pieces}"
@@ -74,6 +74,6 @@ def _preprocess(text: Path, target: Path) -> None:
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(
+        raise ChildProcessError(
             f"fairseq-preprocess ended with {done.returncode}:\n{done.stderr[-2000:]}"
         )

@@ -99,7 +99,7 @@ def train(
         shutil.rmtree(folder)
     if isinstance(recipe, FairseqRecipe):
         wanted = full_recipe(task, recipe, seed)
-        return train_by_fairseq(folder, recipe, wanted, seed, profile.device)
+        return train_by_fairseq(folder, recipe, wanted, seed, profile.device_here)
     _check_recipe(folder, full_recipe(task, recipe, seed))
     if (curve := read_curve(folder)) and finished(curve, recipe):
         return folder
@@ -121,7 +121,7 @@ def train(
     )
     trainer = _Trainer(
         model=network,
-        args=_arguments(folder, recipe, seed, profile.device),
+        args=_arguments(folder, recipe, seed, profile.device_here),
         train_dataset=batches,
         eval_dataset=batches[:1],
         data_collator=whole_batch,

@@ -74,7 +74,7 @@ def load_translator(
     if isinstance(recipe, Published):
         if epoch is not None or update is not None:
             raise ValueError(f"of the published model of {task} there are final weights alone")
-        return load_public(task, recipe, kernel, profile.device)
+        return load_public(task, recipe, kernel, profile.device_here)
     if isinstance(recipe, FairseqRecipe):
         folder = train(profile, task, seed, model=model)
         weights = _epoch_by_fairseq(folder, recipe, epoch, update)
@@ -118,7 +118,7 @@ def _trained_here(
             f"{vocabulary} has {pieces.get_piece_size()} pieces, the weights in "
             f"{weights} are for {network.config.vocab_size}: not of one training"
         )
-    network, own = network.to(profile.device), SentencePieces(pieces)
+    network, own = network.to(profile.device_here), SentencePieces(pieces)
     return Translator(task, network, own, file_sha256(weights), curve)
 
 

@@ -1,5 +1,6 @@
 """Fine-tuned weights: only what training changed is kept, damage is set aside."""
 
+import dataclasses
 import json
 
 import pytest
@@ -37,6 +38,20 @@ def test_a_finetuning_is_stored_rounded_and_found_again(profile):
     assert path.stat().st_mtime_ns == before
     for name, tensor in first.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])
+
+
+def test_as_in_the_paper_embeddings_are_trained_too_and_stored(profile):
+    assert load_profile("paper").frozen == "nothing"
+    assert recipe(profile, 1)["frozen"] == "embeddings"
+    whole = dataclasses.replace(profile, frozen="nothing")
+    trained = finetuned(whole)
+    stored = read_weights(weights_path("tiny", recipe(whole, 1)), recipe(whole, 1))
+    assert set(stored) == {name for name, _ in trained.named_parameters()}
+    frozen = dict(finetuned(profile).named_parameters())
+    words = "bert.embeddings.word_embeddings.weight"
+    assert not torch.equal(stored[words], frozen[words].half().float())
+    again = dict(finetuned(whole, kernel="eager").named_parameters())
+    assert all(torch.equal(tensor, again[name]) for name, tensor in trained.named_parameters())
 
 
 @pytest.mark.parametrize("damage", [b"", b"not safetensors at all", None])
