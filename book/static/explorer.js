@@ -119,7 +119,7 @@ function key(entry, order) {
   items.push(["kept", "head kept"], ["gone", "head removed"]);
   const note = order.heads === null
     ? "The stored curve does not say which heads this order removes."
-    : `In the map a row is a layer, a column a head.${order.trainings > 1 ? ` It shows the first of ${order.trainings}.` : ""}`;
+    : `In the map a row is a layer, a column a head.${order.trainings > 1 ? ` The map shows the first of ${order.trainings} trainings.` : ""}`;
   const list = html("ul", { class: "key" }, ...items.map(([name, words]) => html("li", { class: name }, words)));
   return html("div", {}, list, html("p", { class: "note" }, note));
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
@@ -29,6 +31,15 @@ def spelled(name: str) -> str:
         TASKS.get(name) or BASES.get(name) or LANGUAGE_MODELS.get(name) or LANGUAGE_TASKS.get(name)
     )
     return entry.short or name if entry else _TRANSLATION.get(name, name)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words one after another.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def setting(result: Result) -> str:

@@ -9,7 +9,7 @@ from headprune_lib.replication.pages.numbers.all_but_one import all_but_one
 from headprune_lib.replication.pages.numbers.attention_types import attention_types
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
-from headprune_lib.replication.pages.numbers.language_model import language_model
+from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.one_head import one_head
 from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
@@ -29,6 +29,7 @@ __all__ = [
     "iterative_pruning",
     "language_model",
     "one_head",
+    "other_text",
     "precision",
     "several_trainings",
     "speed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headprune_lib.replication.claims.rules import language
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.tables.pages import kept_text
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, kept_text
 from headprune_lib.replication.store import Result
 
 # Order -> how its numbers begin, and the shares removed that are told.
@@ -13,6 +13,32 @@ _TOLD = {
     "importance unnormalised": ("plain", (0.1, 0.3, 0.5)),
     "random": ("random", (0.3,)),
 }
+
+
+_TOLD_ELSEWHERE = {"importance": (0.0, 0.3, 0.5), "importance unnormalised": (0.3, 0.5)}
+
+
+def other_text(curve: Result | None) -> Numbers:
+    """What is told of another text than the page's own: kept, its answer, and perplexities."""
+    if curve is None:
+        told = [
+            f"other_{_TOLD[order][0]}_{100 * share:.0f}"
+            for order, shares in _TOLD_ELSEWHERE.items()
+            for share in shares
+        ]
+        return dict.fromkeys(["other_tokens", "other_kept", "other_answer", *told], NOT_MEASURED)
+    values, many = curve.values, language.together(curve.values)
+    shares = [float(share) for share in values["shares"]]
+    numbers: Numbers = {
+        "other_tokens": f"{values['tokens']:,}",
+        "other_kept": kept_text({"kept": many.kept, "interval": many.interval}),
+        "other_answer": many.answer,
+    }
+    for order, told in _TOLD_ELSEWHERE.items():
+        for share in told:
+            found = values["curves"][order]["perplexity"][shares.index(share)]
+            numbers[f"other_{_TOLD[order][0]}_{100 * share:.0f}"] = f"{found:,.0f}"
+    return numbers
 
 
 def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:

@@ -9,6 +9,7 @@ from headprune_lib.replication.measurements.contrasts import COMBINED
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
 from headprune_lib.replication.store import Result
+from headprune_lib.replication.titles import listed
 
 _KEYS = {
     "combined against importance": "combined",
@@ -38,12 +39,21 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
             numbers["rescored_n"] = len(one.tasks)
     for order in ("importance", "importance unnormalised", "entropy", "random"):
         shares = [result.values["orders"][order]["area"] for result in found.values()]
-        numbers[f"kept_{order.replace(' ', '_')}"] = " and ".join(
-            estimate(one["value"], one["interval"], ".0%") for one in shares
+        numbers[f"kept_{order.replace(' ', '_')}"] = listed(
+            [estimate(one["value"], one["interval"], ".0%") for one in shares]
         )
-    numbers["alphas"] = " and ".join(
-        said.removeprefix("alpha=")
-        for result in found.values()
-        for said in result.values["orders"][COMBINED]["said"]
+    numbers["alphas"] = listed(
+        [
+            said.removeprefix("alpha=")
+            for result in found.values()
+            for said in result.values["orders"][COMBINED]["said"]
+        ]
+    )
+    own = [one.values["contrasts"] for one in found.values() if one.model == "pre-norm"]
+    combined = own[0].get("combined against importance") if own else None
+    numbers["pre_norm_combined"] = (
+        points(combined["area"]["value"], combined["area"]["interval"])
+        if combined
+        else NOT_MEASURED
     )
     return numbers

@@ -9,7 +9,7 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
-from headprune_lib.replication.titles import spelled
+from headprune_lib.replication.titles import listed, spelled
 
 _ONE: dict[Word, str] = {
     "replicates": "most attention heads can go one at a time",
@@ -59,7 +59,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     ]
     everywhere = sum(read > 0 and met == read for met, read in (one.met for one in verdicts))
     return (
-        f"Of the paper's {_number(len(verdicts))} claims, {_listed(told)} by our rules; "
+        f"Of the paper's {_number(len(verdicts))} claims, {listed(told)} by our rules; "
         f"{_number(everywhere)} {'meets' if everywhere == 1 else 'meet'} the paper's own criterion "
         "wherever we measured."
     )
@@ -94,12 +94,12 @@ def _models(results: Sequence[Result]) -> str:
     told = []
     if encoders:
         each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]
-        told.append(f"{_number(len(each))} {_plural('encoder', each)}, {_listed(each)}")
+        told.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
     if translators:
         heads = sorted(translators.values())
         each = [str(one) for one in heads]
         told.append(
-            f"{_number(len(each))} small {_plural('translator', each)} of {_listed(each)} heads"
+            f"{_number(len(each))} small {_plural('translator', each)} of {listed(each)} heads"
         )
     return f"We measured {', and '.join(told)}." if told else "No model was measured."
 
@@ -123,7 +123,7 @@ def _not_run(results: Iterable[Result]) -> str:
     if not missing:
         return "The paper's own models and texts were run."
     return (
-        f"Not run here, of the paper's own models and texts: {_listed(missing)}; smaller models "
+        f"Not run here, of the paper's own models and texts: {listed(missing)}; smaller models "
         "and other texts stand in for them."
     )
 
@@ -139,7 +139,3 @@ def _number(n: int) -> str:
 
 def _plural(word: str, several: Sequence[object]) -> str:
     return word if len(several) == 1 else f"{word}s"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

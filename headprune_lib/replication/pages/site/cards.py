@@ -156,7 +156,9 @@ def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     words = what[0].upper() + what[1:]
     words += ", with 95% intervals." if any(one.interval for one in estimates) else "."
     words += f" The line is our rule's bound, {said}; the paper's claim lies to its {side}."
-    return words if all(row.votes for row in rows) else f"{words} Hollow dots do not count."
+    if all(row.votes for row in rows):
+        return words
+    return f"{words} Hollow dots could not have decided, and do not count."
 
 
 def _range(estimates: Iterable[Estimate]) -> tuple[float, float]:

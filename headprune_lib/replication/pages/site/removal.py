@@ -86,10 +86,7 @@ def _entry(result: Result) -> dict[str, Any]:
 
 
 def _model(result: Result, heads: int) -> str:
-    name = spelled(result.model)
-    if half_of(result.key) == "translation":
-        name = f"{name} translator"
-    return f"{name} ({heads} heads)"
+    return f"{spelled(result.model)} ({heads} heads)"
 
 
 def _paper(result: Result) -> dict[str, Any]:

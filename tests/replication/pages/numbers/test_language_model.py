@@ -23,6 +23,15 @@ def test_numbers_are_points_of_the_curves(shown):
     assert (found["tuned_0"], found["cut_30"]) == (f"{uncut['tuned']:.1f}", f"{cut['pruned']:.1f}")
 
 
+def test_another_text_is_told_or_not_measured(shown):
+    curve, *_ = shown
+    told, nothing = numbers.other_text(curve), numbers.other_text(None)
+    assert told.keys() == nothing.keys() and set(nothing.values()) == {"not measured"}
+    at_half = curve.values["shares"].index(0.5)
+    perplexity = curve.values["curves"]["importance unnormalised"]["perplexity"][at_half]
+    assert told["other_plain_50"] == f"{perplexity:,.0f}"
+
+
 def test_tables_have_a_row_an_order_and_a_row_a_share(shown):
     curve, heads, recovery = shown
     table = tables.perplexity_table({"": curve})

@@ -39,7 +39,7 @@ def test_a_dot_lies_within_its_interval_and_the_bound_where_the_rule_has_it():
 def test_what_does_not_vote_is_hollow_and_says_why():
     shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.1))
     assert [line["class"] for line in shown.select(".dots li")] == [["votes"], ["silent"]]
-    assert "Hollow dots do not count." in shown.figcaption.text
+    assert "Hollow dots could not have decided, and do not count." in shown.figcaption.text
     assert [cells.select("td")[-1].text for cells in shown.select("tbody tr")] == [
         "yes",
         "no: power 0.10",
