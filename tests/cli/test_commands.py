@@ -1,6 +1,7 @@
 """``inspect``, ``score`` and ``prune`` on folders as users have them."""
 
 import json
+import subprocess
 import sys
 from importlib.metadata import version
 
@@ -9,12 +10,14 @@ import sacrebleu
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ownmodels import classifier, kept_in, language_model, tokenizer, translator
+from ownmodels import SMALL, classifier, kept_in, language_model, tokenizer, translator
 from transformers import (
     AutoConfig,
     BloomConfig,
     BloomForSequenceClassification,
     PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
 )
 from typer.testing import CliRunner
 
@@ -170,6 +173,38 @@ def test_language_models_and_translators(tmp_path, model, text, options):
     assert cut == ({"enc-enc"} if options else {"self"})
     with torch.no_grad():
         load_pruned(tmp_path / "out").generate(torch.tensor([[5, 6]]), max_new_tokens=3)
+
+
+def test_a_strangers_five_commands_on_a_class_that_no_list_names(tmp_path):
+    torch.manual_seed(0)
+    config = Qwen2Config(**SMALL, num_key_value_heads=2)
+    folder = kept_in(tmp_path / "my-qwen2", Qwen2ForCausalLM(config).eval())
+    rows, smaller, plain = (tmp_path / name for name in ("train.tsv", "smaller", "plain"))
+    rows.write_text("text\nthe film is good\nbad film\n")
+    blocks = json.loads(run("inspect", folder, "--json").output)
+    assert {row["known by"] for row in blocks} == {"found"}
+    assert len(json.loads(run("score", folder, rows, "--json").output)) == 8
+    pruned = run("prune", folder, rows, smaller, "--amount", 0.5, "--uniform")
+    assert pruned.exit_code == 0, pruned.output
+    assert [row["kept"] for row in json.loads(run("inspect", smaller, "--json").output)] == [2, 2]
+    exported = run("export", smaller, plain)
+    assert exported.exit_code == 0, exported.output
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        expected = load_pruned(smaller)(ids).logits
+    opened = subprocess.run(
+        [sys.executable, "-c", OPENED_PLAINLY, plain], capture_output=True, text=True, check=True
+    )
+    torch.testing.assert_close(torch.tensor(json.loads(opened.stdout)), expected)
+
+
+OPENED_PLAINLY = """
+import json, sys, torch, transformers
+model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()
+with torch.no_grad():
+    print(json.dumps(model(torch.tensor([[5, 6, 7]])).logits.tolist()))
+assert "headprune_lib" not in sys.modules
+"""
 
 
 def test_what_can_only_be_masked_is_told_and_never_an_empty_removal(tmp_path, labelled):
