@@ -31,6 +31,13 @@ def test_intervals_are_told_by_their_points(axes):
     assert "here: −0.5 at 1, 0 at 2" in describe(axes.get_figure())
 
 
+def test_points_that_are_drawn_aside_are_told_where_they_are(axes):
+    estimates(
+        axes, np.array([0.9, 1.9]), np.array([3, 4]), [(3, 3), (4, 4)], told_at=[1, 2], label="a"
+    )
+    assert "a: 3 at 1, 4 at 2" in describe(axes.get_figure())
+
+
 def test_a_histogram_is_told_by_its_range_and_its_tallest_bar(axes):
     histogram(axes, np.array([-5.0, 0.1, 0.15, 0.3]), np.linspace(-0.4, 0.4, 5), "#124bba")
     found = describe(axes.get_figure())

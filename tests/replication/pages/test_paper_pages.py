@@ -30,7 +30,7 @@ HEAVIEST = 2.5e6  # bytes of a page and all that it loads, compressed as web ser
 
 SMALLEST_TEXT = """JSON.stringify([...document.querySelectorAll(".paper-figure svg")]
   .filter(svg => svg.getClientRects().length)
-  .map(svg => [svg.parentElement.id, Math.min(...[...svg.querySelectorAll("text")].map(text => {
+  .map(svg => [svg.parentElement.id, Math.min(...[...svg.querySelectorAll("text, tspan")].map(text => {
     const shown = text.getScreenCTM();
     return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(shown.a, shown.b);
   }))]))"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 from headprune_lib.replication.store.results import Result
@@ -10,23 +12,16 @@ from headprune_lib.replication.store.results import Result
 def speed(table4: Result) -> Numbers:
     """Table 4: how many times as fast with half of the heads removed, and how much smaller."""
     finetuned, shape = table4.values["finetuned"], table4.values["shape"]
-    ratios, of_shape = (
-        {row["batch_size"]: row["ratio"] for row in timed["speed"]} for timed in (finetuned, shape)
-    )
-    largest = max(ratios)
 
-    def ratio(size: int) -> str:
-        """Of the fine-tuned model at a batch size, which a run may leave out."""
-        timed = [row for row in finetuned["speed"] if row["batch_size"] == size]
+    def ratio(size: int, of: dict[str, Any] = finetuned) -> str:
+        """At a batch size, which a run may leave out."""
+        timed = [row for row in of["speed"] if row["batch_size"] == size]
         return estimate(timed[0]["ratio"], timed[0]["interval"]) if timed else NOT_MEASURED
 
     return {
         "n": finetuned["n_sentences"],
-        "largest": largest,
-        "ratio": ratios[largest],
-        "ratio_1": ratio(1),
-        "ratio_4": ratio(4),
-        "shape_ratio": of_shape[largest],
+        **{f"ratio_{size}": ratio(size) for size in (1, 4, 16, 64)},
+        **{f"shape_ratio_{size}": ratio(size, shape) for size in (16, 64)},
         "shape_share": 100 * shape["attention"][0] / shape["parameters"][0],
         "shape_saved": 100 * (1 - shape["file"][1] / shape["file"][0]),
     }

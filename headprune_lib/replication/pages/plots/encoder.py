@@ -205,10 +205,16 @@ def table4(values: dict, others: Mapping[str, Result], layout: Layout = WIDE) ->
         figure, axes = plt.subplots(figsize=layout.canvas(300))
         for number, (label, timed, colour, form) in enumerate(lines):
             rows = timed["speed"]
-            x = (0.96 + 0.08 * number) * np.array([row["batch_size"] for row in rows])
-            y = np.array([row["ratio"] for row in rows])
+            sizes = np.array([row["batch_size"] for row in rows])
             estimates(
-                axes, x, y, [row["interval"] for row in rows], form, color=colour, label=label
+                axes,
+                (0.96 + 0.08 * number) * sizes,
+                np.array([row["ratio"] for row in rows]),
+                [row["interval"] for row in rows],
+                form,
+                told_at=sizes,
+                color=colour,
+                label=label,
             )
         axes.plot(
             published["batch_size"],

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.pages.plots.palette import (
@@ -117,13 +119,30 @@ def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
     figure.tight_layout(rect=(0, added / (height + added), 1, 1))
 
 
+TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
+"""Lines whose points are drawn beside where they are -> where they are."""
+
+
 def estimates(
-    axes: Axes, x: np.ndarray, y: np.ndarray, intervals: list, form: str = "o", **kwargs: Any
+    axes: Axes,
+    x: np.ndarray,
+    y: np.ndarray,
+    intervals: list,
+    form: str = "o",
+    *,
+    told_at: Sequence[float] | None = None,
+    **kwargs: Any,
 ) -> None:
-    """Points with their 95% intervals: ``intervals`` holds low and high for each."""
-    axes.errorbar(
+    """Points with their 95% intervals: ``intervals`` holds low and high for each.
+
+    Args:
+        told_at: where points are that ``x`` moves aside, so that they do not cover one another.
+    """
+    container = axes.errorbar(
         x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, markersize=5, **kwargs
     )
+    if told_at is not None:
+        TOLD_AT[container[0]] = np.asarray(told_at, float)
 
 
 def layer_changes(
@@ -141,6 +160,7 @@ def layer_changes(
         scale * np.array([row["delta"] for row in rows]),
         [[scale * end for end in row["interval"]] for row in rows],
         form,
+        told_at=[row["layer"] + 1 for row in rows],
         **kwargs,
     )
 

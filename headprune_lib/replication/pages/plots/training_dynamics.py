@@ -173,6 +173,7 @@ def along_training(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
                     _lines(axes, trainings, _of(measure, scale), ":", label=label, color=colour)
         for axes, label in zip(panels, labels, strict=True):
             axes.set(xlabel="updates", ylabel=label, xscale="log", ylim=(0, None))
+            axes.xaxis.set_major_formatter("{x:,.0f}")  # exponents would be too small to read
         below(figure, layout)
     return figure
 

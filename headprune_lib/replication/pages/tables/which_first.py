@@ -12,7 +12,6 @@ from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import spelled
 
 __all__ = ["contrasts_by_model", "contrasts_table", "leaderboard"]
 
@@ -52,7 +51,7 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
                 "word": one.word,
                 "less loss added (nats)": _triple(one.loss, 1, ".4f"),
                 "above its control (points)": _triple(one.control, 100, ".1f"),
-                "tasks": ", ".join(spelled(task) for task in one.tasks),
+                "models": len(one.tasks),
             }
             for one in contrasts
             if one.word != "not run"
