@@ -71,6 +71,22 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     assert scores["self"].shape == (2, 4) and (scores["self"] > 0).all()
 
 
+@pytest.mark.gpu
+def test_a_taught_class_is_the_same_on_a_gpu(forget_taught):
+    register_attention(
+        OwnAttention, fused="mix", output="back", n_heads="heads", width="size", returns=1
+    )
+    torch.manual_seed(0)
+    here, inputs = OwnModel(), torch.randn(3, 5, 6)
+    there = copy.deepcopy(here).cuda()
+    mask = cut_heads(here, [("self", 0, 1), ("self", 1, 3)])
+    with torch.no_grad():
+        expected = prune_heads(here, mask)(inputs)
+        torch.testing.assert_close(
+            prune_heads(there, mask)(inputs.cuda()).cpu(), expected, rtol=1e-4, atol=1e-4
+        )
+
+
 class BiasedCore(nn.Module):
     """Adds a bias a head, (1, head, T, T), to the products of queries and keys, and returns it."""
 

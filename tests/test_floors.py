@@ -22,7 +22,7 @@ CORE = {"torch", "transformers", "safetensors", "numpy"}
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
 FURTHER = {
-    "cli": {"typer", "huggingface_hub", "jinja2", "tqdm"},
+    "cli": {"typer", "huggingface_hub", "jinja2", "sacrebleu", "tqdm"},
     "export": {"gguf", "onnxruntime"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
@@ -259,3 +259,19 @@ def test_every_public_function_is_tested_on_a_gpu():
     words = Counter(re.findall(r"\w+", (ROOT / "tests" / "test_gpu.py").read_text("utf-8")))
     used = {name for name in headprune_lib.__all__ if words[name] > 1}  # imported, and used
     assert set(headprune_lib.__all__) - used == WITHOUT_A_DEVICE
+
+
+def test_every_public_function_has_a_test_on_a_gpu():
+    named = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "mark.gpu" not in text:
+            continue
+        tree = ast.parse(text)
+        whole = "pytestmark = pytest.mark.gpu" in text
+        for part in tree.body:
+            marks = [ast.unparse(mark) for mark in getattr(part, "decorator_list", ())]
+            if whole or "pytest.mark.gpu" in marks:
+                named |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+    no_tensor = {"prune_schedule"}
+    assert set(headprune_lib.__all__) - named == no_tensor

@@ -47,6 +47,20 @@ def logits(model, batch):
         return model(**{k: v for k, v in batch.items() if k != "labels"}).logits
 
 
+@pytest.mark.gpu
+def test_an_imported_model_is_the_same_on_a_gpu(trained, text):
+    data, checkpoint = trained
+    here, there = (import_fairseq(checkpoint, dictionaries(data)) for _ in range(2))
+    there.model.cuda()
+    batch = here.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
+    moved = {name: values.cuda() for name, values in batch.items()}
+    torch.testing.assert_close(
+        logits(there.model, moved).cpu(), logits(here.model, batch), rtol=1e-3, atol=1e-3
+    )
+    sources = lines(text, "test.xx")[:8]
+    assert there.translate(sources, beams=5) == here.translate(sources, beams=5)
+
+
 def test_logits_are_fairseqs(trained, text):
     data, checkpoint = trained
     translator, (models, _) = import_fairseq(checkpoint, dictionaries(data)), opened(*trained)
