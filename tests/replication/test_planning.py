@@ -83,6 +83,7 @@ def test_translations_of_a_shape_are_timed(smoke):
     steps = planning.steps(dataclasses.replace(smoke, halves=["translation"]), "figure1a")
     (found,) = planning.probes(smoke, steps, seconds=0.01).values()
     assert found.translations_per_second > 0 and found.training_bytes > 0
+    assert found.translating_bytes == found.training_bytes / 4, "the weights alone"
     left = next(step for step in steps if step.what.startswith("figure1a"))
     assert left.hours(found) > left.passes / found.passes_per_second / 3600
 

@@ -282,10 +282,12 @@ def _by_probe(probes: dict[str, planning.Probe]) -> dict[str, list[str]]:
         told = f"{probe.passes_per_second:.0f} passes a second"
         if probe.translations_per_second:
             told += f", {probe.translations_per_second:.1f} translations"
+        if probe.translating_bytes:
+            told += f"; at least {probe.translating_bytes / 1e9:.1f} GB of memory to translate"
         if probe.training_bytes:
             told += (
-                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB of "
-                f"memory to train{'' if probe.measured else ', activations not counted'}"
+                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
+                f"train{'' if probe.measured else ', activations not counted'}"
             )
         found.setdefault(told, []).append(task)
     return found

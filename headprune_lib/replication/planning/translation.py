@@ -228,12 +228,21 @@ def probe(profile: Profile, task: str, seconds: float) -> Probe:
             max_new_tokens=_LENGTH,
         ).cpu()
 
+    n_weights = sum(p.numel() for p in model.parameters())
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     with torch.inference_mode():
         forward = _rate(once, size, seconds)
         translated = _rate(translate, size, seconds)
+    held = torch.cuda.max_memory_allocated() if device.type == "cuda" else 4 * n_weights
     recipe = profile.translator(task, profile.model_of(task))
-    trained = 0 if isinstance(recipe, Published) else sum(p.numel() for p in model.parameters())
-    return Probe(forward, 16 * trained, measured=False, translations_per_second=translated)
+    return Probe(
+        forward,
+        training_bytes=0 if isinstance(recipe, Published) else 16 * n_weights,
+        measured=False,
+        translations_per_second=translated,
+        translating_bytes=held,
+    )
 
 
 def _rate(work: Callable[[], object], size: int, seconds: float) -> float:

@@ -46,12 +46,15 @@ class Probe:
     """What this machine does with a task's model: passes and translations a second.
 
     ``training_bytes`` are what a training step takes, at least; 0 where nothing is trained.
+    ``translating_bytes`` are what a batch takes to translate: on a GPU at the peak, else of the weights
+    alone; 0 where nothing is translated.
     """
 
     passes_per_second: float
     training_bytes: int
     measured: bool
     translations_per_second: float = 0.0
+    translating_bytes: int = 0
 
 
 def state_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> str:
