@@ -248,3 +248,28 @@ def test_every_link_of_the_front_page_leads_somewhere(site, pages):
             continue
         page = pages[path or FRONT]
         assert not anchor or page.find(id=anchor), link["href"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dots_of_what_does_not_count_are_hollow(site, browser, mode):
+    in_mode(browser, mode)
+    fills = """JSON.stringify(["", ".silent "].map(which =>
+        [...new Set([...document.querySelectorAll(`.dots li${which.trim()} .dot`)]
+            .filter(dot => which || !dot.closest(".silent"))
+            .map(dot => getComputedStyle(dot).backgroundColor))]))"""
+    with served(site) as address:
+        full, hollow = json.loads(browser.visit(f"{address}/{FRONT}", 1400, settle(fills)).markup)
+    in_mode(browser, "light")
+    assert len(full) == len(hollow) == 1 and full != hollow
+
+
+def test_a_table_that_is_wider_than_a_phone_says_that_it_scrolls(site, browser):
+    told = """JSON.stringify([...document.querySelectorAll(".table-frame")].map(frame =>
+        [frame.scrollWidth > frame.clientWidth + 1,
+         frame.previousElementSibling?.className === "scroll-hint", frame.tabIndex]))"""
+    with served(site) as address:
+        frames = json.loads(
+            browser.visit(f"{address}/notebooks/01_one_head.html", 390, settle(told)).markup
+        )
+    assert any(wide for wide, *_ in frames)
+    assert all(hint and place == 0 for wide, hint, place in frames if wide)
