@@ -1,6 +1,7 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
 import contextlib
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -161,6 +162,12 @@ def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
     assert told.exit_code == 2 and "torch finds none here" in told.output
     told = headprune("train", "mnli", "--profile", "paper")
     assert told.exit_code == 2 and "torch finds none here" in told.output
+
+
+def test_speed_on_a_gpu_is_not_timed_without_one(smoke, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ValueError, match="there is no GPU here: measure it on a machine that has"):
+        measurements.get("table4", dataclasses.replace(smoke, device="cuda"), fresh=True)
 
 
 def test_who_asks_a_scheduler_needs_no_gpu(monkeypatch):

@@ -63,7 +63,7 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
         args=arguments(
             folder,
             seed=SEED,
-            device=subject.profile.device,
+            device=subject.profile.device_here,
             precision="float32",
             epochs=1,
             learning_rate=settings.learning_rate,

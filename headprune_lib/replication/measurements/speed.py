@@ -121,7 +121,15 @@ def _timed(
     """Seconds (batch sizes, repetitions, variants) of one pass over all sentences.
 
     The two models take turns within a repetition, so that a slower moment hits both.
+
+    Raises:
+        ValueError: they are to be timed on a GPU, and this process, which alone times, has none.
     """
+    if profile.device_here != profile.device:
+        raise ValueError(
+            f"speed on {profile.device} is timed by who asks, and there is no GPU here: measure it on "
+            "a machine that has one"
+        )
     for model in pair.values():
         model.to(profile.device)
     batches = {
