@@ -156,7 +156,8 @@ def test_a_damaged_checkpoint_is_not_used(profile, file):
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
 
 
-def test_another_recipe_or_device_has_a_folder_of_its_own(profile):
+def test_another_recipe_or_device_has_a_folder_of_its_own(profile, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     folders = {
         training_folder(one, recipe(one, seed))
         for one, seed in (
