@@ -35,28 +35,6 @@ def bert(model_class, **config):
     return model_class(made).eval()
 
 
-def whisper():
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": 64}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16}
-    marks = {"bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2, "pad_token_id": 0}
-    return transformers.WhisperForConditionalGeneration(
-        transformers.WhisperConfig(
-            **sizes, **heads, **marks, decoder_ffn_dim=16, num_mel_bins=8, max_source_positions=8
-        )
-    ).eval()
-
-
-def clip():
-    tower = {key: SMALL[key] for key in SMALL if key != "vocab_size"}
-    return transformers.CLIPModel(
-        transformers.CLIPConfig(
-            text_config={**tower, "vocab_size": 64, "eos_token_id": 3},
-            vision_config={**tower, "image_size": 8, "patch_size": 4},
-            projection_dim=8,
-        )
-    ).eval()
-
-
 def language_model():
     torch.manual_seed(0)
     return transformers.LlamaForCausalLM(

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.text_batches import kind_of, numbered_batches, positions
 from headprune_lib.cli.text_files import Rows
+from headprune_lib.running import on_device
 
 _SOURCE = ("input_ids", "attention_mask")
 
@@ -56,7 +57,7 @@ def bleu(
     device = next(model.parameters()).device
     for members, batch in numbered:
         # decoder_input_ids are the reference, which a translation must not see
-        source = {name: batch[name].to(device) for name in _SOURCE if name in batch}
+        source = on_device({name: batch[name] for name in _SOURCE if name in batch}, device)
         with torch.inference_mode():
             pieces = model.generate(**source, generation_config=settings)
         texts = tokenizer.batch_decode(pieces, skip_special_tokens=True)

@@ -29,6 +29,7 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Step
 from headprune_lib.running import on_device
 
+_POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 230, 62, 14, 16, 42  # of a figure, in pixels
 
@@ -228,8 +229,6 @@ def _number(value: float) -> str:
 
 
 def _change(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    if name == "accuracy":
-        return f"{100 * (after[name] - before[name]):+.1f} points"
-    if name == "bleu":
-        return f"{after[name] - before[name]:+.1f} points"
+    if name in _POINTS:
+        return f"{_POINTS[name] * (after[name] - before[name]):+.1f} points"
     return f"{100 * (after[name] / before[name] - 1):+.1f}%" if before[name] else ""

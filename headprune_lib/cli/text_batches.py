@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.batching import NO_LABEL, Batch, by_length, pad, without_labels
 from headprune_lib.cli.text_files import COLUMNS, Rows
+from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
 from headprune_lib.messages import one_line, out_of_memory
 from headprune_lib.running import on_device
 
@@ -158,14 +159,13 @@ def check_runs(model: PreTrainedModel, batch: Batch) -> None:
 def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list[float]:
     """Numbers of classes, of names or of numbers; of a regression the numbers themselves."""
     config: Any = model.config
-    if config.problem_type == "multi_label_classification":
+    loss = default_loss(model)
+    if loss is binary_cross_entropy:
         raise ValueError(
             f"{type(model).__name__} gives each text several labels (problem_type), and a file one; "
             f"{_FROM_PYTHON}"
         )
-    if config.problem_type == "regression" or (
-        config.problem_type is None and config.num_labels == 1
-    ):
+    if loss is squared_error:
         return [_number(label) for label in labels]
     names = {str(name): number for name, number in config.label2id.items()}
     numbers = {str(number): number for number in range(config.num_labels)}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from ownmodels import bert, classifier, clip, kept_in, language_model, translator, whisper
+from ownmodels import bert, classifier, kept_in, language_model, translator
 from tiny import build
 from torch import nn
 
@@ -22,6 +22,7 @@ from headprune_lib import cli, cut_heads, full_mask, prune_heads, save_pruned
 from headprune_lib.budgets import cut_until
 from headprune_lib.costs import cache_cost, parameters_cost
 from headprune_lib.orders import prune_steps
+from headprune_lib.replication.census import tiny as census_tiny
 
 ROOT = Path(__file__).parents[2]
 HEAD = "text\tlabel\n"
@@ -40,8 +41,8 @@ def folders(tmp_path_factory):
     kept_in(root / "several", classifier(problem_type="multi_label_classification"))
     kept_in(root / "masked", bert(transformers.BertForMaskedLM))
     kept_in(root / "choices", bert(transformers.BertForMultipleChoice))
-    kept_in(root / "towers", clip())
-    kept_in(root / "speech", whisper())
+    kept_in(root / "towers", census_tiny.build("clip"))
+    kept_in(root / "speech", census_tiny.build("whisper"))
     model = classifier()
     save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), root / "pruned")
     return root

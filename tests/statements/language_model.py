@@ -58,7 +58,7 @@ STATEMENTS = [
         lambda: (
             [one.answer for one in answers()] == ["there", "not there"]
             and all(0.93 < one.kept < 0.97 for one in answers())
-            and max(
+            and min(
                 curve("importance")[-1] - curve("importance")[0],
                 on_reviews("importance")[-1] - on_reviews("importance")[0],
             )

@@ -20,25 +20,24 @@ _TOLD_ELSEWHERE = {"importance": (0.0, 0.3, 0.5), "importance unnormalised": (0.
 
 def other_text(curve: Result | None) -> Numbers:
     """What is told of another text than the page's own: kept, its answer, and perplexities."""
+    told = {
+        f"other_{_TOLD[order][0]}_{100 * share:.0f}": (order, share)
+        for order, shares in _TOLD_ELSEWHERE.items()
+        for share in shares
+    }
     if curve is None:
-        told = [
-            f"other_{_TOLD[order][0]}_{100 * share:.0f}"
-            for order, shares in _TOLD_ELSEWHERE.items()
-            for share in shares
-        ]
         return dict.fromkeys(["other_tokens", "other_kept", "other_answer", *told], NOT_MEASURED)
     values, many = curve.values, language.together(curve.values)
-    shares = [float(share) for share in values["shares"]]
-    numbers: Numbers = {
+    at = [float(share) for share in values["shares"]].index
+    return {
         "other_tokens": f"{values['tokens']:,}",
         "other_kept": kept_text({"kept": many.kept, "interval": many.interval}),
         "other_answer": many.answer,
+        **{
+            name: f"{values['curves'][order]['perplexity'][at(share)]:,.0f}"
+            for name, (order, share) in told.items()
+        },
     }
-    for order, told in _TOLD_ELSEWHERE.items():
-        for share in told:
-            found = values["curves"][order]["perplexity"][shares.index(share)]
-            numbers[f"other_{_TOLD[order][0]}_{100 * share:.0f}"] = f"{found:,.0f}"
-    return numbers
 
 
 def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:
