@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
-_TRANSLATION = {
-    "enfr": "en-fr Bible",
-    "deen": "de-en Bible",
-    "post-norm": "post-norm translator",
-    "pre-norm": "pre-norm translator",
-}
+_TRANSLATORS = {"post-norm": "post-norm translator", "pre-norm": "pre-norm translator"}
 
 
 def spelled(name: str) -> str:
@@ -27,10 +24,9 @@ def spelled(name: str) -> str:
     >>> spelled("post-norm"), spelled("enfr")
     ('post-norm translator', 'en-fr Bible')
     """
-    entry = (
-        TASKS.get(name) or BASES.get(name) or LANGUAGE_MODELS.get(name) or LANGUAGE_TASKS.get(name)
-    )
-    return entry.short or name if entry else _TRANSLATION.get(name, name)
+    registers = (TASKS, BASES, TRANSLATION_TASKS, LANGUAGE_MODELS, LANGUAGE_TASKS)
+    entry = next((register[name] for register in registers if name in register), None)
+    return entry.short or name if entry else _TRANSLATORS.get(name, name)
 
 
 def listed(words: Sequence[str]) -> str:
@@ -45,6 +41,15 @@ def listed(words: Sequence[str]) -> str:
 def setting(result: Result) -> str:
     """Model and task of a result as pages call them, such as ``MPNet, SST-2``."""
     return f"{spelled(result.model)}, {spelled(result.task)}"
+
+
+def machine(hardware: dict[str, Any]) -> str:
+    """Processor and cores, or the accelerator.
+
+    >>> machine({"cpu": "AMD EPYC", "cores": 2, "gpu": None})
+    'AMD EPYC, 2 cores'
+    """
+    return hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"
 
 
 _ORDERS = {

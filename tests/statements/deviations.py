@@ -212,7 +212,7 @@ STATEMENTS = [
             and [{*one.parts} for one in found("pruning_by_kind") if one.model == "pre-norm"]
             == [{f"{kind} importance" for kind in KINDS}]
             and [{*one.parts} for one in found("pruning_curve") if one.model == "pre-norm"]
-            == [{"importance", "random"}]
+            == 2 * [{"importance", "random"}]  # on verses, and on captions
         ),
     ),
 ]

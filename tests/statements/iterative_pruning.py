@@ -42,7 +42,7 @@ def most_kept(model, removed, tasks):
     return set(sorted(every, key=every.get)[-len(tasks) :]) == tasks
 
 
-def only_two_reach_the_share():
+def only_three_reach_the_share():
     """At a loss of 2%, of the models on the tasks of the paper's Figure 6."""
     shares = published_shares()
     reached = {
@@ -51,7 +51,7 @@ def only_two_reach_the_share():
         if published_task(one.task) in ("sst2", "cola", "mrpc", "iwslt")
         and goes(one.key)[0] >= shares[published_task(one.task)]
     }
-    return reached == {("cola", "mpnet"), ("deen", "pre-norm")}
+    return reached == {("cola", "mpnet"), ("deen", "pre-norm"), ("multi30k", "pre-norm")}
 
 
 def others_level():
@@ -110,9 +110,9 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "At a loss of 2%, MPNet on CoLA and the pre-norm translator reach the paper's share; the others "
+        "At a loss of 2%, MPNet on CoLA and the pre-norm translators reach the paper's share; the others "
         "fall before it. BERT-base, measured by others, keeps at least 96% there on SST-2 and CoLA.",
-        lambda: only_two_reach_the_share() and others_level(),
+        lambda: only_three_reach_the_share() and others_level(),
     ),
     Statement(
         PAGE,

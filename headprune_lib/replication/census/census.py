@@ -46,7 +46,7 @@ def take(
     Args:
         jobs: processes at a time.
         seconds: that a type may take by the clock.
-        gigabytes: of address space that it may take.
+        gigabytes: of address space that it may take beyond what this process has.
     """
     context = multiprocessing.get_context("fork")
     waiting, running = list(types), {}
@@ -71,7 +71,9 @@ def take(
 
 
 def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
-    limit = gigabytes * 2**30
+    # A forked process begins with the address space of the one that asks, whatever that has read.
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    limit = pages * resource.getpagesize() + gigabytes * 2**30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     warnings.simplefilter("ignore")
     os.environ["HF_HUB_OFFLINE"] = "1"

@@ -101,5 +101,11 @@ def _divided(pairs: Pairs) -> tuple[Pairs, Pairs]:
 
 
 MULTI30K = TranslationTask(
-    NAME, "Multi30k, captions of photographs", LANGUAGES, load, _REGISTERED, checksums
+    NAME,
+    "Multi30k, captions of photographs",
+    LANGUAGES,
+    load,
+    _REGISTERED,
+    checksums,
+    short="Multi30k de-en",
 )

@@ -154,4 +154,6 @@ def _segments(path: Path) -> list[str]:
     return [" ".join(text.replace("’", "'").split()) for text in found]
 
 
-IWSLT14 = TranslationTask(NAME, "talks, German to English", LANGUAGES, load, {}, checksums)
+IWSLT14 = TranslationTask(
+    NAME, "talks, German to English", LANGUAGES, load, {}, checksums, short="IWSLT14 de-en"
+)

@@ -121,6 +121,7 @@ WMT14 = TranslationTask(
     {},
     _at_hand(NEWS),
     chosen=("test", "valid"),
+    short="WMT14 en-fr",
 )
 MTNT = TranslationTask(
     "mtnt-enfr",
@@ -130,4 +131,5 @@ MTNT = TranslationTask(
     {},
     _at_hand(POSTS),
     far="test",
+    short="MTNT en-fr",
 )

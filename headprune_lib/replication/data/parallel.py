@@ -50,6 +50,7 @@ class TranslationTask:
             where no other text is accepted.
         chosen: the split on which Table 5 chooses the best heads, and the one that it reports.
         far: the split that is measured where this text is another task's other domain.
+        short: what pages call it; its name if left out.
     """
 
     name: str
@@ -60,6 +61,7 @@ class TranslationTask:
     at_hand: Callable[[], dict[str, str]] | None = None
     chosen: tuple[str, str] = ("valid", "test")
     far: str = "score"
+    short: str = ""
 
     def split(self, name: str) -> Pairs:
         """One split; raises ValueError where the task has none of this name."""

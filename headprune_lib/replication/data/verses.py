@@ -99,10 +99,15 @@ def _bible(source: str, target: str) -> dict[str, Pairs]:
 
 
 def _bible_task(
-    name: str, title: str, languages: tuple[str, str], source: str, target: str
+    name: str, title: str, languages: tuple[str, str], source: str, target: str, short: str
 ) -> TranslationTask:
     return TranslationTask(
-        name, title, languages, lambda: _bible(source, target), {BIBLE.path: BIBLE.sha256}
+        name,
+        title,
+        languages,
+        lambda: _bible(source, target),
+        {BIBLE.path: BIBLE.sha256},
+        short=short,
     )
 
 
@@ -126,9 +131,25 @@ def _made_up(swap: bool = False) -> dict[str, Pairs]:
 TRANSLATION_TASKS: dict[str, TranslationTask] = {
     task.name: task
     for task in (
-        _bible_task("enfr", "World English Bible to Louis Segond", ("en", "fr"), "4", "l"),
-        _bible_task("enfr-kjv", "King James Version to Louis Segond", ("en", "fr"), "k", "l"),
-        _bible_task("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3"),
+        _bible_task(
+            "enfr",
+            "World English Bible to Louis Segond",
+            ("en", "fr"),
+            "4",
+            "l",
+            short="en-fr Bible",
+        ),
+        _bible_task(
+            "enfr-kjv",
+            "King James Version to Louis Segond",
+            ("en", "fr"),
+            "k",
+            "l",
+            short="King James Version",
+        ),
+        _bible_task(
+            "deen", "Elberfelder to Basic English", ("de", "en"), "e", "3", short="de-en Bible"
+        ),
         MULTI30K,
         WMT14,
         MTNT,

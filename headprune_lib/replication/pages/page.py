@@ -8,6 +8,7 @@ from typing import Any
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
@@ -51,6 +52,23 @@ class Page:
     def found(self, *names: str) -> dict[str, Result]:
         """Name -> result of every model and task, those that the page has asked for among them."""
         return collect(measurements.found(*names, root=self.folder), self._own_of(names))
+
+    def of(self, name: str) -> dict[str, Result]:
+        """Name -> result of every model and task that a figure of the paper is about, own ones first.
+
+        ``found`` takes all tasks of the figure's measurement and half, Figure 6d's among Figure 3a's.
+        """
+        shown = {
+            label: result
+            for label, result in self.found(name).items()
+            if name_of(result.measurement, measurements.half_of(result.key), result.task) == name
+        }
+        own = self._own_of([name])
+        return dict(
+            sorted(
+                shown.items(), key=lambda item: not any(_same(item[1], result) for result in own)
+            )
+        )
 
     def others(self, *names: str) -> dict[str, Result]:
         """Name -> stored result of every model and task but those that the page has asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headprune_lib.replication.data import TASKS, MissingData
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.trained import (
@@ -75,6 +76,8 @@ def subject_of(result: Result, run: Run) -> Subject:
         path = weights_at_hand(half, profile, result.task, run)
         if half == "encoder":
             TASKS[result.task].split("test", profile.data)
+        else:
+            TRANSLATION_TASKS[result.task].split("test")
     except MissingData as error:
         raise NotAtHand(
             f"the text of {result.task} is not here: name its folder in HEADPRUNE_DATA"

@@ -1,5 +1,6 @@
 """The census: what the table says of model types is what asking them again gives."""
 
+import mmap
 import random
 import re
 
@@ -124,6 +125,15 @@ def test_a_law_that_does_not_hold_is_said(monkeypatch):
 def test_a_type_that_takes_too_long_is_left(monkeypatch):
     (row,) = take(["bert"], seconds=0)
     assert row["outcome"] == f"{NOT_BUILT}: more than 0 s"
+
+
+def test_memory_is_what_a_type_takes_beyond_its_asker():
+    held = mmap.mmap(-1, 7 * 2**30)  # address space alone: nothing of it is touched
+    (row,) = take(["bert"], seconds=300, gigabytes=6)
+    held.close()
+    assert passed(row), row
+    (row,) = take(["bert"], seconds=300, gigabytes=0)
+    assert not passed(row)
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path):

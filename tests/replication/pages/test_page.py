@@ -72,3 +72,14 @@ def test_parameters_reach_the_profile(smoke):
     assert page.fresh and page.settings.n_examples == 24
     assert page.settings.n_verses == page.settings.n_headline == 16
     assert page.settings.seed == smoke.seed
+
+
+def test_a_figure_of_the_paper_is_of_its_own_tasks_the_pages_first(smoke, monkeypatch):
+    own = measurements.get("figure3a", smoke)  # made-up words stand for every translation task
+    tasks = {task: other(own, task=task) for task in ("deen", "wmt14-enfr", "iwslt14-deen", "enfr")}
+    monkeypatch.setattr(measurements, "found", lambda *names, root: list(tasks.values()))
+    page = Page(smoke)
+    assert [one.task for one in page.of("figure6d").values()] == ["deen", "iwslt14-deen"]
+    assert [one.task for one in page.of("figure3a").values()] == ["wmt14-enfr", "enfr"]
+    page._own.append(("figure3a", tasks["enfr"]))
+    assert [one.task for one in page.of("figure3a").values()] == ["enfr", "wmt14-enfr"]

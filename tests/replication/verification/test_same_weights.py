@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from headprune_lib.replication import measurements, weights
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import MissingData
+from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification import same_weights
@@ -200,6 +201,17 @@ def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_p
     weights._sha256.cache_clear()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     with pytest.raises(NotAtHand, match="weights of tiny, synthetic, seed 1, are not committed"):
+        subjects_of(result)
+
+
+def test_text_that_is_not_here_is_told_for_translators_too(smoke, monkeypatch):
+    def load():
+        raise MissingData("no text for toy at hand")
+
+    result = measurements.get("table1", smoke)
+    without = dataclasses.replace(TRANSLATION_TASKS[result.task], load=load)
+    monkeypatch.setitem(TRANSLATION_TASKS, result.task, without)
+    with pytest.raises(NotAtHand, match=f"text of {result.task} is not here: .* HEADPRUNE_DATA"):
         subjects_of(result)
 
 

@@ -15,7 +15,6 @@ from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,
     GREY,
-    ORANGE,
     SERIES,
     WIDE,
     Layout,
@@ -43,6 +42,8 @@ __all__ = [
 ]
 
 _LINES = ("-", "--", ":", "-.")
+_APART = [colour for colour in SERIES if colour not in (GREEN, GREY)]
+"""Colours of lines in a panel where the paper and others have the two that are left out."""
 
 
 def one_head_tasks(
@@ -196,7 +197,7 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
         for axes, (name, curves) in zip(places, panels.items(), strict=True):
             task, score = "", ""
             for (label, result), colour, line in zip(
-                curves.items(), (BLUE, ORANGE), ("-", "--"), strict=False
+                curves.items(), itertools.cycle(_APART), itertools.cycle(_LINES)
             ):
                 scale = 1 if result.metric == "BLEU" else 100
                 task, score = result.task, _SCORES.get(result.metric, result.metric)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -31,6 +32,7 @@ from headprune_lib.replication.pages.plots.style import (
 )
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
 from headprune_lib.replication.pages.tables.pages import estimate
+from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
 __all__ = [
@@ -93,16 +95,29 @@ def search(values: dict, layout: Layout = WIDE) -> Figure:
     return figure
 
 
-def table2(chosen_on_test: dict, chosen_on_valid: dict, layout: Layout = WIDE) -> Figure:
-    """Change of BLEU with each layer reduced to its best head, a panel a kind; two choices."""
+def table2(
+    chosen_on_test: Mapping[str, Result],
+    chosen_elsewhere: Mapping[str, Result],
+    layout: Layout = WIDE,
+) -> Figure:
+    """Change of BLEU with each layer reduced to its best head, a panel a model and kind; two choices.
+
+    Args:
+        chosen_on_test: name -> result of Table 2.
+        chosen_elsewhere: the same of Table 5.
+    """
+    models = list(chosen_on_test | chosen_elsewhere)
     with style():
-        figure, panels = layout.panels(3, 270, sharey=True)
-        for kind, axes in zip(KINDS, panels, strict=True):
-            for values, label, colour, shift, form in (
+        figure, panels = layout.panels(3 * len(models), 270, columns=3, sharey=True)
+        places = [(model, kind) for model in models for kind in KINDS]
+        for (model, kind), axes in zip(places, panels, strict=True):
+            for found, label, colour, shift, form in (
                 (chosen_on_test, "chosen on the test set (as Table 2)", BLUE, -0.15, "o"),
-                (chosen_on_valid, "chosen on other chapters (as Table 5)", ORANGE, 0.0, "s"),
+                (chosen_elsewhere, "chosen on other text (as Table 5)", ORANGE, 0.0, "s"),
             ):
-                rows = [row for row in values["layers"] if row["kind"] == kind]
+                if model not in found:
+                    continue
+                rows = [row for row in found[model].values["layers"] if row["kind"] == kind]
                 layer_changes(axes, rows, 1, shift, form=form, color=colour, label=label)
             published = paper("table5")[kind]["delta_bleu"]
             axes.plot(
@@ -113,80 +128,108 @@ def table2(chosen_on_test: dict, chosen_on_valid: dict, layout: Layout = WIDE) -
                 label="the paper, Table 5",
             )
             axes.axhline(0, color=BLACK, linewidth=1)
-            axes.set(title=kind, xlabel="layer", xticks=range(1, len(published) + 1))
+            title = kind if len(models) == 1 else f"{model}:\n{kind}"
+            axes.set(title=title, xlabel="layer", xticks=range(1, len(published) + 1))
         for axes in panels[:: layout.columns]:
             axes.set(ylabel=BLEU_CHANGE)
         below(figure, layout)
     return figure
 
 
-def figure2a(values: dict, layout: Layout = WIDE) -> Figure:
-    """Effect of each encoder cut on the test verses against another English: BLEU, and loss."""
+def figure2a(shown: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
+    """Effect of each encoder cut at home against on other text, a row a model: BLEU, and loss."""
     with style():
-        figure, panels = layout.panels(2, 320)
-        for axes, measure, unit in (
-            (panels[0], "bleu", "change of BLEU"),
-            (panels[1], "loss", "change of loss (nats a verse)"),
-        ):
+        figure, panels = layout.panels(2 * len(shown), 320, columns=2)
+        measures = (("bleu", "change of BLEU"), ("loss", "change of loss (nats a text)"))
+        places = [(result, *measure) for result in shown.values() for measure in measures]
+        for (result, measure, unit), axes in zip(places, panels, strict=True):
+            values = result.values
             x, y = (
                 [head[f"{measure} {place}"] for head in values["heads"]]
                 for place in ("home", "far")
             )
             dots(axes, x, y, values["correlations"][measure]["pearson"])
-            axes.set(xlabel=f"World English: {unit}", ylabel="King James: the same")
+            home, far = spelled(result.task), spelled(result.dataset.partition("/")[0])
+            axes.set(xlabel=f"{home}: {unit}", ylabel=f"{far}: the same")
             axes.xaxis.set_major_locator(MaxNLocator(5))
         figure.tight_layout()
     return figure
 
 
-def figure3a(values: dict, task: str = "enfr", layout: Layout = WIDE) -> Figure:
-    """BLEU against the share of heads removed, a line an order, and the paper's share for the task."""
-    shares, curves = 100 * np.array(values["shares"]), values["curves"]
+def figure3a(shown: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
+    """BLEU against the share of heads removed, a panel a model, a line an order.
+
+    A green line is the share at which the paper's curve of the task begins to fall.
+    """
     with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(380 if layout.columns > 1 else 320))
-        for name, look in looks(curves).items():
-            pruning_curve(axes, shares, curves[name], *look)
-        if (published := published_share(task)) is not None:
-            share_in_the_paper(axes, published, spelled(published_task(task)).upper())
-        pruning_axes(axes, "BLEU")
-        axes.set_ylim(0, None)
+        figure, panels = layout.panels(len(shown), _height(layout, 380), columns=2)
+        for axes, (name, result) in zip(panels, shown.items(), strict=True):
+            shares, curves = 100 * np.array(result.values["shares"]), result.values["curves"]
+            for order, look in looks(curves).items():
+                pruning_curve(axes, shares, curves[order], *look)
+            if (published := published_share(result.task)) is not None:
+                share_in_the_paper(axes, published, spelled(published_task(result.task)).upper())
+            _bleu_axes(axes, name if len(shown) > 1 else "")
         below(figure, layout)
     return figure
 
 
-def figure4(values: dict, joint: dict, layout: Layout = WIDE) -> Figure:
-    """BLEU as heads of one kind are removed, random orders as bands; all kinds at once beside."""
-    shares, curves = 100 * np.array(values["shares"]), values["curves"]
-    published = paper("figure4")["enc-enc_bleu_with_20_percent_left"] / paper("table1")["base_bleu"]
+def figure4(
+    shown: Mapping[str, Result], joint: Mapping[str, Result], layout: Layout = WIDE
+) -> Figure:
+    """BLEU as heads of one kind are removed, random orders as bands; a panel a model.
+
+    Args:
+        shown: name -> result of Figure 4.
+        joint: name -> pruning curve of all kinds together, drawn where the model has one.
+    """
     with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 330))
-        for kind, colour in KINDS.items():
-            mark = _MARKS[kind]
-            for order, label, line in (
-                ("importance", "by importance", f"{mark}-"),
-                ("random", "random order", f"{mark}:"),
-            ):
+        figure, panels = layout.panels(len(shown), _height(layout, 400), columns=2)
+        for axes, (name, result) in zip(panels, shown.items(), strict=True):
+            _kinds_apart(axes, result)
+            if name in joint:
+                values = joint[name].values
                 pruning_curve(
-                    axes, shares, curves[f"{kind} {order}"], f"{kind}, {label}", colour, line
+                    axes,
+                    100 * np.array(values["shares"]),
+                    values["curves"]["importance"],
+                    "all kinds together, by importance",
+                    PURPLE,
+                    "--",
                 )
-        pruning_curve(
-            axes,
-            shares,
-            joint["curves"]["importance"],
-            "all kinds together, by importance",
-            PURPLE,
-            "--",
-        )
-        axes.plot(
-            80,
-            published * curves["enc-enc importance"]["mean"][0],
-            "*",
-            color=GREEN,
-            markersize=13,
-            linestyle="none",
-            label=f"the paper: {published:.0%} of BLEU kept (enc-enc, dec-dec)",
-        )
-        pruning_axes(axes, "BLEU", "% of the kind")
-        axes.set_ylim(0, None)
+            _bleu_axes(axes, name if len(shown) > 1 else "", "% of the kind")
         below(figure, layout)
     return figure
+
+
+def _kinds_apart(axes: Axes, figure4: Result) -> None:
+    """The curves of each kind of attention, and what the paper has left at 80% removed."""
+    shares, curves = 100 * np.array(figure4.values["shares"]), figure4.values["curves"]
+    for kind, colour in KINDS.items():
+        for order, label, line in (
+            ("importance", "by importance", f"{_MARKS[kind]}-"),
+            ("random", "random order", f"{_MARKS[kind]}:"),
+        ):
+            if (curve := curves.get(f"{kind} {order}")) is not None:
+                pruning_curve(axes, shares, curve, f"{kind}, {label}", colour, line)
+    published = paper("figure4")["enc-enc_bleu_with_20_percent_left"] / paper("table1")["base_bleu"]
+    axes.plot(
+        80,
+        published * curves["enc-enc importance"]["mean"][0],
+        "*",
+        color=GREEN,
+        markersize=13,
+        linestyle="none",
+        label=f"the paper: {published:.0%} of BLEU kept (enc-enc, dec-dec)",
+    )
+
+
+def _height(layout: Layout, wide: int) -> int:
+    """Of a panel of lines in pixels: as given where it is wide, less on a phone."""
+    return wide if layout.columns > 1 else 320
+
+
+def _bleu_axes(axes: Axes, title: str, removed: str = "% of all") -> None:
+    pruning_axes(axes, "BLEU", removed)
+    axes.set_title(title)
+    axes.set_ylim(0, None)

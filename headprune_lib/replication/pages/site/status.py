@@ -13,7 +13,7 @@ from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store import Part, Result
-from headprune_lib.replication.titles import setting
+from headprune_lib.replication.titles import machine, setting
 
 _COLUMNS = ("result", "measured", "machine", "minutes", "versions", "checked")
 _WITHOUT = ("task", "model")  # the row says them already
@@ -100,15 +100,6 @@ def checked(part: Part, committed: frozenset[str]) -> str:
 def committed_weights() -> frozenset[str]:
     """SHA-256 of every file of weights that the project holds."""
     return frozenset(file_sha256(path) for path in models_root().glob("*.safetensors"))
-
-
-def machine(hardware: dict[str, Any]) -> str:
-    """Processor and cores, or the accelerator.
-
-    >>> machine({"cpu": "AMD EPYC", "cores": 2, "gpu": None})
-    'AMD EPYC, 2 cores'
-    """
-    return hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"
 
 
 def _table(measurement: str, rows: list[dict[str, str]]) -> str:

@@ -11,7 +11,7 @@ from headprune_lib.replication.pages.tables.markup import Markup
 from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import setting
+from headprune_lib.replication.titles import machine, setting
 
 __all__ = ["again_table"]
 
@@ -23,7 +23,7 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
     """One row a result: command, minutes and machine of its measurement, its values as files."""
     rows = []
     for result in results:
-        runs = _runs(result)
+        runs, date = _runs(result), result.provenance["date"][:10]
         paths = (f"{FOLDER}/{'/'.join(_path(result))}.{kind}" for kind in ("json", "csv"))
         rows.append(
             {
@@ -35,7 +35,7 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
                     )
                 ),
                 "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
-                "measured": f"{max(date for _, date, _ in runs)[:10]}, {_machine(result)}",
+                "measured": f"{date}, {machine(result.provenance['hardware'])}",
                 "values": Markup(
                     " ".join(
                         f'<a href="{path}">{kind}</a>'
@@ -65,8 +65,3 @@ def _runs(result: Result) -> list[tuple[str, str, float]]:
             for run in found
         )
     )
-
-
-def _machine(result: Result) -> str:
-    hardware = next(iter(result.parts.values())).provenance["hardware"]
-    return hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"

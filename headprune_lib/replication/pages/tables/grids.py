@@ -15,7 +15,6 @@ from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import setting
 
 __all__ = ["heads_grid", "kinds_grid", "layers_grid", "other_kinds_grid"]
 
@@ -102,7 +101,7 @@ def _of_heads(heads: Sequence[Mapping[str, Any]], scale: float, p: str, title: s
     return Block(title, rows, significant)
 
 
-def heads_grid(table1: Result, name: str, caption: str) -> HTML:
+def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Table 1: the change of BLEU with each encoder head cut, the paper's grid above ours."""
     published = paper("table1")
     theirs = Block(
@@ -110,34 +109,36 @@ def heads_grid(table1: Result, name: str, caption: str) -> HTML:
         {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
         {(layer - 1, head - 1) for layer, head in published["significant"]},
     )
-    own = [head for head in table1.values["heads"] if head["kind"] == "enc-enc"]
-    ours = _of_heads(own, 1, "p_paper", _here(table1))
-    return grid_html(name, caption, [theirs, ours], "BLEU", "head", "layer")
+    ours = [
+        _of_heads(_of_kind(result, "enc-enc"), 1, "p_paper", _here(label, result))
+        for label, result in shown.items()
+    ]
+    return grid_html(name, caption, [theirs, *ours], "BLEU", "head", "layer")
 
 
 def other_kinds_grid(table1: Result, name: str, caption: str) -> HTML:
     """Table 1's grid for the two kinds of attention that the paper leaves out."""
     blocks = [
-        _of_heads(
-            [head for head in table1.values["heads"] if head["kind"] == kind], 1, "p_paper", kind
-        )
-        for kind in KINDS
-        if kind != "enc-enc"
+        _of_heads(_of_kind(table1, kind), 1, "p_paper", kind) for kind in KINDS if kind != "enc-enc"
     ]
     return grid_html(name, caption, blocks, "BLEU", "head", "layer")
 
 
-def _here(result: Result) -> str:
+def _of_kind(table1: Result, kind: str) -> list[dict[str, Any]]:
+    return [head for head in table1.values["heads"] if head["kind"] == kind]
+
+
+def _here(label: str, result: Result) -> str:
     baseline = result.values["baseline"]
     score = (
         f"{baseline['bleu']:.2f} BLEU"
         if "bleu" in baseline
         else f"{100 * baseline['accuracy']:.1f}%"
     )
-    return f"here: {setting(result)}, {result.n_examples:,} test texts, uncut {score}"
+    return f"here: {label}, {result.n_examples:,} test texts, uncut {score}"
 
 
-def kinds_grid(artifact: str, result: Result, name: str, caption: str) -> HTML:
+def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Tables 2 and 5: the change of BLEU with each layer reduced to its best head."""
     published = paper(artifact)
     theirs = Block(
@@ -149,11 +150,16 @@ def kinds_grid(artifact: str, result: Result, name: str, caption: str) -> HTML:
             for layer in published[kind]["significant"]
         },
     )
+    ours = [_of_layers(_here(label, result), result) for label, result in shown.items()]
+    return grid_html(name, caption, [theirs, *ours], "BLEU", "layer", "kind")
+
+
+def _of_layers(title: str, result: Result) -> Block:
+    """A translator's layers; kinds of attention are rows."""
     layers = result.values["layers"]
     rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
     significant = {(KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA}
-    ours = Block(_here(result), rows, significant)
-    return grid_html(name, caption, [theirs, ours], "BLEU", "layer", "kind")
+    return Block(title, rows, significant)
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:

@@ -14,6 +14,7 @@ from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import machine
 
 __all__ = [
     "bench_table",
@@ -79,8 +80,8 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Table 4 in the paper's form: a column a batch size, a block a model, the paper's first.
 
     Args:
-        shown: name -> result of Table 4; the one with random weights of BERT-base's shape is that
-            of the first result.
+        shown: name -> result of Table 4; the one with random weights of BERT-base's shape is the
+            last one that was timed on a machine.
         name: number of the table on the page.
         caption: what is seen in it, as HTML.
     """
@@ -92,9 +93,16 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
             for i, size in enumerate(published["batch_size"])
         }
     }
-    timed = {label: result.values["finetuned"] for label, result in shown.items()}
-    for result in list(shown.values())[-1:]:
-        timed["BERT-base's shape, random weights"] = result.values["shape"]
+    timed = {
+        f"{label}, {machine(result.provenance['hardware'])}": result.values["finetuned"]
+        for label, result in shown.items()
+    }
+    timed |= {
+        f"BERT-base's shape, random weights, {machine(result.provenance['hardware'])}": (
+            result.values["shape"]
+        )
+        for result in shown.values()
+    }
     for label, values in timed.items():
         blocks[f"here: {label}"] = {
             row["batch_size"]: (row["mean"], row["sd"], (row["ratio"], row["interval"]))

@@ -1,5 +1,7 @@
 """Every order of removal is drawn, the new ones too."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import pytest
 
@@ -35,16 +37,19 @@ def test_no_two_orders_look_alike():
 
 @pytest.mark.parametrize(
     ("name", "draw"),
-    [("figure3b", lambda values: plots.figure3b(values, "sst2")), ("figure3a", plots.figure3a)],
+    [
+        ("figure3b", lambda result: plots.figure3b(result.values, "sst2")),
+        ("figure3a", lambda result: plots.figure3a({"toy": result})),
+    ],
 )
 def test_a_new_order_is_drawn_under_its_own_name(smoke, name, draw):
-    values = measurements.get(name, smoke).values
+    result = measurements.get(name, smoke)
     values = {
-        **values,
-        "curves": {**values["curves"], "new": values["curves"]["oracle"]},
-        "prunable": {**values["prunable"], "new": values["prunable"]["oracle"]},
+        **result.values,
+        "curves": {**result.values["curves"], "new": result.values["curves"]["oracle"]},
+        "prunable": {**result.values["prunable"], "new": result.values["prunable"]["oracle"]},
     }
-    labels = draw(values).axes[0].get_legend_handles_labels()[1]
+    labels = draw(dataclasses.replace(result, values=values)).axes[0].get_legend_handles_labels()[1]
     labels = [label for label in labels if not label.startswith(("the paper", "chance"))]
     assert labels[-1] == "new"
     assert {label.partition(" (mean of")[0] for label in labels[:-1]} == {

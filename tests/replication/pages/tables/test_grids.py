@@ -1,5 +1,7 @@
 """Grids in the paper's form: its own numbers above ours, in the same columns."""
 
+import dataclasses
+
 import pytest
 from bs4 import BeautifulSoup
 
@@ -37,7 +39,7 @@ def marked(rows):
 
 def test_table_1_is_the_papers_and_ours(smoke):
     table1 = measurements.get("table1", smoke)
-    theirs, ours = blocks(tables.heads_grid(table1, "Table 1", ""))
+    theirs, ours = blocks(tables.heads_grid(collect([table1]), "Table 1", ""))
     published = paper("table1")
     assert [[number(cell) for cell in row] for row in theirs.values()] == published["delta_bleu"]
     assert marked(theirs) == {tuple(cell) for cell in published["significant"]}
@@ -53,7 +55,7 @@ def test_table_1_is_the_papers_and_ours(smoke):
 @pytest.mark.parametrize("artifact", ["table2", "table5"])
 def test_tables_2_and_5_have_a_row_a_kind(artifact, smoke):
     theirs, ours = blocks(
-        tables.kinds_grid(artifact, measurements.get(artifact, smoke), "Table 2", "")
+        tables.kinds_grid(artifact, collect([measurements.get(artifact, smoke)]), "Table 2", "")
     )
     assert tuple(theirs) == tuple(ours) == KINDS
     published = paper(artifact)
@@ -78,6 +80,36 @@ def test_table_4_has_a_column_a_batch_size_and_the_papers_gain(smoke):
     theirs, *ours = blocks(tables.speeds_grid(shown, "Table 4", ""))
     assert theirs["times as fast"][2].get_text() == f"{134.0 / 114.0:.2f}"
     assert len(ours) == 2  # the fine-tuned model, and the shape with random weights
+
+
+def test_what_was_timed_elsewhere_is_told_apart_in_table_4(smoke):
+    here = measurements.get("table4", smoke)
+    (part,) = here.parts.values()
+    provenance = {**part.provenance, "hardware": {**part.provenance["hardware"], "gpu": "NVIDIA X"}}
+    there = dataclasses.replace(
+        here, model="bert-base", parts={"all": dataclasses.replace(part, provenance=provenance)}
+    )
+    grid = tables.speeds_grid(collect([there, here]), "Table 4", "").data
+    titles = [row.get_text() for row in BeautifulSoup(grid, "html.parser").select("th.block")]
+    assert len(titles) == 5  # the paper's; a model and the shape of each machine
+    assert sum(title.endswith(", NVIDIA X") for title in titles) == 2
+    assert "here: BERT-base, synthetic, NVIDIA X" in titles
+
+
+def another(result):
+    """The same outcomes under the name of the paper's own translator."""
+    return dataclasses.replace(result, task="wmt14-enfr")
+
+
+def test_another_translator_has_a_block_of_its_own(smoke):
+    table1 = measurements.get("table1", smoke)
+    grid = tables.heads_grid(collect([table1, another(table1)]), "Table 1", "")
+    _, ours, theirs = blocks(grid)
+    assert ours == theirs and "here: post-norm translator, WMT14 en-fr, " in grid.data
+    table5 = measurements.get("table5", smoke)
+    grid = tables.kinds_grid("table5", collect([table5, another(table5)]), "Table 5", "")
+    _, ours, theirs = blocks(grid)
+    assert ours == theirs and "WMT14 en-fr" in grid.data
 
 
 def test_how_a_result_is_measured_again(smoke):
