@@ -71,6 +71,10 @@ def take(
 
 
 def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
+    import torch
+
+    # A forked process has none of its asker's threads, and would wait for them.
+    torch.set_num_threads(1)
     # A forked process begins with the address space of the one that asks, whatever that has read.
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     limit = pages * resource.getpagesize() + gigabytes * 2**30
