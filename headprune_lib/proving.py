@@ -274,15 +274,29 @@ def _removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: l
         found = outputs_of(pruned, ran)
     except Exception as error:  # whatever the module's own code makes of it
         return f"its code does not run with fewer heads ({said(error)})"
-    # without heads there are no weights of attention to return
-    fewer = len(found) < len(expected) if kept else False
-    if fewer or found[0].shape != expected[0].shape:
+    if not kept:  # there are no weights of attention to return
+        expected = [expected[0], *(one for one in expected[1:] if not _weights(one))]
+        if len(found) < len(expected):
+            return "with no head left it does not return what it hands on to other layers"
+    if len(found) < len(expected) or found[0].shape != expected[0].shape:
         return "with a head removed it returns something of another shape"
     for left, right in zip(found, expected, strict=False):
         # weights of attention have fewer heads; a bias that is handed on must be that of all
         if left.shape == right.shape and not _close(left, right, right):
             return "with a head removed it returns something else than with that head masked"
     return ""
+
+
+def _weights(returned: Tensor) -> bool:
+    """Whether this is how much each query attends to each key: shares that sum to 1 at most.
+
+    Less than 1 goes to the keys where a part goes to none of them (an attention sink), and nothing
+    where a query sees no key.
+    """
+    if not returned.is_floating_point() or returned.ndim < 3:
+        return False
+    shares = returned.double().nan_to_num()
+    return bool((shares >= 0).all() and (shares.sum(-1) <= 1 + 1e-3).all())
 
 
 def _tolerance(like: Tensor) -> float:

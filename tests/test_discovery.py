@@ -16,6 +16,7 @@ from headprune_lib import (
     full_mask,
     head_importance,
     masked_heads,
+    proving,
     prune_heads,
     prune_mask,
     register_attention,
@@ -333,3 +334,30 @@ def test_a_registered_class_that_returns_its_weights_may_lose_all_its_heads():
     register_attention("LlamaAttention", like="LlamaAttention")
     blocks = find_heads(build("llama"))  # the eager kernel
     assert [(block.how, block.keeps_one) for block in blocks] == [("registered", "")] * len(blocks)
+
+
+def test_a_layer_that_hands_a_bias_on_does_not_lose_all_its_heads():
+    # the local attention of LongT5's lowest layer makes a bias of five dimensions for those above
+    from headprune_lib.replication.census import tiny
+
+    model = tiny.build("longt5")
+    lowest = find_heads(model)[0]
+    assert "does not return what it hands on" in lowest.keeps_one
+    nothing = cut_heads(model, [(lowest.kind, 0, head) for head in range(lowest.n_heads)])
+    with pytest.raises(ValueError, match="cannot lose all its heads"):
+        prune_heads(model, nothing)
+
+
+@pytest.mark.parametrize(
+    ("returned", "are"),
+    [
+        (torch.rand(2, 4, 3, 5).softmax(-1), True),
+        (0.5 * torch.rand(2, 4, 3, 5).softmax(-1), True),  # a sink takes the rest
+        (torch.tensor([[[torch.nan, torch.nan], [0.5, 0.5]]]), True),  # a query sees no key
+        (torch.rand(2, 4, 3, 5) - 0.5, False),  # a bias of positions
+        (torch.full((2, 4, 3, 5), 0.5), False),
+        (torch.zeros(2, 3, 5, dtype=torch.int64), False),  # places of keys
+    ],
+)
+def test_weights_of_attention_are_shares_of_each_query(returned, are):
+    assert proving._weights(returned) is are
