@@ -48,6 +48,7 @@ ORDER = [
     ["profiles"],
     ["encoder", "translation", "language"],
     ["paper", "published"],
+    ["published_orders"],
     ["measurements"],
     ["planning"],
     ["titles"],
