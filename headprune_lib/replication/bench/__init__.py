@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.bench import encoder, translation
+from headprune_lib.replication.bench import criteria, encoder, translation
 from headprune_lib.replication.bench.compare import Row
 from headprune_lib.replication.profiles import Profile
 
@@ -31,7 +31,7 @@ def _before(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
 _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
-    "criteria": encoder.criteria,
+    "criteria": criteria.rows,
     "translation": translation.rows,
     "workers": _workers,
     "onnx": _graphs,

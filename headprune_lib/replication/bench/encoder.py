@@ -8,8 +8,6 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
-from headprune_lib.batching import Batch
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -49,7 +47,8 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             optimizer.zero_grad()
 
     def score() -> None:
-        _score(subject, batches, "importance")
+        with fast_linears(subject.model):
+            score_heads(subject.model, batches, "importance")
 
     def forward() -> None:
         pass_seconds(subject.model, batches)
@@ -91,30 +90,6 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             "at most 0.7",
         ),
     ]
-
-
-def _score(subject: EncoderSubject, batches: list[Batch], by: str) -> None:
-    with fast_linears(subject.model):
-        score_heads(subject.model, batches, by)
-
-
-def criteria(profile: Profile, n: int, rounds: int) -> list[Row]:
-    """What scores by every other criterion cost, over exact I_h; some need hours."""
-    subject = EncoderSubject.of(profile, kernel="eager")
-    batches = subject.batches(subject.test.first(n)).batches
-    return [
-        compare(
-            f"scores by {name}",
-            lambda name=name: _score(subject, batches, name),
-            "exact I_h",
-            lambda: _score(subject, batches, "importance"),
-            rounds,
-            None,
-            "",
-        )
-        for name in CRITERIA
-        if name not in ("importance", "random")
-    ]  # random reads no text
 
 
 def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:

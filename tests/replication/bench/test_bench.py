@@ -34,12 +34,16 @@ def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definiti
     assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, sweep])
 
 
-def test_every_criterion_is_compared_with_importance(smoke):
+def test_every_criterion_is_compared_with_a_forward_pass(smoke):
     rows = bench("criteria", smoke, n_sentences=4, rounds=1)
     assert [row["what"] for row in rows] == [
-        f"scores by {name}" for name in CRITERIA if name not in ("importance", "random")
+        f"scores by {name}" for name in CRITERIA if name != "random"
     ]
-    assert all(row["reference"] == "exact I_h" and row["ratio"] > 0 for row in rows)
+    assert {row["reference"] for row in rows} == {"one forward pass"}
+    ratios = {row["what"].removeprefix("scores by "): row["ratio"] for row in rows}
+    assert min(ratios.values()) > 0
+    # a search over heads takes passes by the dozen, a derivative a few
+    assert min(ratios["greedy"], ratios["shapley"]) > ratios["importance"]
 
 
 def test_the_translation_half_is_compared_with_masked_generate(smoke):
