@@ -13,7 +13,7 @@ from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
 
-__all__ = ["contrasts_by_model", "contrasts_table", "leaderboard"]
+__all__ = ["contrasts_by_model", "contrasts_table", "leaderboard", "once_or_again"]
 
 
 def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
@@ -32,6 +32,33 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
                 "cost": row["cost"],
             }
             for row in leaderboard_rows(found)
+        ]
+    )
+
+
+def once_or_again(found: Mapping[str, Result]) -> pd.DataFrame:
+    """Absolute value of each example's derivative or of a batch's, scored once or at each step.
+
+    One row a model that has all four orders.
+
+    Args:
+        found: name of task and model -> result of ``which_first``.
+    """
+    ways = {
+        f"{whose}, {when}": order
+        for criterion, whose in (("importance", "an example's"), ("importance-batch", "a batch's"))
+        for when, order in (("once", criterion), ("again", f"{criterion} rescored"))
+    }
+    return pd.DataFrame(
+        [
+            {"measured on": where}
+            | {
+                way: estimate(one["area"]["value"], one["area"]["interval"], ".1%")
+                for way, order in ways.items()
+                if (one := result.values["orders"][order])
+            }
+            for where, result in found.items()
+            if {*ways.values()} <= {*result.values["orders"]}
         ]
     )
 

@@ -1,0 +1,57 @@
+"""The numbers in the prose of the page with every order that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headprune_lib.replication.pages.leaderboard import leaderboard_rows
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
+from headprune_lib.replication.published_orders import PublishedOrder, published_orders
+from headprune_lib.replication.store import Result
+from headprune_lib.replication.titles import listed
+
+
+def board(found: Mapping[str, Result]) -> Numbers:
+    """What the best and the usual orders keep, on the model with most orders, and others' curves.
+
+    Args:
+        found: name of task and model -> result of ``which_first``.
+    """
+    where = max(found, key=lambda name: len(found[name].values["orders"]))
+    rows = leaderboard_rows({where: found[where]})
+    by_order = {row["order"]: row for row in rows}
+    numbers: Numbers = {
+        "where": where,
+        "n_orders": len(rows),
+        "best": rows[0]["title"],
+        "best_kept": _kept(rows[0]),
+        "models": len(found),
+        "bests": listed(
+            [
+                f"{name}: {leaderboard_rows({name: result})[0]['title']}"
+                for name, result in found.items()
+            ]
+        ),
+    }
+    for order in ("importance", "importance unnormalised", "magnitude", "entropy", "random"):
+        key = f"kept_{order.replace(' ', '_')}"
+        numbers[key] = _kept(by_order[order]) if order in by_order else NOT_MEASURED
+    for key, wanted in (
+        ("others_importance", ("Silent-Zebra", "importance")),
+        ("others_combined", ("HIES 2025", "importance and entropy")),
+        ("others_hies_importance", ("HIES 2025", "importance")),
+    ):
+        numbers[key] = listed([f"{_published(task, wanted).area:.1%}" for task in ("mnli", "sst2")])
+    return numbers
+
+
+def _kept(row: Mapping) -> str:
+    return estimate(row["area"], [row["area_low"], row["area_high"]], ".1%")
+
+
+def _published(task: str, wanted: tuple[str, str]) -> PublishedOrder:
+    (found,) = [
+        one for one in published_orders() if one.task == task and (one.who, one.order) == wanted
+    ]
+    return found

@@ -1,0 +1,52 @@
+"""Page 13."""
+
+import dataclasses
+
+import pytest
+
+from headprune_lib.replication.pages import numbers, tables
+from headprune_lib.replication.published_orders import published_orders
+
+
+@pytest.fixture
+def found(result):
+    return {"tiny, synthetic": result("which_first")}
+
+
+def test_the_best_order_is_the_first_of_the_board(found):
+    (of,) = found.values()
+    told, shown = numbers.board(found), tables.leaderboard(found)
+    assert told["best"] == shown["order"][0]
+    assert told["best_kept"] == shown["kept, mean over 0 to 50% removed"][0]
+    assert told["n_orders"] == len(shown) == len(of.values["orders"])
+    area = of.values["orders"]["random"]["area"]["value"]
+    assert told["kept_random"].startswith(f"{area:.1%} [")
+    assert told["kept_magnitude"] == "not measured"
+    assert told["bests"] == f"tiny, synthetic: {told['best']}"
+
+
+def test_others_are_told_on_both_tasks(found):
+    of = {(one.who, one.order, one.task): one.area for one in published_orders()}
+    told = numbers.board(found)["others_combined"]
+    assert told == " and ".join(
+        f"{of['HIES 2025', 'importance and entropy', task]:.1%}" for task in ("mnli", "sst2")
+    )
+
+
+def test_once_or_again_asks_for_all_four_orders(found):
+    (of,) = found.values()
+    assert tables.once_or_again(found).empty
+    orders = of.values["orders"]
+    both = {
+        name: orders["importance"] for name in ("importance-batch", "importance-batch rescored")
+    }
+    full = dataclasses.replace(of, values=of.values | {"orders": orders | both})
+    shown = tables.once_or_again({"tiny, synthetic": full})
+    assert shown.columns.tolist()[1:] == [
+        "an example's, once",
+        "an example's, again",
+        "a batch's, once",
+        "a batch's, again",
+    ]
+    again = orders["importance rescored"]["area"]["value"]
+    assert shown["an example's, again"][0].startswith(f"{again:.1%} [")
