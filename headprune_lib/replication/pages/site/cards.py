@@ -148,17 +148,14 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
-    """What the dots are, and how to read them."""
+    """What the dots are, and which side of the bound is the paper's."""
     what, form, side = SHOWN[claim.id]
     estimates = [one for row in rows for one in row.judged.estimates]
     bounds = sorted({one.bound for one in estimates}, reverse=True)
     said = " or ".join(form.format(bound) if bound else "0" for bound in bounds)
-    words = what[0].upper() + what[1:]
-    words += ", with 95% intervals." if any(one.interval for one in estimates) else "."
-    words += f" The line is our rule's bound, {said}; the paper's claim lies to its {side}."
-    if all(row.votes for row in rows):
-        return words
-    return f"{words} Hollow dots could not have decided, and do not count."
+    return (
+        f"{what[0].upper()}{what[1:]}. Our bound is {said}; the paper's claim lies to its {side}."
+    )
 
 
 def _range(estimates: Iterable[Estimate]) -> tuple[float, float]:
