@@ -133,7 +133,7 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         number = form.format(one.value)
         if one.interval:
             number += " [{}, {}]".format(*(form.format(end) for end in ends))
-        name = ", ".join(filter(None, (row.setting, one.label)))
+        name = _dot_name(row.setting, one.label)
         lines.append(
             f'<li class="{"votes" if row.votes else "silent"}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
@@ -145,6 +145,18 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         f'<figure class="dots"><figcaption>{_text(_caption(claim, rows))}</figcaption>'
         f"<ul>{''.join(lines)}</ul></figure>"
     )
+
+
+def _dot_name(setting: str, label: str) -> str:
+    """What a dot is of; a label says more exactly what the end of a setting says of all its dots.
+
+    >>> _dot_name("MiniLM, reviews, batches of 1 and 4", "batch 4"), _dot_name("enfr", "")
+    ('MiniLM, reviews, batch 4', 'enfr')
+    """
+    known, _, last = setting.rpartition(", ")
+    if label and known and last.startswith(label.split()[0]):
+        setting = known
+    return ", ".join(filter(None, (setting, label)))
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
