@@ -21,7 +21,10 @@ function svg(tag, attributes = {}, text) {
 }
 
 const percent = (share) => `${Math.round(100 * share)}%`;
-const score = (entry, order, step) => `${order.mean[step].toFixed(1)}${entry.unit}`;
+// With a minus sign, and without one before what is rounded to zero.
+const number = (value, digits = 1) =>
+  (Number(value.toFixed(digits)) + 0).toFixed(digits).replace("-", "−");
+const score = (entry, order, step) => `${number(order.mean[step])}${entry.unit}`;
 const randomOf = (entry) => entry.orders.find((order) => order.name === "random");
 
 // What the picture says, in a sentence.
@@ -32,7 +35,7 @@ export function told(entry, order, step) {
     `${entry.removed.at(-1)}): ${entry.metric} ${score(entry, order, step)} in the order “${order.title}”`;
   if (order.interval) {
     const [low, high] = order.interval[step];
-    words += `, 95% interval ${low.toFixed(1)} to ${high.toFixed(1)}`;
+    words += `, 95% interval ${number(low)} to ${number(high)}`;
   }
   if (random && random !== order) words += `; ${score(entry, random, step)} in random order`;
   return `${words}; ${score(entry, order, 0)} with all heads.`;
@@ -88,7 +91,7 @@ function chart(entry, order, step, width) {
   for (let i = 0; i <= 4; i += 1) {
     const value = low + (i * (high - low)) / 4;
     drawing.append(svg("line", { class: "grid", x1: x(0), x2: x(1), y1: y(value), y2: y(value) }));
-    text(x(0) - 6, y(value) + 4, value.toFixed(high - low > 8 ? 0 : 1), "end");
+    text(x(0) - 6, y(value) + 4, number(value, high - low > 8 ? 0 : 1), "end");
   }
   for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) text(x(share), y(low) + 18, percent(share));
   text(x(0.5), SIZE.height - 6, "heads removed");

@@ -60,28 +60,66 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 });
 
-// What is wider than its frame can be scrolled with the keyboard, and says so.
+// What is larger than its frame can be scrolled with the keyboard, and says so.
 document.addEventListener("DOMContentLoaded", () => {
+  const FRAMES = ".table-frame, .bd-article .pst-scrollable-table-container";
   const mark = (frame) => {
     const wide = frame.scrollWidth > frame.clientWidth + 1;
-    const named = frame.querySelector("caption");
+    const tall = frame.scrollHeight > frame.clientHeight + 1;
+    const caption = frame.querySelector(".caption-text") ?? frame.querySelector("caption");
+    const words = caption?.textContent.trim() ?? "Table";
+    if (wide || tall) {
+      frame.tabIndex = 0;
+      frame.setAttribute("role", "group");
+      frame.setAttribute("aria-label", `${words} (scrolls)`);
+    } else {
+      ["tabindex", "role", "aria-label"].forEach((name) => frame.removeAttribute(name));
+    }
     if (wide === frame.classList.contains("scrolls")) return;
     frame.classList.toggle("scrolls", wide);
     if (wide) {
-      frame.tabIndex = 0;
-      frame.setAttribute("role", "group");
-      frame.setAttribute("aria-label", named ? `${named.textContent.trim()} (scrolls sideways)` : "Table, scrolls sideways");
       const hint = document.createElement("p");
       hint.className = "scroll-hint";
       hint.textContent = "Wider than the screen: swipe sideways, or press Tab and the arrow keys.";
       frame.before(hint);
-    } else {
-      ["tabindex", "role", "aria-label"].forEach((name) => frame.removeAttribute(name));
-      if (frame.previousElementSibling?.className === "scroll-hint") frame.previousElementSibling.remove();
+    } else if (frame.previousElementSibling?.className === "scroll-hint") {
+      frame.previousElementSibling.remove();
     }
   };
   const watch = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
-  document.querySelectorAll(".table-frame").forEach((frame) => watch.observe(frame));
+  document.querySelectorAll(FRAMES).forEach((frame) => watch.observe(frame));
+});
+
+// A long table is searched: rows without the words are left out.
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("table.long").forEach((table) => {
+    const rows = [...table.tBodies[0].rows];
+    const input = Object.assign(document.createElement("input"), { type: "search", className: "rows-wanted" });
+    const label = document.createElement("label");
+    label.append("Rows with ", input);
+    const count = document.createElement("output");
+    const bar = document.createElement("p");
+    bar.className = "row-search";
+    bar.append(label, " ", count);
+    const search = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row) => {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        if (!row.hidden) shown += 1;
+      });
+      count.textContent = `${shown} of ${rows.length}`;
+    };
+    input.addEventListener("input", search);
+    search();
+    (table.closest(".pst-scrollable-table-container") ?? table).before(bar);
+  });
+});
+
+// Formulas stay readable as TeX where MathJax is not there.
+window.addEventListener("load", () => {
+  if (!window.MathJax?.version) document.documentElement.classList.add("no-mathjax");
 });
 
 // The book's own name and search stand in the sidebar: name it as a part of the page.

@@ -1,6 +1,6 @@
 """Page 04: the encoders."""
 
-from headprune_lib.replication.claims.evidence import share_judged
+from headprune_lib.replication.claims.evidence import share_judged, task_judged
 from headprune_lib.replication.published import (
     independent_curves,
     published_shares,
@@ -118,6 +118,11 @@ STATEMENTS = [
         PAGE,
         "The reviews are judged as SST-2, whose sentences they share: at 60%.",
         lambda: share_judged("reviews", "encoder") == share_judged("sst2", "encoder") == 0.6,
+    ),
+    Statement(
+        PAGE,
+        "The green line is the paper's share on SST-2, at which the reviews are judged.",
+        lambda: task_judged("reviews", "encoder") == "sst2",
     ),
     Statement(PAGE, "The rule asks for 95%; its power is", lambda: C3_KEPT == 0.95),
     Statement(PAGE, "At a loss of at most 2%", lambda: SHOWN_TOLERANCE == 0.02),

@@ -13,7 +13,7 @@ from headprune_lib.replication.claims.claims import CLAIMS
 from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, Row, Verdict, combine
 from headprune_lib.replication.measurements.measurement import HALVES, Half
-from headprune_lib.replication.published import published_share, published_shares
+from headprune_lib.replication.published import published_shares, published_task
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting, spelled
 
@@ -134,10 +134,19 @@ def _c3(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
     return judge
 
 
+def task_judged(task: str, half: Half) -> str:
+    """The paper's task at whose share C3 is judged on one of ours.
+
+    >>> task_judged("reviews", "encoder"), task_judged("snli", "encoder")
+    ('sst2', 'mnli')
+    """
+    own = published_task(_AS.get(task, task))
+    return own if own in published_shares() else _ANY[half]
+
+
 def share_judged(task: str, half: Half) -> float:
     """Share of the heads at which C3 is judged: the paper's own for the task."""
-    share = published_share(_AS.get(task, task))
-    return published_shares()[_ANY[half]] if share is None else share
+    return published_shares()[task_judged(task, half)]
 
 
 def kept_at(values: Values, share: float, order: str = "importance") -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from headprune_lib.replication.paths import project_root
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _WAIT = 60_000  # milliseconds of the page's own clock, in which formulas are typeset
 # What is pressed, not read.
-_UNPRINTED = "script, button, .headerlink, .removal .explorer, details.hide summary"
+_UNPRINTED = "script, button, .headerlink, .removal .explorer, details.hide summary, .page-code"
 _STYLE = """
 main.printed > article { break-before: page; max-width: none; }
 main.printed > article:first-child { break-before: auto; }

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import re
 from importlib.metadata import files
 from urllib.parse import quote, unquote, urlparse
 
 import pytest
 from browser import needs_chromium, served
+
+from headprune_lib.replication.paths import project_root
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +29,17 @@ ARTIFACTS = {
 PAGES = (*ARTIFACTS, "notebooks/08_translation_models.html", "notebooks/09_independent.html")
 WIDTHS, MODES = (1400, 390), ("light", "dark")
 WAYS = [(width, mode) for width in WIDTHS for mode in MODES]
+HYPHEN = re.compile(r"(?<![\w.)\]/–−-])-(?=\.?\d)")  # in place of a minus sign
+NOT_READ = ["code", "pre", "script", "style"]
 HEAVIEST = 2.5e6  # bytes of a page and all that it loads, compressed as web servers send it
+
+MOST_SHIFT = 0.05
+SHIFTS = """new Promise(done => { let sum = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(
+    one => { if (!one.hadRecentInput) sum += one.value; })
+  ).observe({type: "layout-shift", buffered: true});
+  Promise.resolve(window.MathJax?.startup?.promise).then(
+    () => setTimeout(() => done(String(sum)), 300)); })"""
 
 SMALLEST_TEXT = """JSON.stringify([...document.querySelectorAll(".paper-figure svg")]
   .filter(svg => svg.getClientRects().length)
@@ -99,6 +112,51 @@ def test_every_table_has_a_caption_and_a_number_of_its_own(name, pages):
     assert len(plain) <= 1  # how to measure again has none
 
 
+def test_the_code_of_a_notebook_is_in_one_fold_at_its_end(pages):
+    checked = 0
+    for name, page in pages.items():
+        folds = page.select("article details.page-code")
+        assert len(folds) == name.startswith("notebooks/"), name
+        for fold in folds:
+            assert not fold.has_attr("open")
+            after = fold.find_next(["p", "h2", "table", "figure"])
+            while after is not None and fold in after.parents:
+                after = after.find_next(["p", "h2", "table", "figure"])
+            assert after is None or after.find_parent("article") is None, name
+            notebook = (project_root() / name).with_suffix(".ipynb")
+            sources = [
+                "".join(cell["source"]).strip()
+                for cell in json.loads(notebook.read_text("utf-8"))["cells"]
+                if cell["cell_type"] == "code"
+            ]
+            shown = [block.get_text().strip() for block in fold.select(".highlight pre")]
+            assert shown == [source for source in sources if source], name
+            checked += 1
+    assert checked >= 12
+
+
+def test_negative_numbers_have_a_minus_sign(pages):
+    hyphens = []
+    for name, page in pages.items():
+        for text in page.select_one("article").find_all(string=HYPHEN):
+            if not text.find_parent(NOT_READ) and not text.find_parent(class_=("math", "sig")):
+                hyphens.append((name, str(text)[:60]))
+    assert not hyphens
+
+
+def test_a_table_of_the_book_itself_has_a_caption_and_another_number(pages):
+    captions = {
+        name: [one.get_text() for one in page.select("article .caption-number")]
+        for name, page in pages.items()
+    }
+    numbers = [number.strip() for found in captions.values() for number in found]
+    assert len(numbers) == len(set(numbers)) > 10
+    assert all(number.startswith("Table B") for number in numbers)
+    for name in ("rerun", "rules", "prune", "models"):
+        tables = pages[f"book/{name}.html"].select("article table.table")
+        assert tables and all(table.caption for table in tables), name
+
+
 def test_every_supplement_is_numbered_once(pages):
     names = [
         words.strong.get_text()
@@ -154,9 +212,9 @@ def test_nothing_stands_in_the_way_of_readers_with_aids(site, pages, browser):
 
 
 @needs_chromium
-def test_no_page_is_heavy(site, browser):
+def test_no_page_is_heavy(site, pages, browser):
     with served(site) as address:
-        for name in PAGES:
+        for name in pages:
             browser.visit(f"{address}/{name}")
             loaded = {
                 urlparse(event["params"]["response"]["url"]).path
@@ -165,6 +223,50 @@ def test_no_page_is_heavy(site, browser):
             }
             sent = sum(len(gzip.compress((site / path[1:]).read_bytes())) for path in loaded)
             assert len(loaded) > 3 and sent < HEAVIEST, (name, sent)
+
+
+@needs_chromium
+def test_nothing_moves_while_a_page_loads(site, pages, browser):
+    with served(site) as address:
+        moved = {
+            (name, width): float(browser.visit(f"{address}/{name}", width, SHIFTS).markup)
+            for name in pages
+            for width in WIDTHS
+        }
+    assert not {where: shift for where, shift in moved.items() if shift >= MOST_SHIFT}
+
+
+@needs_chromium
+def test_every_page_works_from_a_file(site, pages, browser):
+    problems = [
+        f"{name}: {problem}"
+        for name in pages
+        for problem in browser.visit((site / name).as_uri()).problems
+    ]
+    assert not problems
+
+
+@needs_chromium
+def test_a_long_table_scrolls_in_a_frame_and_is_searched(site, browser):
+    script = """(() => {
+      const table = document.querySelector("table.long");
+      const frame = table.closest(".pst-scrollable-table-container");
+      const rows = () => [...table.tBodies[0].rows].filter(row => row.getClientRects().length);
+      const before = rows().length;
+      const input = document.querySelector(".row-search input");
+      input.value = "BERT passed";
+      input.dispatchEvent(new Event("input"));
+      return JSON.stringify([before, rows().map(row => row.textContent.toLowerCase()),
+        document.querySelector(".row-search output").textContent, frame.tabIndex,
+        document.documentElement.scrollHeight]);
+    })()"""
+    settled = f"new Promise(done => setTimeout(() => done({script}), 300))"
+    for width in WIDTHS:
+        found = browser.visit((site / "book/models.html").as_uri(), width, settled).markup
+        before, shown, said, place, height = json.loads(found)
+        assert 0 < len(shown) < before and said == f"{len(shown)} of {before}"
+        assert all("bert" in row and "passed" in row for row in shown)
+        assert place == 0 and height < 6000
 
 
 @needs_chromium

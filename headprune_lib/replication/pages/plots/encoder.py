@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from headprune_lib.replication.claims.evidence import share_judged, task_judged
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
@@ -35,12 +36,7 @@ from headprune_lib.replication.pages.plots.style import (
     style,
     within,
 )
-from headprune_lib.replication.pages.tables import (
-    paper,
-    published_share,
-    published_task,
-    shown_orders,
-)
+from headprune_lib.replication.pages.tables import paper, shown_orders
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
@@ -166,12 +162,12 @@ def figure3b(values: dict | None, task: str, layout: Layout = WIDE) -> Figure:
 
     Args:
         values: those of a pruning curve's result; None if it was not measured.
-        task: its task, whose share in the paper is marked; MNLI's where the paper has none.
+        task: its task; marked is the paper's share that it is judged at by C3's rule.
     """
     if values is None:
         return not_measured(layout)
     shares = 100 * np.array(values["shares"])
-    published = task if published_share(task) is not None else "mnli"
+    judged = task_judged(task, "encoder")
     with style():
         figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 320))
         for name, look in looks(shown_orders(values)).items():
@@ -179,7 +175,7 @@ def figure3b(values: dict | None, task: str, layout: Layout = WIDE) -> Figure:
         axes.axhline(
             100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance"
         )
-        share_in_the_paper(axes, published_share(published), spelled(published_task(published)))
+        share_in_the_paper(axes, share_judged(task, "encoder"), spelled(judged))
         pruning_axes(axes, "accuracy (%)")
         below(figure, layout)
     return figure

@@ -11,6 +11,10 @@ from typing import Any
 
 from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
 from headprune_lib.replication.pages.site.directive import verdicts
+from headprune_lib.replication.pages.site.typography import (
+    with_minus_signs,
+    with_room_for_formulas,
+)
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result
 
@@ -64,8 +68,9 @@ def _code(address: str) -> str:
 def prepare_page(
     app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Leave MathJax out where there is no formula; add description and OpenGraph to the head."""
-    body = context.get("body", "")
+    """Minus signs, MathJax only where there is a formula, description and OpenGraph in the head."""
+    body = with_room_for_formulas(with_minus_signs(context.get("body", "")))
+    context["body"] = body
     if not has_formula(body):
         context["script_files"][:] = [
             script

@@ -133,7 +133,7 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
         number = form.format(one.value)
         if one.interval:
             number += " [{}, {}]".format(*(form.format(end) for end in ends))
-        name = ", ".join(filter(None, (row.setting, one.label)))
+        name = _dot_name(row.setting, one.label)
         lines.append(
             f'<li class="{"votes" if row.votes else "silent"}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
@@ -147,18 +147,27 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
     )
 
 
+def _dot_name(setting: str, label: str) -> str:
+    """What a dot is of; a label says more exactly what the end of a setting says of all its dots.
+
+    >>> _dot_name("MiniLM, reviews, batches of 1 and 4", "batch 4"), _dot_name("enfr", "")
+    ('MiniLM, reviews, batch 4', 'enfr')
+    """
+    known, _, last = setting.rpartition(", ")
+    if label and known and last.startswith(label.split()[0]):
+        setting = known
+    return ", ".join(filter(None, (setting, label)))
+
+
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
-    """What the dots are, and how to read them."""
+    """What the dots are, and which side of the bound is the paper's."""
     what, form, side = SHOWN[claim.id]
     estimates = [one for row in rows for one in row.judged.estimates]
     bounds = sorted({one.bound for one in estimates}, reverse=True)
     said = " or ".join(form.format(bound) if bound else "0" for bound in bounds)
-    words = what[0].upper() + what[1:]
-    words += ", with 95% intervals." if any(one.interval for one in estimates) else "."
-    words += f" The line is our rule's bound, {said}; the paper's claim lies to its {side}."
-    if all(row.votes for row in rows):
-        return words
-    return f"{words} Hollow dots could not have decided, and do not count."
+    return (
+        f"{what[0].upper()}{what[1:]}. Our bound is {said}; the paper's claim lies to its {side}."
+    )
 
 
 def _range(estimates: Iterable[Estimate]) -> tuple[float, float]:

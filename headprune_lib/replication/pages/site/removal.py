@@ -10,11 +10,11 @@ import numpy as np
 from headprune_lib.heads import KINDS
 from headprune_lib.orders import prune_order
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.claims.evidence import share_judged
+from headprune_lib.replication.claims.evidence import share_judged, task_judged
 from headprune_lib.replication.measurements import accuracy, half_of
 from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.pages.tables import shown_orders
-from headprune_lib.replication.published import published_share, published_task
+from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.titles import order_title, spelled
@@ -91,16 +91,13 @@ def _model(result: Result, heads: int) -> str:
 
 def _paper(result: Result) -> dict[str, Any]:
     half = half_of(result.key)
-    task = published_task(result.task)
-    own = published_share(result.task) is not None
-    return {
-        "share": share_judged(result.task, half),
-        "task": {"wmt": "WMT14", "iwslt": "IWSLT14"}.get(task, spelled(task))
-        if own
-        else "SST-2, whose sentences come from reviews"
-        if result.task == "reviews"
-        else "its nearest task",
-    }
+    judged = task_judged(result.task, half)
+    name = {"wmt": "WMT14", "iwslt": "IWSLT14"}.get(judged, spelled(judged))
+    if judged != published_task(result.task):
+        name += (
+            ", whose sentences come from reviews" if result.task == "reviews" else ", the nearest"
+        )
+    return {"share": share_judged(result.task, half), "task": name}
 
 
 def _grids(result: Result) -> list[tuple[str, int, int]]:

@@ -39,12 +39,18 @@ def test_a_dot_lies_within_its_interval_and_the_bound_where_the_rule_has_it():
 def test_what_does_not_vote_is_hollow_and_says_why():
     shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.1))
     assert [line["class"] for line in shown.select(".dots li")] == [["votes"], ["silent"]]
-    assert "Hollow dots could not have decided, and do not count." in shown.figcaption.text
+    front = (project_root() / "index.md").read_text("utf-8")
+    assert "Hollow dots could not have decided, and do not count." in front
     assert [cells.select("td")[-1].text for cells in shown.select("tbody tr")] == [
         "yes",
         "no: power 0.10",
     ]
-    assert "Hollow" not in card(row("tiny, toy", 0.9)).figcaption.text
+
+
+def test_a_caption_says_what_the_dots_are_and_where_the_paper_is():
+    assert card(row("tiny, toy", 0.9)).figcaption.text == (
+        "Share of the heads that can go alone. Our bound is 80%; the paper's claim lies to its right."
+    )
 
 
 def test_text_is_escaped_and_every_row_has_a_link_of_its_own():

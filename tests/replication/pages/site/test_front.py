@@ -126,7 +126,8 @@ def test_every_stored_curve_can_be_chosen(site, browser):
             )[now["step"]]
             said = value(browser, READ)
             scale = 1 if now["metric"] == "BLEU" else 100
-            number = float(said.split(f": {now['metric']} ")[1].split(now["unit"] or " ")[0])
+            shown = said.split(f": {now['metric']} ")[1].split(now["unit"] or " ")[0]
+            number = float(shown.replace("−", "-"))
             assert number == pytest.approx(scale * score, abs=0.051), said
     count = "JSON.parse(document.getElementById('explorer-data').textContent).data.length"
     assert len(seen) == value(browser, count)
@@ -202,9 +203,21 @@ def test_axe_finds_nothing(site, browser, page, width, mode):
     assert found == []
 
 
+# The front page, and one of each kind: a notebook with tables to sort, a long table to search, code.
+FOCUSED = (FRONT, "notebooks/01_one_head.html", "book/models.html", "book/prune.html")
+
+
+def test_the_front_page_is_eleven_screens_of_a_phone_at_most(site, browser):
+    height = browser.visit(
+        (site / FRONT).as_uri(), 390, settle("document.documentElement.scrollHeight")
+    ).markup
+    assert int(height) < 11 * 900
+
+
+@pytest.mark.parametrize("page", FOCUSED)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_focus_is_seen_on_every_control(site, browser, width):
-    browser.visit((site / FRONT).as_uri(), width, settle("1"))
+def test_focus_is_seen_on_every_control(site, browser, page, width):
+    browser.visit((site / page).as_uri(), width, settle("1"))
     hidden, seen = [], set()
     for _ in range(250):
         press(browser, "Tab")

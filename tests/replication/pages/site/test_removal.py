@@ -2,10 +2,12 @@
 
 import json
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from headprune_lib.replication import measurements, store
+from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.site.removal import (
     MEASURED,
     first_shown,
@@ -63,6 +65,21 @@ def test_an_order_that_follows_is_the_one_that_is_stored():
             assert np.array_equal(heads_that_go(result, part), stored[0])
             checked += 1
     assert checked
+
+
+def test_the_figure_marks_the_same_share_of_the_paper(data):
+    """The slider on the front page and Figure 3b say the same of a task."""
+    marked = {entry["id"]: entry["paper"] for entry in data}
+    checked = set()
+    for result in measurements.found("figure3b", "figure6b", "figure6c"):
+        axes = plots.figure3b(result.values, result.task).axes[0]
+        (line,) = (one for one in axes.get_lines() if len({*one.get_xdata()}) == 1)
+        paper = marked[f"pruning_curve/{result.task}.{result.model}"]
+        assert line.get_xdata()[0] == pytest.approx(100 * paper["share"])
+        assert line.get_label().startswith(f"the paper, {paper['task'].split(',')[0]}: ")
+        checked.add(result.task)
+        plt.close("all")
+    assert {"reviews", "sst2"} <= checked
 
 
 def test_the_data_of_a_page_are_small(data):
