@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
     from headprune_lib.heads import cut_heads, find_heads, full_mask
+    from headprune_lib.mask_tuning import fold_gates, tune_mask
     from headprune_lib.masking import masked_heads
     from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
     from headprune_lib.pruning import prune_heads
@@ -31,6 +32,7 @@ __all__ = [
     "export_onnx",
     "export_transformers",
     "find_heads",
+    "fold_gates",
     "full_mask",
     "head_importance",
     "import_fairseq",
@@ -46,6 +48,7 @@ __all__ = [
     "register_criterion",
     "save_pruned",
     "score_heads",
+    "tune_mask",
     "uniform_mask",
 ]
 
@@ -59,6 +62,7 @@ _HOMES = {
     "export_onnx": "export",
     "export_transformers": "export",
     "find_heads": "heads",
+    "fold_gates": "mask_tuning",
     "full_mask": "heads",
     "head_importance": "scoring",
     "import_fairseq": "fairseq_import",
@@ -74,6 +78,7 @@ _HOMES = {
     "register_criterion": "criteria",
     "save_pruned": "saving",
     "score_heads": "scoring",
+    "tune_mask": "mask_tuning",
     "uniform_mask": "uniform",
 }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import NO_LABEL, Batch, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, inputs_of
 from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.hooking import hooking
 from headprune_lib.running import evaluating, on_device, placed
@@ -126,10 +126,7 @@ def attention_of(
     for batch in batches:
         batch = on_device(batch, device)
         with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
-            needed = getattr(model.config, "is_encoder_decoder", False) and (
-                "decoder_input_ids" not in batch
-            )
-            model(**(batch if needed else without_labels(batch)))
+            model(**inputs_of(model, batch))
         for number, weights in read_weights(blocks, found, batch):
             yield blocks, number, weights
 
@@ -137,7 +134,7 @@ def attention_of(
 def _seen(block: AttentionBlock, values: Tensor, batch: Batch) -> Bool[Tensor, "example query key"]:
     """Padding, as the batch says, and what no head puts weight on: later tokens, far ones."""
     rows, _, n_queries, n_keys = values.shape
-    queries = _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
+    queries = asking(block, batch)
     keys = _real(batch, "target" if block.kind == "dec-dec" else "source")
     seen = (values > 0).any(1)
     if queries is not None and queries.shape == (rows, n_queries):
@@ -145,6 +142,11 @@ def _seen(block: AttentionBlock, values: Tensor, batch: Batch) -> Bool[Tensor, "
     if keys is not None and keys.shape == (rows, n_keys):
         seen = seen & keys[:, None, :]
     return seen
+
+
+def asking(block: AttentionBlock, batch: Batch) -> Bool[Tensor, "example position"] | None:
+    """Which of a block's queries are no padding; None where nothing says so."""
+    return _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
 
 
 def _real(batch: Batch, side: str) -> Bool[Tensor, "example position"] | None:

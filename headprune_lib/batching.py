@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -50,3 +50,11 @@ def teacher_forced(
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}
+
+
+def inputs_of(model: Any, batch: Mapping[str, Tensor]) -> Batch:
+    """A batch's model inputs; with labels where a decoder's own inputs are made of them."""
+    config = model.config
+    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" not in batch:
+        return dict(batch)
+    return without_labels(batch)

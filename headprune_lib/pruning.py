@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,7 +70,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     _check_removable(changed)
     for block, keep in changed:
         block.group_left(keep)
-    _check_weights(model, [block for block, _ in changed])
+    check_weights(model, [block for block, _ in changed])
     touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
     with _all_or_nothing(touched):
         for block, keep in changed:
@@ -152,12 +152,19 @@ def not_plain(module: nn.Module) -> str | None:
     return None
 
 
-def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+def check_weights(
+    model: nn.Module, blocks: Iterable[AttentionBlock], parts: Sequence[str] = ()
+) -> None:
+    """Raises ValueError where weights cannot be changed as they are: see :func:`prune_heads`.
+
+    Args:
+        parts: names of projections; all that a block has, if none is given.
+    """
     users: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for block in blocks:
-        for part in block.architecture.projections:
+        for part in parts or block.architecture.projections:
             module: Any = block.part(model, part)
             where = f"{block.path}, {part}"
             if (problem := not_plain(module)) is not None:
@@ -172,7 +179,7 @@ def _check_weights(model: nn.Module, blocks: list[AttentionBlock]) -> None:
                 )
             if block.how != "found":  # what was proved has the sizes that it was proved with
                 _check_size(block, part, module, where)
-        if block.architecture.fused:
+        if block.architecture.fused and not parts:
             projection = block.part(model, "fused")
             wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width
             found = rows_of(projection)

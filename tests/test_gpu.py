@@ -13,6 +13,7 @@ from headprune_lib import (
     export_onnx,
     export_transformers,
     find_heads,
+    fold_gates,
     full_mask,
     head_importance,
     load_pruned,
@@ -24,6 +25,7 @@ from headprune_lib import (
     register_criterion,
     save_pruned,
     score_heads,
+    tune_mask,
     uniform_mask,
 )
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
@@ -87,6 +89,17 @@ def test_masks_removal_and_files(pair, tmp_path):
         with torch.no_grad():
             inputs = {k: v for k, v in batches("cuda")[0].items() if k != "labels"}
             near(expected, model(**inputs).logits)
+
+
+def test_gates_are_fitted_and_folded_alike(pair):
+    mask = cut_heads(pair[0], [("self", 0, 1), ("self", 1, 3)])
+    here, there = (tune_mask(model, mask, batches())["self"] for model in pair)
+    assert there.device.type == "cpu"
+    near(here, there, 1e-3)
+    (expected,) = masked_logits(pair[0], batches(), {"self": here})
+    pruned = prune_heads(fold_gates(pair[1], {"self": here}), mask)
+    assert next(pruned.parameters()).is_cuda
+    near(expected, next(iter(masked_logits(pruned, batches()))))
 
 
 def test_a_mask_given_on_the_cpu_holds_on_the_gpu(pair):

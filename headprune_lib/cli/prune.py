@@ -99,6 +99,14 @@ def prune(
     group_score: Annotated[
         GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
     ] = GroupScore.MEAN,
+    tuned: Annotated[
+        bool,
+        typer.Option(
+            "--tune-mask",
+            help="Fit a gate of each head that stays on DATA, so that layers write what they wrote "
+            "before, and fold it into the weights.",
+        ),
+    ] = False,
     test: Annotated[
         Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
     ] = None,
@@ -133,7 +141,15 @@ def prune(
         if report is not None:
             _check_report(report)
 
-    from headprune_lib import full_mask, prune_heads, prune_mask, save_pruned, uniform_mask
+    from headprune_lib import (
+        fold_gates,
+        full_mask,
+        prune_heads,
+        prune_mask,
+        save_pruned,
+        tune_mask,
+        uniform_mask,
+    )
     from headprune_lib.cli.bleu import bleu, check_bleu
     from headprune_lib.cli.quality import measure
     from headprune_lib.cli.removable import check_amount, check_some_can_go, staying
@@ -173,7 +189,10 @@ def prune(
         scores = scores_of(loaded, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
         cut = budget.cut(steps, choose(loaded, scores, amount or 0))
-        smaller = prune_heads(copy.deepcopy(loaded), cut.mask)
+        smaller = copy.deepcopy(loaded)
+        if tuned:
+            fold_gates(smaller, tune_mask(loaded, cut.mask, batches))
+        prune_heads(smaller, cut.mask)
         both = {"before": loaded, "after": smaller}
         measured = measure(both, tested)
         if with_bleu:
@@ -195,7 +214,8 @@ def prune(
     walked = _walked(budget, cut, measured["before"]["heads"])
     if as_json:
         said = {"model": str(out), "by": by, "measured_on": str(test or data)}
-        said |= {"bound": {"option": bound.option, "value": bound.value}, "walked": walked}
+        said |= {"bound": {"option": bound.option, "value": bound.value}, "mask_tuned": tuned}
+        said |= {"walked": walked}
         typer.echo(json.dumps(said | measured, indent=1))
         return
     if walked:
@@ -203,6 +223,8 @@ def prune(
     if stay := staying(loaded, kind):
         typer.echo(stay + "\n")
     typer.echo(_compared(measured))
+    if tuned:
+        typer.echo(f"gates of the heads that stay were fitted on {data}")
     typer.echo(f"measured on {test or data}; written to {short(out)}")
     if report:
         typer.echo(f"report: {short(report)}")

@@ -28,6 +28,7 @@ WAYS = {
     "low": "by low entropy in place of high",
     "model": "ranks over all heads of the model",
     "words": "without the keys of special tokens",
+    "tuned": "gates of what is left, fitted at each step; the last word, of orders beside each other",
 }
 """What may follow a criterion's name, and ``alpha=`` with a number -> what it means."""
 
@@ -89,6 +90,16 @@ def mask_key(mask: HeadTensors) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def tuned_in(name: str) -> tuple[str, bool]:
+    """The order that is followed, and whether gates are fitted along it.
+
+    >>> tuned_in("importance unnormalised tuned"), tuned_in("random")
+    (('importance unnormalised', True), ('random', False))
+    """
+    order, _, word = name.rpartition(" ")
+    return (order, True) if order and word == "tuned" else (name, False)
+
+
 def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
     """What an order's name says.
 
@@ -100,13 +111,19 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
 
     Raises:
         ValueError: no criterion is called so, or a word after its name means nothing, or nothing to
-            this criterion.
+            this criterion; or "tuned", which is not of how heads are scored: :func:`tuned_in`
+            takes it off where gates are fitted.
     """
     criterion, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]
     others = [word for word in words if word not in alphas]
     if criterion not in CRITERIA or not {*others} <= {*WAYS} or len(alphas) > 1:
         raise ValueError(unknown("order", name, {*known, *CRITERIA}))
+    if "tuned" in others:
+        raise ValueError(
+            f"the order {name!r} says tuned: gates are fitted, by tuned as the last word, where "
+            "orders are compared with each other (which_first)"
+        )
     one = CRITERIA[criterion]
     settings = dict(_SETTINGS[word] for word in others if word in _SETTINGS)
     if alphas:

@@ -21,7 +21,8 @@ from transformers import (
 )
 from typer.testing import CliRunner
 
-from headprune_lib import cli, load_pruned, save_pruned, score_heads
+from headprune_lib import cli, load_pruned, prune_mask, save_pruned, score_heads, tune_mask
+from headprune_lib.ablation import masked_logits
 from headprune_lib.attention import eager
 from headprune_lib.cli import app, models
 from headprune_lib.cli.bleu import bleu, check_bleu
@@ -116,6 +117,26 @@ def test_prune_by_a_criterion_cuts_what_it_scores_lowest(tmp_path, labelled):
     assert json.loads(result.output)["by"] == "fisher"
     left = [row["kept"] for row in json.loads(run("inspect", tmp_path / "out", "--json").output)]
     assert left == [sum(row["layer"] == layer for row in rows[4:]) for layer in (1, 2)]
+
+
+def test_prune_folds_gates_that_are_fitted_on_the_text_that_scores(tmp_path, labelled):
+    folder, model = kept_in(tmp_path / "model", classifier()), classifier()
+    words = ["prune", folder, labelled, tmp_path / "tuned", "--amount", 0.5, "--tune-mask"]
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert f"gates of the heads that stay were fitted on {labelled}" in result.output
+    plain = json.loads(
+        run("prune", folder, labelled, tmp_path / "plain", "--amount", 0.5, "--json").output
+    )
+    assert plain["mask_tuned"] is False
+    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
+    mask = prune_mask(model, score_heads(model, batches), 0.5)
+    gates = tune_mask(model, mask, batches)
+    assert ((gates["self"] != 0) & (gates["self"] != 1)).any()
+    for name, factors in (("tuned", gates), ("plain", mask)):
+        (expected,) = masked_logits(model, batches, factors)
+        (found,) = masked_logits(load_pruned(tmp_path / name), batches)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_version():

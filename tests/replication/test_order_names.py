@@ -3,7 +3,7 @@
 import pytest
 
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.replication.order_names import WAYS, read_name
+from headprune_lib.replication.order_names import WAYS, read_name, tuned_in
 
 
 def test_words_become_settings():
@@ -24,11 +24,21 @@ def test_words_become_settings():
         ("importance model", "says model, of which importance knows nothing"),
         ("importance-entropy alpha=2", "give alpha=0 to alpha=1"),
         ("importance twice", "unknown order 'importance twice'"),
+        ("importance tuned", "says tuned: gates are fitted, by tuned as the last word"),
+        ("tuned", "unknown order 'tuned'"),
     ],
 )
 def test_what_a_criterion_does_not_know_is_refused(name, message):
     with pytest.raises(ValueError, match=message):
         read_name(name)
+
+
+def test_that_gates_are_fitted_is_said_by_the_last_word():
+    assert "tuned" in WAYS
+    assert tuned_in("importance tuned") == ("importance", True)
+    assert tuned_in("importance-entropy alpha=0.5 tuned") == ("importance-entropy alpha=0.5", True)
+    for name in ("importance", "importance tuned rescored", "tuned", " tuned"):
+        assert tuned_in(name) == (name, False)
 
 
 @pytest.mark.parametrize("name", sorted(CRITERIA))

@@ -1,7 +1,8 @@
 """Which heads first? Orders of removal by every criterion, beside each other. Not in the paper.
 
 A part is an order on one training; what follows `` training `` in its name is the seed of one that
-is not the first. Masks that cut the same heads are evaluated once, whichever order cut them.
+is not the first. With `` tuned`` after it, an order is followed with gates of the heads that are left,
+fitted at each step. Masks that cut the same heads are evaluated once, whichever order cut them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from headprune_lib.replication.measurements.orders import (
     training_in,
 )
 from headprune_lib.replication.measurements.shared_masks import Texts, outcomes_under
-from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, tuned
+from headprune_lib.replication.order_names import read_name, tuned_in
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
@@ -55,21 +57,21 @@ N_EXAMPLES, N_VERSES = 1_000, 256
 
 
 def _measure(context: Context, part: str) -> Measured:
-    order, seed = training_in(part)
-    subject = _subject(context, seed)
+    name, seed = training_in(part)
+    order, gated = tuned_in(name)
+    subject, journal = _subject(context, seed), context.journal
     shares, runs = shares_of(order), list(runs_of(context, order, subject))
-    found = [
-        outcomes_under(
-            subject, masks_along(subject, heads, shares), tested(subject), context.journal
-        )
-        for heads, _ in runs
-    ]
+    factors = [masks_along(subject, heads, shares) for heads, _ in runs]
+    if gated:
+        factors = [tuned(subject, masks, journal) for masks in factors]
+    found = [outcomes_under(subject, along, tested(subject), journal) for along in factors]
     raw: Arrays = {
         "said": np.array([said for _, said in runs], np.str_),
         "order": np.stack([heads_array(heads) for heads, _ in runs]),
         "loss_area": np.stack([loss_area(shares, one["loss"]) for one in found]),
         "log_loss": np.stack([one["loss"].mean(-1) for one in found]),
         "shares": np.array(shares),
+        **(stored_gates(factors) if gated else {}),
     }
     for kind, scores in scores_of(context, order, subject).items():
         raw[f"scores {kind}"] = scores.numpy()
@@ -129,8 +131,9 @@ def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
-    order, seed = training_in(part)
-    values: dict[str, Any] = {"order": order}
+    name, seed = training_in(part)
+    order, gated = tuned_in(name)
+    values: dict[str, Any] = {"order": name, **({"tuning": TUNING} if gated else {})}
     if half == "encoder":
         values["n_scoring"] = profile.n_scoring
     if order == "random":

@@ -20,8 +20,9 @@ from headprune_lib.replication.measurements.compared import (
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL, UP_TO
 from headprune_lib.replication.measurements.orders import Subject, random_order, training_in
 from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.tuned import factors_along, tuned
 from headprune_lib.replication.measurements.which_first import tested
-from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.order_names import read_name, tuned_in
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
@@ -31,6 +32,8 @@ from headprune_lib.scoring import normalize_l2
 _SCORED = ("importance unnormalised", "entropy")
 """Scores that are measured again: the others' orders must follow from what is stored."""
 _TEXTS = 16
+GATE = 0.02
+"""How far a gate that is fitted again may be off."""
 
 
 def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
@@ -43,7 +46,9 @@ def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Qua
     for order, part in parts.items():
         if isinstance(subject, EncoderSubject):
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
-        yield from _orders(order, part, parts, subject, journal)
+        yield from _orders(tuned_in(order)[0], part, parts, subject, journal)
+        if tuned_in(order)[1]:
+            yield _gates(order, part.raw, subject, journal)
         yield from _losses(order, part.raw, subject, journal)
 
 
@@ -91,6 +96,18 @@ def _scores(raw: Arrays) -> HeadTensors:
     }
 
 
+def _gates(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Quantity:
+    """Gates of the first run, fitted again where the most heads are gone that orders are compared at."""
+    inside = tuple(raw["shares"][raw["shares"] <= UP_TO + 1e-9])
+    heads = heads_in(raw["order"][0])
+    (found,) = tuned(subject, masks_along(subject, heads, inside)[-1:], journal)
+    stored = factors_along(subject, raw, 0, heads, inside)[-1]
+    off = max(float((stored[kind] - values).abs().max()) for kind, values in found.items())
+    return Quantity(
+        f"gates, {order}, {inside[-1]:.0%} removed", "", f"off by {off:.1e}", f"{GATE}", off <= GATE
+    )
+
+
 def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
     """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
     texts, inside = tested(subject), raw["shares"] <= UP_TO + 1e-9
@@ -98,7 +115,7 @@ def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iter
     for run, heads in enumerate(map(heads_in, raw["order"])):
         if run and order == CONTROL:
             break  # one of its draws
-        masks = masks_along(subject, heads, shares)
+        masks = factors_along(subject, raw, run, heads, shares)
         area = loss_area(shares, losses_under(subject, masks, few, journal))
         off = np.abs(area - raw["loss_area"][run, : len(few)])
         most = MILLINAT * NATS + np.abs(area) / 16  # rounded to one part in 32, to either neighbour

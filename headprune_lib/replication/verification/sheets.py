@@ -24,6 +24,7 @@ from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.precision import EXAMPLES
 from headprune_lib.replication.measurements.search import BEAMS
+from headprune_lib.replication.measurements.tuned import factors_along
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.stats.bleu import sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
@@ -274,10 +275,12 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
             continue
         raw, rows = one.raw, [_uncut(subject.model)]
         for run, order in enumerate(raw["order"]):
-            heads = heads_in(order)
-            for share in raw["shares"][1:]:
-                mask = order_mask(subject.model, heads, n_cut(len(heads), share))
-                rows.append((f"{part}, run {run + 1}, {share:.0%} removed", mask))
+            shares = tuple(raw["shares"])
+            factors = factors_along(subject, raw, run, heads_in(order), shares)
+            rows += [
+                (f"{part}, run {run + 1}, {share:.0%} removed", mask)
+                for share, mask in zip(shares[1:], factors[1:], strict=True)
+            ]
         if isinstance(subject, EncoderSubject):
             found = {"correct": _run_by_run(raw["correct"])}
         else:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib import masked_heads, prune_order
+from headprune_lib import masked_heads, prune_order, tune_mask
 from headprune_lib.criteria.importance_entropy import importance_entropy
 from headprune_lib.generation.greedy import generate
 from headprune_lib.heads import KINDS, full_mask
@@ -43,6 +43,11 @@ def translated(smoke):
     own = dataclasses.replace(smoke, translation_model="pre-norm")
     orders = ("importance", "entropy training 6", "random", "random training 6")
     return measurements.get("which_first", own, task="toy", parts=orders)
+
+
+@pytest.fixture(scope="module")
+def gated(smoke, result):  # which is measured first: a stored result gives all its parts
+    return measurements.get("which_first", smoke, parts=("importance tuned", "random tuned"))
 
 
 def test_every_order_of_the_profile_on_every_training(result, smoke):
@@ -132,6 +137,68 @@ def test_a_translations_loss_is_that_of_its_reference_by_piece(translated, smoke
     found = losses_under(subject, [full_mask(subject.model)], pairs, Journal(tmp_path))
     np.testing.assert_allclose(found[0], means, rtol=1e-4)
     assert raw["log_loss"].shape == (1, 16)
+
+
+def test_a_tuned_order_cuts_the_same_heads_under_gates(gated, result, smoke):
+    for order in ("importance", "random"):
+        one, plain = gated.parts[f"{order} tuned"].raw, result.parts[order].raw
+        np.testing.assert_array_equal(one["order"], plain["order"])
+        np.testing.assert_array_equal(one["said"], plain["said"])
+        gates = one["gates self"]
+        assert gates.shape == (len(one["order"]), 16, 2, 4)
+        for run, heads in enumerate(one["order"].tolist()):
+            for step, share in enumerate(one["shares"]):
+                gone = {tuple(head) for head in heads[: int(np.ceil(8 * share - 1e-9))]}
+                zero = {tuple(head) for head in np.argwhere(gates[run, step] == 0).tolist()}
+                assert zero == gone
+        assert (gates[:, 0] == 1).all() and ((gates != 0) & (gates != 1)).any()
+        # nothing is gone, or everything
+        for end in (0, -1):
+            np.testing.assert_array_equal(one["log_loss"][:, end], plain["log_loss"][:, end])
+            np.testing.assert_array_equal(one["correct"][:, end], plain["correct"][:, end])
+        assert not np.array_equal(one["log_loss"], plain["log_loss"])
+    assert {"importance tuned", "random tuned"} <= {*gated.values["orders"]}
+
+
+def test_gates_are_fitted_on_the_sentences_that_score_and_act_on_the_tested_ones(gated, smoke):
+    raw, subject = gated.parts["importance tuned"].raw, EncoderSubject.of(smoke)
+    order = [("self", *head) for head in raw["order"][0].tolist()]
+    prepared = subject.batches(subject.test)
+    for step in (3, 6):
+        mask = order_mask(subject.model, order, int(np.ceil(8 * raw["shares"][step])))
+        gates = tune_mask(subject.model, mask, subject.batches(subject.scoring).batches)
+        np.testing.assert_allclose(raw["gates self"][0, step], gates["self"], atol=1e-3)
+        losses = []
+        for batch in prepared.batches:
+            with masked_heads(subject.model, gates), torch.no_grad():
+                logits = subject.model(**{k: v for k, v in batch.items() if k != "labels"}).logits
+            losses.append(torch.nn.functional.cross_entropy(logits, batch["labels"]) * len(logits))
+        assert raw["log_loss"][0, step] == pytest.approx(float(sum(losses)) / 48, abs=1e-4)
+
+
+def test_a_translator_is_followed_under_gates_too(translated, smoke):
+    own = dataclasses.replace(smoke, translation_model="pre-norm")
+    found = measurements.get("which_first", own, task="toy", parts=("importance tuned",))
+    plain, one = translated.parts["importance"].raw, found.parts["importance tuned"].raw
+    np.testing.assert_array_equal(one["order"], plain["order"])
+    assert {name for name in one if name.startswith("gates ")} == {f"gates {k}" for k in KINDS}
+    for end in (0, -1):
+        np.testing.assert_array_equal(one["counts_change"][:, end], plain["counts_change"][:, end])
+    subject = TranslationSubject.of(own, "toy", 1)
+    order = [(KINDS[kind], layer, head) for kind, layer, head in one["order"][0].tolist()]
+    step = 6
+    mask = order_mask(subject.model, order, int(np.ceil(len(order) * one["shares"][step])))
+    gates = tune_mask(subject.model, mask, forced_batches(subject, subject.split("score")))
+    for kind, values in gates.items():
+        np.testing.assert_allclose(one[f"gates {kind}"][0, step], values, atol=1e-3)
+    pairs = subject.pairs("test")
+    with masked_heads(subject.model, gates):
+        ids = generate(subject.model, subject.translator.encode(pairs.sources))
+    counts = sentence_counts(
+        detokenise(subject.translator.pieces.vocabulary, ids), list(pairs.targets)
+    )
+    packed = one["counts_uncut"] + one["counts_change"][0, step]
+    np.testing.assert_array_equal(unpack(packed, one["reference_lengths"]), counts)
 
 
 def test_the_area_of_the_loss_is_the_trapezoid_rule_example_by_example():

@@ -37,6 +37,7 @@ ORDERS = {
         "random",
         "importance-entropy chosen",
         "importance-entropy shuffled",
+        "importance tuned",
     )
 }
 # Arrays whose change need not be noticed, by the end of their name.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
     BROWN,
@@ -63,10 +65,17 @@ def looks(orders: Iterable[str]) -> dict[str, Look]:
 
 
 def _look(order: str) -> Look:
-    """As the order's criterion has it; one of no criterion goes by its own name."""
+    """As the order's criterion has it; one of no criterion goes by its own name.
+
+    Along an order with gates fitted there are diamonds on the line of the order itself.
+    """
+    followed, tuned = tuned_in(order)
+    if tuned:
+        own = LOOKS.get(followed) or _look(followed)
+        return Look(order_title(order), own.colour, "D" + own.line.lstrip(string.ascii_letters))
     name, *words = order.split(" ")
     if name not in CRITERIA:
         return Look(order_title(order), PINK, "-.")
-    own = CRITERIA[name].look
-    dash = own.dash if not words else ":" if words == ["unnormalised"] else "-."
-    return Look(order_title(order), COLOURS[own.colour], own.marker + dash)
+    plain = CRITERIA[name].look
+    dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."
+    return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)

@@ -30,6 +30,14 @@ def test_a_criterion_looks_as_its_file_says():
     assert found["fisher unnormalised"].colour == found["fisher"].colour
 
 
+def test_an_order_with_gates_fitted_is_the_order_itself_with_diamonds():
+    found = looks(["importance tuned", "fisher tuned", "learned tuned"])
+    for name, look in found.items():
+        plain = looks([name.removesuffix(" tuned")])[name.removesuffix(" tuned")]
+        assert look.label == f"{plain.label}, gates fitted" and look.colour == plain.colour
+        assert look.line == f"D{plain.line.lstrip('os^')}"
+
+
 def test_no_two_orders_look_alike():
     every = looks({*LOOKS, *CRITERIA}).values()
     assert len({(look.colour, look.line) for look in every}) == len(every)

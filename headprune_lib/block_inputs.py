@@ -1,0 +1,151 @@
+"""What each block's output projection is given, block after block, nothing run from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.batching import Batch, inputs_of
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.hooking import hooking
+from headprune_lib.masking import masked_heads
+from headprune_lib.running import evaluating, recorded, replayed
+
+Runs = dict[AttentionBlock, int]
+"""Blocks in the order in which they run -> how many times each does in a pass."""
+
+
+def block_runs(model: nn.Module, batch: Batch) -> Runs:
+    """The blocks in the order in which they run in a pass of a batch, which is where the model is."""
+    found: Runs = {}
+    blocks = find_heads(model)
+    outputs = [block.part(model, "output") for block in blocks]
+
+    def count(block: AttentionBlock) -> Callable[[nn.Module, Any], None]:
+        def hook(_module: nn.Module, _inputs: Any) -> None:
+            found[block] = found.get(block, 0) + 1
+
+        return hook
+
+    with hooking(outputs), ExitStack() as stack, evaluating(model), torch.no_grad():
+        for block, output in zip(blocks, outputs, strict=True):
+            stack.callback(output.register_forward_pre_hook(count(block)).remove)
+        model(**inputs_of(model, batch))
+    return found
+
+
+class BlockInputs:
+    """What the output projections are given of some batches, asked for one block after another.
+
+    A pass goes on where the last one of its batch ended: layers below return what they did. Only
+    the last output of each list of layers is kept, for where layers follow one another, those
+    before it may return anything. At each block that is proved on the first batch; where it does
+    not hold, or a module runs several times, passes begin at the start.
+
+    Args:
+        batches: where the model is.
+        runs: of :func:`block_runs`.
+    """
+
+    def __init__(self, model: nn.Module, batches: Sequence[Batch], runs: Runs) -> None:
+        self.model, self.batches, self.runs = model, batches, runs
+        self.layers = {block: _layer_of(model, block.path) for block in runs}
+        self.resumes = max(runs.values(), default=0) == 1
+        self._done: list[list[str]] = [[] for _ in batches]
+        self._last: list[dict[str, Any]] = [{} for _ in batches]
+
+    def of(self, block: AttentionBlock, number: int, gates: HeadTensors) -> list[Tensor]:
+        """What a block's projection is given of a batch, at each of its runs, before its own gates.
+
+        Args:
+            block: the one that was asked for last, or one that runs later.
+            number: of the batch.
+            gates: those of blocks that were passed must not change any more.
+
+        Returns:
+            ``(example, position, heads * width)`` each, or as the block's own code has it.
+        """
+        if not self.resumes:
+            return self._passed(block, number, gates, [], {}, [])
+        order = list(dict.fromkeys(self.layers.values()))
+        done, last = self._done[number], self._last[number]
+        new = [path for path in order[: order.index(self.layers[block])] if path not in done]
+        found = self._passed(block, number, gates, done, last, new)
+        if number == 0 and done:
+            plain = self._passed(block, number, gates, [], {}, [])
+            if not _alike(found, plain):
+                self.resumes = False
+                return plain
+        done += new
+        return found
+
+    def _passed(
+        self,
+        block: AttentionBlock,
+        number: int,
+        gates: HeadTensors,
+        done: Sequence[str],
+        last: dict[str, Any],
+        new: Sequence[str],
+    ) -> list[Tensor]:
+        """One pass up to a block; what ``new`` layers return is noted in ``last``."""
+        returning, noted = ([self.model.get_submodule(p) for p in paths] for paths in (done, new))
+        output = block.part(self.model, "output")
+        with (
+            evaluating(self.model),
+            torch.no_grad(),
+            replayed(returning, [last[_list_of(path)] for path in done]),
+            recorded(noted) as calls,
+            _up_to(output, self.runs[block]) as found,  # before the hook of the block's own gates
+            masked_heads(self.model, gates),
+            suppress(_Reached),
+        ):
+            self.model(**inputs_of(self.model, self.batches[number]))
+        for path, call in zip(new, calls, strict=True):
+            last[_list_of(path)] = call.output
+        return found
+
+
+class _Reached(Exception):
+    """A pass has come as far as it is needed."""
+
+
+@contextmanager
+def _up_to(output: nn.Module, times: int) -> Iterator[list[Tensor]]:
+    """Inside, a pass ends before a projection's last run, and leaves what the runs were given."""
+    found: list[Tensor] = []
+
+    def keep(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        found.append(inputs[0])
+        if len(found) == times:
+            raise _Reached
+
+    with hooking([output]), ExitStack() as stack:
+        stack.callback(output.register_forward_pre_hook(keep).remove)
+        yield found
+
+
+def _layer_of(model: nn.Module, path: str) -> str:
+    """The layer that a block is in: the highest that stands in a list, where there is one."""
+    parts = path.split(".")
+    for end in range(2, len(parts) + 1):
+        if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
+            return ".".join(parts[:end])
+    return path
+
+
+def _list_of(layer: str) -> str:
+    return layer.rpartition(".")[0]
+
+
+def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Equal but for rounding, with NaN in the same places."""
+    return len(one) == len(other) and all(
+        a.shape == b.shape
+        and torch.allclose(a.float(), b.float(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,200 @@
+"""Gates that make up for heads that are cut: mask tuning (Kwon et al. 2022), without a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib.attention import asking
+from headprune_lib.batching import Batch
+from headprune_lib.block_inputs import BlockInputs, block_runs
+from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads, full_mask
+from headprune_lib.pruning import check_weights
+from headprune_lib.running import on_device, placed
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+_GREATEST = 10.0
+# Of the eigenvalues of the normal equations: a direction that heads hardly write in is left alone.
+_SINGULAR = 1e-10
+
+
+def tune_mask(
+    model: nn.Module,
+    mask: HeadTensors,
+    batches: Iterable[Batch],
+    *,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
+    r"""Gates of the heads that a mask keeps, fitted so that each layer writes what it wrote uncut.
+
+    Block by block, in the order in which they run, the gates minimise
+    :math:`\sum_x \| \sum_h g_h W^O_h \mathrm{Att}_h(\hat x) - \sum_h W^O_h \mathrm{Att}_h(x) \|^2`
+    over all tokens but padding: :math:`x` is what the block is given in the uncut model and
+    :math:`\hat x` what it is given below gates that are fitted already, for that is what it will be
+    given, so that a block also makes up for the blocks before it. Where heads cannot be told
+    apart, and for heads that write nothing, the gates stay as near 1 as they can.
+
+    After Kwon et al. 2022, "A Fast Post-Training Pruning Framework for Transformers". Theirs are the
+    bound of 10 and the two inputs; their code adds the difference of the residual streams to the
+    target and a constant to the fit, damps it, leaves the first layer as it is, tunes neurons too,
+    and ends at the first layer beyond the bound.
+
+    No block below one that is fitted is run again: layers return what they returned before, if that
+    proves right on the first batch. All in all that is about one and a half forward passes uncut and
+    as many gated, whatever the depth; hidden states of all batches are kept twice where the model
+    is. Where layers share a module or do not follow one another, every block needs a pass of its own
+    up to it. A module that runs several times is fitted on all its runs, as they are ungated.
+
+    Args:
+        model: a transformers model; put in evaluation mode for the call, and left as it was.
+        mask: kind -> ``(layer, head)``, 0 and 1: what is cut. Entries of heads that were removed
+            from the model are handed through.
+        batches: dicts of tensors that are the model's keyword arguments; labels are not needed, and
+            say what of a decoder's input is padding if nothing else does. Read once and kept.
+        device: where to compute; the model's own device if not given.
+
+    Returns:
+        kind -> float64 tensor of shape ``(layer, head)``: 0 where the mask is 0, the gate where it is
+        1. Layers with no cut in them or before them have gates 1, and so has a layer one of whose
+        gates would lie outside -10 to 10. :func:`headprune_lib.masked_heads` takes the result,
+        :func:`headprune_lib.fold_gates` makes it last.
+
+    Raises:
+        TypeError, ValueError: a mask that does not fit, or has entries other than 0 and 1; no
+            batches; an output projection that holds no plain weights.
+        RuntimeError: another thread masks or measures the model.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> model = BertModel(BertConfig(hidden_size=8, num_attention_heads=4, vocab_size=10,
+        ...                              num_hidden_layers=1, intermediate_size=8))
+        >>> batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 6]])}
+        >>> gates = tune_mask(model, {"self": torch.tensor([[1.0, 0.0, 1.0, 1.0]])}, [batch])
+        >>> gates["self"].shape, gates["self"][0, 1].item()
+        (torch.Size([1, 4]), 0.0)
+    """
+    gates = {kind: values.double() for kind, values in check_mask(model, mask).items()}
+    for kind, values in gates.items():
+        if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0]).double()).all():
+            raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: gates are fitted to a cut")
+    device = placed(model, device)
+    kept = [on_device(batch, device) for batch in batches]
+    if not kept:
+        raise ValueError("no batches given: gates are fitted to at least one example")
+    runs = block_runs(model, kept[0])
+    blocks = list(runs)
+    cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
+    if not any(cut):
+        return gates
+    blocks = blocks[cut.index(True) :]  # what runs before is given what it was given, and whole
+    fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
+    check_weights(model, fitted, ["output"])
+    uncut, gated = (BlockInputs(model, kept, runs) for _ in range(2))
+    whole = full_mask(model)
+    for block in fitted:
+        own = _own(gates, block)
+        fit = _Fit(_output_weight(model, block), block.width, own != 0)
+        for number, batch in enumerate(kept):
+            real = asking(block, batch)
+            before, after = uncut.of(block, number, whole), gated.of(block, number, gates)
+            for one, other in zip(before, after, strict=True):
+                fit.add(_tokens(one, real), _tokens(other, real))
+        gates[block.kind][block.layer, list(block.kept)] = own.masked_scatter(own != 0, fit.gates())
+    return gates
+
+
+def fold_gates(model: nn.Module, gates: HeadTensors) -> nn.Module:
+    """Multiply the output projections' columns by the heads' gates, in place.
+
+    The model then computes for good what :func:`headprune_lib.masked_heads` computes under the
+    gates; :func:`headprune_lib.prune_heads` may remove heads whose gate is 0, and what is saved or
+    exported has the gates in it.
+
+    Args:
+        gates: kind -> ``(layer, head)``, real; those of heads that were removed are ignored.
+
+    Returns:
+        ``model``, for chaining.
+
+    Raises:
+        TypeError, ValueError: gates that do not fit the model, or weights that cannot be changed
+            as they are (quantised, in an adapter, tied, computed from others). The model is then
+            as it was.
+    """
+    checked = check_mask(model, gates)
+    blocks = [block for block in find_heads(model) if (_own(checked, block) != 1).any()]
+    check_weights(model, blocks, ["output"])
+    for block in blocks:
+        projection: Any = block.part(model, "output")
+        weight = projection.weight  # (hidden, heads * width), turned in a Conv1D
+        columns = _own(checked, block).repeat_interleave(block.width).to(weight)
+        with torch.no_grad():
+            weight.mul_(columns[:, None] if isinstance(projection, Conv1D) else columns)
+    return model
+
+
+def _own(gates: HeadTensors, block: AttentionBlock) -> Float[Tensor, " head"]:
+    """The gates of the heads that a block still has."""
+    return gates[block.kind][block.layer, list(block.kept)]
+
+
+def _output_weight(model: nn.Module, block: AttentionBlock) -> Float[Tensor, "hidden column"]:
+    projection: Any = block.part(model, "output")
+    weight = projection.weight.detach().double()
+    return weight.T if isinstance(projection, Conv1D) else weight
+
+
+def _tokens(context: Tensor, real: Tensor | None) -> Float[Tensor, "token column"]:
+    """What a projection is given of every token that is no padding."""
+    if real is not None and context.shape[:2] == real.shape:
+        context = context[real]
+    return context.flatten(0, -2)
+
+
+class _Fit:
+    """Least squares of one block's gates, from sums over tokens alone.
+
+    With ``C`` what the projection is given and ``W`` its weight, head h writes ``C_h W_h^T``; inner
+    products of what two heads write are sums over entries of ``(C^T C) * (W^T W)``.
+
+    Args:
+        weight: (hidden, heads * width).
+        left: (head,) whether a head is left.
+    """
+
+    def __init__(self, weight: Tensor, width: int, left: Tensor) -> None:
+        self.width = width
+        self.columns = left.repeat_interleave(width).to(weight.device)
+        self.products = weight[:, self.columns].T @ weight  # (columns left, columns)
+        self.both = torch.zeros_like(self.products)
+        self.gated = self.both[:, self.columns].clone()
+
+    def add(self, uncut: Tensor, gated: Tensor) -> None:
+        """Take in some tokens, both (token, column): uncut, and under the gates before."""
+        gated = gated.double()[:, self.columns]
+        self.both += gated.T @ uncut.double()
+        self.gated += gated.T @ gated
+
+    def gates(self) -> Float[Tensor, " left"]:
+        """The gates of the heads left; ones where some are beyond the bound."""
+        normal = self._by_head(self.gated * self.products[:, self.columns])
+        target = self._by_head(self.both * self.products).sum(1)
+        ones = torch.ones_like(target)
+        if not (normal.isfinite().all() and target.isfinite().all()):
+            return ones
+        # from 1, so that what the text says nothing of stays there
+        change = torch.linalg.pinv(normal, hermitian=True, rtol=_SINGULAR) @ (
+            target - normal.sum(1)
+        )
+        return ones + change if bool(((ones + change).abs() <= _GREATEST).all()) else ones
+
+    def _by_head(self, products: Tensor) -> Tensor:
+        """(columns, columns) summed over each pair of heads, on the CPU."""
+        each = products.unflatten(1, (-1, self.width)).unflatten(0, (-1, self.width))
+        return each.sum((1, 3)).cpu()

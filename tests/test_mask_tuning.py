@@ -1,0 +1,314 @@
+"""Gates fitted to what layers wrote uncut, against plain least squares of one pass a block."""
+
+import copy
+
+import pytest
+import torch
+from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, IMAGES, SINGLE, batch_for, build
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib import (
+    block_inputs,
+    cut_heads,
+    find_heads,
+    fold_gates,
+    full_mask,
+    mask_tuning,
+    masked_heads,
+    prune_heads,
+    tune_mask,
+)
+from headprune_lib.block_inputs import BlockInputs, block_runs
+
+
+def some_mask(model):
+    """Every third head is cut, of grouped heads every third group; the second layer has none."""
+    mask = full_mask(model)
+    for block in find_heads(model):
+        groups = torch.arange(block.n_heads) // block.group
+        if block.layer != 1 or len(mask[block.kind]) < 3:
+            mask[block.kind][block.layer] = ((groups + block.layer) % 3 != 0).float()
+    return mask
+
+
+def outputs(model, inputs):
+    given = {k: v for k, v in inputs.items() if k != "labels"}
+    with torch.no_grad():
+        return model(**given).logits
+
+
+def tokens(block, name, inputs):
+    """(example, position) of the queries that are no padding, said once more."""
+    if name in IMAGES:
+        return torch.ones(len(inputs["labels"]), 5, dtype=torch.bool)
+    if block.kind in ("enc-dec", "dec-dec"):
+        return inputs["labels"] != -100
+    return inputs["attention_mask"] == 1
+
+
+def given_to(model, block, inputs, gates):
+    """What a block's projection is given at each run of one plain pass, before its own gates."""
+    found = []
+    hook = block.part(model, "output").register_forward_pre_hook(
+        lambda _, args: found.append(args[0])
+    )
+    with masked_heads(model, gates):
+        outputs(model, inputs)
+    hook.remove()
+    return found
+
+
+def written(model, block, name, batches, gates):
+    """(number, head): what each head writes, one head after another, all tokens and runs."""
+    projection = block.part(model, "output")
+    weight = projection.weight.data
+    weight = weight.T if isinstance(projection, Conv1D) else weight
+    columns = []
+    for head in range(len(block.kept)):
+        own = slice(head * block.width, (head + 1) * block.width)
+        rows = []
+        for inputs in batches:
+            real = tokens(block, name, inputs)
+            for context in given_to(model, block, inputs, gates):
+                rows += [weight[:, own] @ context[i, j, own] for i, j in real.nonzero().tolist()]
+        columns.append(torch.cat(rows))
+    return torch.stack(columns, 1).double()
+
+
+def plainly(model, mask, name, batches):
+    """Gates, and the error of each block with and without them, by lstsq of full passes."""
+    gates, errors = {kind: values.double() for kind, values in mask.items()}, []
+    for block in find_heads(model):
+        own = gates[block.kind][block.layer]
+        left = own == 1
+        target = written(model, block, name, batches, full_mask(model)).sum(1)
+        design = written(model, block, name, batches, gates)[:, left]
+        missing = target - design.sum(1)
+        change = torch.linalg.lstsq(design, missing[:, None]).solution[:, 0]
+        if (1 + change).abs().max() <= 10:
+            own[left] += change
+        errors.append((missing.norm(), (target - design @ own[left]).norm()))
+    return gates, errors
+
+
+def parts_of(inputs):
+    return [{k: v[i : i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_gates_are_those_of_plain_least_squares(name):
+    model, inputs = build(name), batch_for(name)
+    mask, batches = some_mask(model), parts_of(inputs)
+    found = tune_mask(model, mask, batches)
+    expected, errors = plainly(model, mask, name, batches)
+    near = 5e-3 if (name, "eager") in SINGLE else 1e-6  # inside, these compute in float32
+    for kind, gates in found.items():
+        assert gates.dtype == torch.float64
+        assert torch.equal(gates == 0, mask[kind] == 0)
+        torch.testing.assert_close(gates, expected[kind], rtol=near, atol=near)
+    assert all(with_gates <= without * (1 + 1e-9) for without, with_gates in errors)
+    better = sum(with_gates < 0.99 * without for without, with_gates in errors)
+    assert better > 1 or len(errors) == better == 1
+    assert sum(((gates != 1) & (gates != 0)).sum() for gates in found.values()) > 1
+
+
+@pytest.mark.parametrize("name", ["bert", "marian", "llama"])
+def test_a_layer_with_no_cut_in_it_or_before_it_is_left_alone(name):
+    model, inputs = build(name), batch_for(name)
+    whole = tune_mask(model, full_mask(model), [inputs])
+    assert all(torch.equal(gates, torch.ones_like(gates)) for gates in whole.values())
+    blocks = find_heads(model)
+    middle = blocks[len(blocks) // 2]
+    cut = cut_heads(model, [(middle.kind, middle.layer, head) for head in range(middle.group)])
+    gates = tune_mask(model, cut, [inputs])
+    for block in blocks:
+        own = gates[block.kind][block.layer]
+        assert bool((own == 1).all()) == (blocks.index(block) < blocks.index(middle))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_passes_that_go_on_are_those_from_the_start(name):
+    model, inputs = build(name), batch_for(name)
+    walk = BlockInputs(model, [inputs], block_runs(model, inputs))
+    gates = {kind: torch.rand_like(values) for kind, values in full_mask(model).items()}
+    for block in walk.runs:
+        found = walk.of(block, 0, gates)
+        expected = given_to(model, block, inputs, gates)
+        assert len(found) == len(expected) == walk.runs[block]
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    assert walk.resumes == (name != "albert")
+
+
+def test_a_block_is_run_twice_and_not_once_a_block_above_it():
+    model, inputs = build("bert"), batch_for("bert")
+    layers, ran = model.bert.encoder.layer, [0, 0, 0]
+    for i, layer in enumerate(layers):
+
+        def count(*_, i=i):
+            ran[i] += 1
+
+        layer.attention.self.register_forward_hook(count)
+    mask = cut_heads(model, [("self", 0, 1)])
+    tune_mask(model, mask, [inputs] * 10)
+    # uncut and gated, up to the layer and once through it; and the order of running. The proof is on
+    # the first batch alone, where the third layer is the first to go on from what is kept
+    assert ran == [1 + 2 * (10 + 10 + 1), 1 + 2 * (10 + 10 + 1), 1 + 2 * (10 + 1)]
+
+
+def test_where_layers_do_not_follow_one_another_passes_begin_at_the_start(monkeypatch):
+    model, inputs = build("bert"), batch_for("bert")
+    encoder, first = model.bert.encoder, []
+    encoder.layer.append(copy.deepcopy(encoder.layer[0]))
+    last = encoder.layer[3].attention.self
+    encoder.layer[0].register_forward_hook(lambda _m, _i, output: first.append(output))
+    # what the first layer returned comes back in the last one
+    last.register_forward_pre_hook(lambda _m, inputs: (inputs[0] + first[-1], *inputs[1:]))
+    mask = some_mask(model)
+    found = tune_mask(model, mask, parts_of(inputs))
+    expected, _ = plainly(model, mask, "bert", parts_of(inputs))
+    torch.testing.assert_close(found["self"], expected["self"], rtol=1e-6, atol=1e-6)
+    monkeypatch.setattr(block_inputs, "_alike", lambda *_: True)
+    unproved = tune_mask(model, mask, parts_of(inputs))
+    assert (unproved["self"][3] - found["self"][3]).abs().max() > 1e-3
+
+
+def test_gates_beyond_the_bound_are_not_taken(monkeypatch):
+    model, inputs = build("bert"), batch_for("bert")
+    mask = some_mask(model)
+    gates = tune_mask(model, mask, [inputs])["self"]
+    greatest = gates.abs().amax(1)
+    monkeypatch.setattr(mask_tuning, "_GREATEST", float(greatest[0]) - 1e-6)
+    fewer = tune_mask(model, mask, [inputs])["self"]
+    assert torch.equal(fewer[0], mask["self"][0].double())
+    assert greatest[0] > 1 and not torch.equal(fewer[0], gates[0])
+
+
+def test_a_head_that_writes_nothing_keeps_gate_1():
+    model, inputs = build("bert"), batch_for("bert")
+    block = find_heads(model)[0]
+    block.part(model, "output").weight.data[:, block.width : 2 * block.width] = 0
+    gates = tune_mask(model, cut_heads(model, [("self", 0, 0)]), [inputs])["self"][0]
+    assert gates[1] == pytest.approx(1, abs=1e-9) and abs(gates[2] - 1) > 1e-3
+
+
+def test_two_heads_that_write_the_same_share_what_is_missing():
+    model, inputs = build("bert"), batch_for("bert")
+    block = find_heads(model)[0]
+    for part in ("query", "key", "value"):
+        projection = block.part(model, part)
+        for values in (projection.weight.data, projection.bias.data):
+            values[block.width : 2 * block.width] = values[: block.width]
+    weight = block.part(model, "output").weight.data
+    weight[:, block.width : 2 * block.width] = weight[:, : block.width]
+    gates = tune_mask(model, cut_heads(model, [("self", 0, 1)]), [inputs])["self"][0]
+    torch.testing.assert_close(gates, torch.tensor([2.0, 0, 1, 1]).double())
+
+
+def n_hooks(model):
+    return sum(
+        len(m._forward_hooks) + len(m._forward_pre_hooks) + ("forward" in m.__dict__)
+        for m in model.modules()
+    )
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "mistral"])
+def test_the_model_is_left_as_it_was(name):
+    model, inputs = build(name), batch_for(name)
+    model.train()
+    next(model.children()).eval()
+    next(model.parameters()).requires_grad_(False)
+    weights = copy.deepcopy(model.state_dict())
+
+    def traces():
+        modes = [module.training for module in model.modules()]
+        wanted = [parameter.requires_grad for parameter in model.parameters()]
+        return n_hooks(model), modes, wanted, torch.is_grad_enabled()
+
+    before = traces()
+    tune_mask(model, some_mask(model), [inputs])
+    assert traces() == before
+    broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
+    with pytest.raises(IndexError):
+        tune_mask(model, some_mask(model), [inputs, broken])
+    assert traces() == before
+    assert all(torch.equal(values, weights[key]) for key, values in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_folded_and_pruned_is_masked_by_the_gates(name):
+    model, inputs = build(name), batch_for(name)
+    mask = some_mask(model)
+    gates = tune_mask(model, mask, [inputs])
+    with masked_heads(model, gates):
+        expected = outputs(model, inputs)
+    folded = fold_gates(copy.deepcopy(model), gates)
+    near = 1e-5 if (name, "eager") in SINGLE else 1e-10
+    torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
+    if not any(block.masks_only for block in find_heads(model)):
+        prune_heads(folded, mask)
+        torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
+    with masked_heads(model, mask):
+        assert not torch.allclose(outputs(model, inputs), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "marian"])
+def test_what_was_pruned_is_tuned_and_folded_further(name):
+    model, inputs = build(name), batch_for(name)
+    blocks = find_heads(model)
+    first = cut_heads(model, [(block.kind, block.layer, 1) for block in blocks])
+    second = cut_heads(model, [(blocks[0].kind, 0, 2)])
+    pruned = prune_heads(copy.deepcopy(model), first)
+    gates = tune_mask(pruned, second, [inputs])
+    # the same of the whole model, whose heads write nothing where they are gone
+    silent = fold_gates(copy.deepcopy(model), first)
+    expected = tune_mask(silent, second, [inputs])
+    for kind, values in gates.items():
+        assert (values[:, 1] == 1).all()
+        torch.testing.assert_close(values, expected[kind], rtol=1e-6, atol=1e-6)
+    with masked_heads(pruned, gates):
+        masked = outputs(pruned, inputs)
+    fold_gates(pruned, gates)
+    torch.testing.assert_close(outputs(prune_heads(pruned, second), inputs), masked)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing():
+    model, inputs = build("bert"), batch_for("bert")
+    ones, weights = full_mask(model)["self"], copy.deepcopy(model.state_dict())
+    for mask, error, message in (
+        ({"self": ones[:2]}, ValueError, "has shape"),
+        ({"dec-dec": ones}, ValueError, "the mask has kinds"),
+        ({"self": ones.long()}, TypeError, "bool or floating-point"),
+        ({"self": ones * torch.nan}, ValueError, "must be finite"),
+    ):
+        for refusing in (lambda: tune_mask(model, mask, [inputs]), lambda: fold_gates(model, mask)):  # noqa: B023
+            with pytest.raises(error, match=message):
+                refusing()
+    with pytest.raises(ValueError, match="must hold 0 and 1 only: gates are fitted to a cut"):
+        tune_mask(model, {"self": ones / 2}, [inputs])
+    with pytest.raises(ValueError, match="no batches given"):
+        tune_mask(model, some_mask(model), [])
+    torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)
+    for refusing in (
+        lambda: tune_mask(model, some_mask(model), [inputs]),
+        lambda: fold_gates(model, {"self": ones / 2}),
+    ):
+        with pytest.raises(ValueError, match="computes its weights from others"):
+            refusing()
+    kept = {k: v for k, v in weights.items() if "layer.2.attention.output.dense" not in k}
+    assert all(torch.equal(model.state_dict()[key], values) for key, values in kept.items())
+
+
+@pytest.mark.parametrize("name", [*ENCODER_DECODERS, *DECODERS])
+def test_padding_has_no_say(name):
+    model, inputs = build(name), batch_for(name)
+    mask = some_mask(model)
+    other = {k: v.clone() for k, v in inputs.items()}
+    other["input_ids"][inputs["attention_mask"] == 0] = 7
+    if name in ENCODER_DECODERS:
+        other["decoder_input_ids"][inputs["labels"] == -100] = 9
+    found, again = tune_mask(model, mask, [inputs]), tune_mask(model, mask, [other])
+    near = 5e-3 if (name, "eager") in SINGLE else 1e-6
+    for kind, values in found.items():
+        torch.testing.assert_close(values, again[kind], rtol=near, atol=near)
