@@ -179,6 +179,7 @@ def test_what_can_be_compared_is_what_can_be_read():
     assert readable | {"agreement"} == COMPARABLE
     others = {"along_training", "precision", "recipes", "speed", "which_first"}
     others |= {"language_curve", "language_heads", "language_recovery"}  # nobody trains the model
+    others |= {"head_roles", "scoring_examples", "stability"}  # of scores, on one training
     assert {key.measurement for key in store.find()} <= COMPARABLE | others == {*MEASUREMENTS}
 
 
