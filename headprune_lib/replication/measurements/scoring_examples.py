@@ -35,6 +35,7 @@ from headprune_lib.replication.measurements.which_first import N_EXAMPLES, teste
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array
 
 SIZES = (16, 64, 256, 1_000)
 """Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""
@@ -94,6 +95,7 @@ def _measure(context: Context, part: str) -> Measured:
                 "n": n,
                 "draw": draw,
                 "scores": scores["self"].numpy(),
+                "order": heads_array(order),
                 "correct": made["correct"],
                 "loss_area": loss_area(COMPARED, made["loss"]),
                 "log_loss": made["loss"].mean(-1),

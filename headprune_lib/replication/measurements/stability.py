@@ -83,7 +83,7 @@ def _measure(context: Context, part: str) -> Measured:
     if seed is None:
         for domain in profile.domains:
             texts[domain] = TASKS[domain].split("test", profile.data).first(profile.n_domain)
-        raw["effect"] = _effect(context.get("one_head").raw)
+        raw["effect"] = effect_of(context.get("one_head").raw)
     for name, examples in texts.items():
         found = scores_on(subject, named, examples, context.journal)
         raw[f"scores {name}"] = found["self"].numpy()
@@ -97,7 +97,7 @@ def _measure(context: Context, part: str) -> Measured:
     )
 
 
-def _effect(one_head: Arrays) -> np.ndarray:
+def effect_of(one_head: Arrays) -> np.ndarray:
     """(layer, head) in nats: what the mean loss grows by without the head."""
     places = one_head["heads"].T
     effect = np.full(places.max(1) + 1, np.nan)

@@ -44,7 +44,7 @@ def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Qua
         if isinstance(subject, EncoderSubject):
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
         yield from _orders(order, part, parts, subject, journal)
-        yield from _losses(order, part.raw, subject, journal)
+        yield from losses_along(order, part.raw, subject, journal)
 
 
 def _orders(
@@ -91,7 +91,7 @@ def _scores(raw: Arrays) -> HeadTensors:
     }
 
 
-def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+def losses_along(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
     """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
     texts, inside = tested(subject), raw["shares"] <= UP_TO + 1e-9
     few, shares = texts.first(_TEXTS), tuple(raw["shares"][inside])
