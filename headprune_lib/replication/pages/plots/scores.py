@@ -87,6 +87,6 @@ def what_goes_first(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
                 )
             mean = scale * values["means"][role]
             axes.axhline(mean, color=BLACK, linewidth=1, linestyle=":", label="mean of all heads")
-            axes.set(title=title + unit, xlim=(0, 100), xlabel="heads removed before and after (%)")
+            axes.set(title=title + unit, xlim=(0, 100), xlabel="heads removed (%)")
         below(figure, layout, columns=3)
     return figure
