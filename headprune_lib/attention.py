@@ -208,6 +208,22 @@ def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
     return values.sum((0, 2, 3)), counted.sum((0, 2)).double()
 
 
+def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
+    """The weight that every query puts on one place beside it, summed over queries.
+
+    Queries whose place is no key that they see are left out: the first has no previous one.
+
+    Args:
+        offset: -1 for the previous position, 0 for the query's own, 1 for the next.
+
+    Returns:
+        See :func:`entropies`.
+    """
+    beside = weights.values.diagonal(offset, -2, -1).double()  # (example, head, query)
+    counted = weights.seen.diagonal(offset, -2, -1)[:, None].expand(beside.shape)
+    return (beside * counted).sum((0, 2)), counted.sum((0, 2)).double()
+
+
 def _named(weights: Weights, ids: Collection[int]) -> Tensor:
     """(example, 1, key): whether the token behind a key is one of these."""
     if not ids or weights.ids is None:

@@ -14,6 +14,7 @@ from headprune_lib.attention import (
     attention_of,
     entropies,
     greatest,
+    mass_at,
     mass_on,
     read_weights,
     recorded_weights,
@@ -203,6 +204,27 @@ def test_the_mass_on_some_tokens():
     seen = torch.tensor([[[True] * 4, [True, True, True, False]]])
     sums, counts = mass_on(Weights(values, seen, ids), [7])
     assert float(sums) == pytest.approx(0.1 + 0.4 + 0.25) and counts.tolist() == [2]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(offset):
+    model, batch = build("bert"), batch_for("bert")
+    inputs = {key: value for key, value in batch.items() if key != "labels"}
+    with torch.no_grad():
+        handed = model(**inputs, output_attentions=True).attentions
+    lengths = batch["attention_mask"].sum(1).tolist()
+    assert len({*lengths}) > 1, "without padding the test says less"
+    for (_, layer), weights in by_block(model, batch).items():
+        sums, counts = mass_at(weights, offset)
+        for head in range(sums.shape[0]):
+            given = [
+                float(handed[layer][row, head, query, query + offset])
+                for row, length in enumerate(lengths)
+                for query in range(length)
+                if 0 <= query + offset < length
+            ]
+            assert int(counts[head]) == len(given) > 0
+            assert float(sums[head]) == pytest.approx(sum(given), rel=1e-5)
 
 
 def test_the_special_ids_a_model():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -56,16 +56,38 @@ def mean_over_queries(
     device: str | torch.device | None,
 ) -> HeadTensors:
     """A statistic's sums over its counts as scores; 0 where there was nothing to count."""
+    (found,) = means_over_queries(
+        model, batches, [lambda weights: statistic(weights, leave_out)], device
+    )
+    return found
+
+
+def means_over_queries(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    statistics: Sequence[Callable[[Weights], tuple[Tensor, Tensor]]],
+    device: str | torch.device | None = None,
+) -> list[HeadTensors]:
+    """Each statistic's :func:`mean_over_queries`, all from the same passes.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
     blocks = find_heads(model)
-    sums = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
-    counts = [each.clone() for each in sums]
+    sums = [
+        [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks] for _ in statistics
+    ]
+    counts = [[each.clone() for each in own] for own in sums]
     seen = False
     for _, number, weights in attention_of(model, batches, device=device):
-        found, queries = statistic(weights, leave_out)
-        sums[number] += found.cpu()
-        counts[number] += queries.cpu()
+        for statistic, total, n in zip(statistics, sums, counts, strict=True):
+            found, queries = statistic(weights)
+            total[number] += found.cpu()
+            n[number] += queries.cpu()
         seen = True
     if not seen:
         raise ValueError("no batches given: what heads look at is a mean over at least one example")
-    means = [each / n.clamp(min=1) for each, n in zip(sums, counts, strict=True)]
-    return on_grid(model, blocks, means)
+    return [
+        on_grid(model, blocks, [each / n.clamp(min=1) for each, n in zip(total, own, strict=True)])
+        for total, own in zip(sums, counts, strict=True)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +32,11 @@ class Examples:
     def last(self, n: int) -> Examples:
         """The last ``n`` examples, all where there are fewer."""
         return self._part(slice(max(0, len(self) - n), None))
+
+    def rows(self, places: Sequence[int]) -> Examples:
+        """The examples at these places, in their order."""
+        sides = (self.texts, self.labels, *((self.second,) if self.second is not None else ()))
+        return Examples(*(tuple(side[place] for place in places) for side in sides))
 
     def _part(self, part: slice) -> Examples:
         second = None if self.second is None else self.second[part]

@@ -156,7 +156,7 @@ def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
         "chance": next(iter(followed.values())).chance,
         "orders": {name: _order(one, drawn[name]) for name, one in followed.items()},
         "contrasts": {
-            name: _contrast(followed[one], followed[other], common, statistics)
+            name: contrast(followed[one], followed[other], common, statistics)
             for name, (one, other) in CONTRASTS.items()
             if one in followed and other in followed
             if (common := sorted({*followed[one].trainings} & {*followed[other].trainings}))
@@ -211,9 +211,10 @@ def _order(one: Followed, drawn: _Drawn) -> Order:
     }
 
 
-def _contrast(
+def contrast(
     one: Followed, other: Followed, trainings: list[int], statistics: Statistics
 ) -> Contrast:
+    """What the first order keeps more than the second, on the trainings that both have."""
     better, worse = (_drawn(each.on(trainings), statistics) for each in (one, other))
     return {
         "area": _estimate(better.area - worse.area, better.areas - worse.areas),

@@ -14,6 +14,7 @@ from headprune_lib.replication.stats.checks import Estimate
 from headprune_lib.replication.stats.correlations import (
     correlation,
     correlation_ceiling,
+    partial_spearman,
     spearman_without_one,
     split_half_reliability,
     split_half_reliability_of,
@@ -65,6 +66,7 @@ __all__ = [
     "paired_bootstrap",
     "paired_proportion_interval",
     "paired_t",
+    "partial_spearman",
     "power_above",
     "power_above_t",
     "power_of_share",

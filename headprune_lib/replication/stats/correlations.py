@@ -64,6 +64,67 @@ def spearman_without_one(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     return float(found.min()), float(found.max())
 
 
+def partial_spearman(
+    x: ArrayLike,
+    y: ArrayLike,
+    given: ArrayLike,
+    groups: ArrayLike,
+    resamples: int = 10_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Spearman correlation of x and y, both (heads,), with others held fixed.
+
+    Ranks of x, y and each row of ``given`` are taken over all heads; what least squares makes of
+    the rows' ranks and of each group's mean is taken away from x's and y's, and the rest
+    correlated. The percentile interval is by bootstrap over heads, ranks and all; p by Student's t
+    with as many degrees of freedom as are left.
+
+    Args:
+        given: (rows, heads), may have no row.
+        groups: (heads,) whole numbers, such as layers; all alike for none.
+
+    Raises:
+        ValueError: shapes that do not fit, or nothing left of x or y.
+    """
+    x, y = numbers("x", x, axes=1), numbers("y", y, axes=1)
+    given = np.asarray(given, dtype=np.float64).reshape(-1, len(x))
+    groups = numbers("groups", groups, axes=1)
+    same("shapes of x and y", x.shape, y.shape)
+    same("shapes of x and groups", x.shape, groups.shape)
+    members = (groups[None] == np.unique(groups)[:, None]).astype(np.float64)  # (groups, heads)
+    rest = len(x) - len(given) - len(members) - 1
+    r = float(_partial(x[None], y[None], given[:, None], members[:, None])[0])
+    if rest < 1 or math.isnan(r):
+        raise ValueError(
+            f"{len(x)} heads in {len(members)} groups, {len(given)} rows given: nothing is left of "
+            "x or y to correlate; expected more heads, and none that the others determine"
+        )
+    drawn = bootstrap_indices(len(x), resamples, seed)
+    low, high = np.nanquantile(
+        _partial(x[drawn], y[drawn], given[:, drawn], members[:, drawn]),
+        [(1 - confidence) / 2, (1 + confidence) / 2],
+    )
+    t = r * math.sqrt(rest / max(1 - r * r, np.finfo(float).tiny))
+    return Estimate(r, float(low), float(high), float(2 * scipy.stats.t.sf(abs(t), rest)))
+
+
+def _partial(x: Array, y: Array, given: Array, members: Array) -> Array:
+    """(draws, heads) twice, (rows, draws, heads) and (groups, draws, heads) -> (draws,)."""
+    ranked = [scipy.stats.rankdata(side, axis=-1) for side in (x, y, *given)]
+    # the groups' columns add up to ones: no other constant
+    columns = np.stack([*members, *ranked[2:]], axis=-1)  # (draws, heads, columns)
+    inverse = np.linalg.pinv(columns)
+    left = []
+    for side in ranked[:2]:
+        fitted = (columns @ (inverse @ side[..., None]))[..., 0]
+        rest = side - fitted
+        # what is determined leaves rounding errors, which correlate with anything
+        nothing = np.abs(rest).max(-1, keepdims=True) < 1e-9 * side.shape[-1]
+        left.append(np.where(nothing, 0, rest))
+    return _row_correlations(*left)
+
+
 def _row_correlations(x: Array, y: Array) -> Array:
     """Pearson's r of each row of x with the row of y; NaN where a row is constant."""
     varies = (np.ptp(x, axis=-1) > 0) & (np.ptp(y, axis=-1) > 0)

@@ -49,7 +49,7 @@ def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Qua
         yield from _orders(tuned_in(order)[0], part, parts, subject, journal)
         if tuned_in(order)[1]:
             yield _gates(order, part.raw, subject, journal)
-        yield from _losses(order, part.raw, subject, journal)
+        yield from losses_along(order, part.raw, subject, journal)
 
 
 def _orders(
@@ -108,7 +108,7 @@ def _gates(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Quant
     )
 
 
-def _losses(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+def losses_along(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
     """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
     texts, inside = tested(subject), raw["shares"] <= UP_TO + 1e-9
     few, shares = texts.first(_TEXTS), tuple(raw["shares"][inside])

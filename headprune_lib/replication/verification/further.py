@@ -38,6 +38,7 @@ from headprune_lib.replication.verification.quantities import (
     equal,
     same_scores,
 )
+from headprune_lib.replication.verification.scored import few_sentences, other_text, roles
 
 
 def further(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
@@ -181,4 +182,7 @@ _CHECKS: dict[str, tuple[Check, ...]] = {
     "quality": (_texts,),
     "along_training": (_checkpoint,),
     "which_first": (followed,),
+    "scoring_examples": (few_sentences,),
+    "stability": (other_text,),
+    "head_roles": (roles,),
 }

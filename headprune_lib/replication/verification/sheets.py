@@ -308,6 +308,7 @@ _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = 
     ("pruning_by_kind", "translation"): _curve_sheets,
     ("which_first", "encoder"): _followed_sheets,
     ("which_first", "translation"): _followed_sheets,
+    ("scoring_examples", "encoder"): _followed_sheets,
     ("along_training", "translation"): _along_training_sheets,
     ("precision", "encoder"): _precision_sheets,
     ("search", "translation"): _search_sheets,

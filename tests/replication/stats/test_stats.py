@@ -304,6 +304,51 @@ def test_correlation_interval_ignores_constant_resamples():
     assert (pair.value, pair.low, pair.high) == pytest.approx((1, 1, 1))
 
 
+def plain_partial(x, y, given, groups):
+    """Ranks, then a textbook least squares with an intercept and all groups but the first."""
+    x, y, *given = (scipy.stats.rankdata(side) for side in (x, y, *given))
+    others = [(groups == group).astype(float) for group in np.unique(groups)[1:]]
+    design = np.column_stack([np.ones(len(x)), *others, *given])
+    left = [side - design @ np.linalg.lstsq(design, side)[0] for side in (x, y)]
+    return scipy.stats.pearsonr(*left)[0]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_partial_correlation_is_that_of_the_residuals_of_ranks(rows):
+    given = RNG.normal(size=(rows, 36))
+    groups = np.repeat(np.arange(6), 6)
+    x = RNG.normal(size=36) + given.sum(0) + groups
+    y = RNG.integers(0, 20, size=36) + 0.3 * x
+    ours = stats.partial_spearman(x, y, given, groups, resamples=60, seed=4)
+    assert ours.value == pytest.approx(plain_partial(x, y, given, groups))
+    loop = [
+        plain_partial(x[i], y[i], given[:, i], groups[i])
+        for i in stats.bootstrap_indices(36, 60, 4)
+    ]
+    assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(loop, [0.025, 0.975])))
+
+
+def test_partial_correlation_of_one_variable_is_the_recursive_formula():
+    x, y, z = RNG.normal(size=(3, 50))
+    x, y = x + z, y - z
+    xy, xz, yz = (scipy.stats.spearmanr(*pair)[0] for pair in ((x, y), (x, z), (y, z)))
+    expected = (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
+    found = stats.partial_spearman(x, y, [z], np.zeros(50), resamples=10)
+    assert found.value == pytest.approx(expected)
+    t = expected * np.sqrt(47 / (1 - expected**2))
+    assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(t), 47))
+    plain = stats.partial_spearman(x, y, [], np.zeros(50), resamples=10)
+    assert (plain.value, plain.p) == pytest.approx(tuple(scipy.stats.spearmanr(x, y)))
+
+
+def test_what_only_a_common_cause_ties_together_is_not_tied_given_it():
+    cause, (x, y) = RNG.normal(size=4000), RNG.normal(size=(2, 4000))
+    x, y = x + 3 * cause, y + 3 * cause
+    assert stats.correlation(x, y, "spearman", resamples=5).value > 0.8
+    found = stats.partial_spearman(x, y, [cause], np.zeros(4000), resamples=5)
+    assert abs(found.value) < 0.1
+
+
 def test_split_half_reliability_of_known_noise():
     truth, noise = RNG.normal(size=(400, 1)), RNG.normal(size=(400, 100))
     assert stats.split_half_reliability(truth + 10 * noise) == pytest.approx(0.5, abs=0.1)
@@ -355,6 +400,11 @@ def test_perfect_reliability_and_the_ceiling():
         (lambda: stats.correlation([1, 1, 1], [1, 2, 3]), "not all alike"),
         (lambda: stats.correlation([1, 2, 3], [1, 2, 3], "kendall"), "kendall"),
         (lambda: stats.split_half_reliability(np.ones((2, 9))), "3 heads"),
+        (
+            lambda: stats.partial_spearman(range(9), [1, 3, 2] * 3, [range(9)], np.zeros(9), 5),
+            "none that the others determine",
+        ),
+        (lambda: stats.partial_spearman([1, 2], [2, 1], [], [0, 1], 5), "expected more heads"),
     ],
 )
 def test_errors_say_what_is_wrong(call, message):

@@ -23,7 +23,7 @@ from headprune_lib.replication.verification.subjects import NotAtHand, subjects_
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),
-    *("which_first", "precision"),
+    *("which_first", "precision", "scoring_examples", "head_roles"),
 )
 TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
@@ -38,7 +38,8 @@ ORDERS = {
         "importance-entropy chosen",
         "importance-entropy shuffled",
         "importance tuned",
-    )
+    ),
+    "scoring_examples": ("importance",),
 }
 # Arrays whose change need not be noticed, by the end of their name.
 NAMED = {
@@ -156,6 +157,20 @@ def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
         )
     }
     assert {array for array in unnoticed if not array.endswith(tuple(NAMED))} == set()
+
+
+def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
+    result = measurements.get("stability", smoke)
+    subjects = subjects_of(result)
+    assert all(quantity.agrees for quantity in compared(result, subjects, journal, 0))
+    for part, array in (
+        ("importance", "scores synthetic-far"),
+        ("importance unnormalised", "scores synthetic"),
+        ("entropy", "scores synthetic-far"),
+        ("fisher", "effect"),
+    ):
+        other = changed(array, result.parts[part].raw[array])
+        assert noticed(with_array(result, part, array, other), subjects, journal, 0), array
 
 
 def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, once):

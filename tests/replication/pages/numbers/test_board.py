@@ -37,9 +37,7 @@ def test_once_or_again_asks_for_all_four_orders(found):
     (of,) = found.values()
     assert tables.once_or_again(found).empty
     orders = of.values["orders"]
-    both = {
-        name: orders["importance"] for name in ("importance-batch", "importance-batch rescored")
-    }
+    both = dict.fromkeys(("importance-batch", "importance-batch rescored"), orders["importance"])
     full = dataclasses.replace(of, values=of.values | {"orders": orders | both})
     shown = tables.once_or_again({"tiny, synthetic": full})
     assert shown.columns.tolist()[1:] == [

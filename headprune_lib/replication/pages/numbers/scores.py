@@ -1,0 +1,113 @@
+"""The numbers in the prose of the page on how much a score can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headprune_lib.replication.measurements.scoring_examples import SIZES
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.tables.pages import (
+    NOT_MEASURED,
+    estimate,
+    number,
+    points,
+    signed,
+)
+from headprune_lib.replication.pages.tables.scores import between_trainings
+from headprune_lib.replication.store import Result
+
+_PERCENT = ("place", "special")
+
+
+def scores(
+    sentences: Result, stability: Result, agreement: Result | None, roles: Result
+) -> Numbers:
+    """Ranks on few sentences, on other text and after other trainings, what criteria know of single
+    heads, and what the heads look at that go first and last.
+
+    Args:
+        sentences: of ``scoring_examples``.
+        agreement: of importance in several fine-tunings, if it was measured.
+        roles: of ``head_roles``.
+    """
+    return {
+        **_sentences(sentences.values["criteria"]),
+        **_other_text(stability, agreement),
+        **_known(stability.values["criteria"]),
+        **_roles(roles.values),
+    }
+
+
+def _key(order: str) -> str:
+    return order.replace(" ", "_").replace("-", "_")
+
+
+def _sentences(criteria: Mapping[str, Any]) -> Numbers:
+    numbers: Numbers = {
+        "all_sentences": max(row["n"] for rows in criteria.values() for row in rows)
+    }
+    for name, rows in criteria.items():
+        for n in SIZES:
+            row = next((row for row in rows if row["n"] == n), None)
+            numbers[f"{_key(name)}_{n}_ranks"] = (
+                estimate(row["with_all"]["value"], row["with_all"]["interval"])
+                if row
+                else NOT_MEASURED
+            )
+            numbers[f"{_key(name)}_{n}_between"] = number(row and row["between"], ".2f")
+            numbers[f"{_key(name)}_{n}_lost"] = (
+                points(row["lost"]["value"], row["lost"]["interval"]) if row else NOT_MEASURED
+            )
+        numbers[f"{_key(name)}_kept"] = estimate(
+            rows[-1]["area"]["value"], rows[-1]["area"]["interval"], ".0%"
+        )
+    return numbers
+
+
+def _other_text(stability: Result, agreement: Result | None) -> Numbers:
+    numbers: Numbers = {}
+    for name, found in stability.values["criteria"].items():
+        known = [one["r"] for one in found["domains"].values() if one["r"] is not None]
+        numbers[f"{_key(name)}_other_text"] = _range(known)
+        numbers[f"{_key(name)}_trainings"] = number(
+            between_trainings(name, stability, agreement), ".2f"
+        )
+    return numbers
+
+
+def _range(values: Iterable[float]) -> str:
+    """The least and the largest.
+
+    >>> _range([0.913, 0.7, 0.8]), _range([])
+    ('0.70 to 0.91', 'not measured')
+    """
+    values = sorted(values)
+    return f"{values[0]:.2f} to {values[-1]:.2f}" if values else NOT_MEASURED
+
+
+def _known(criteria: Mapping[str, Any]) -> Numbers:
+    return {
+        f"{_key(name)}_{said}": signed(one["r"], one["interval"])
+        if (one := found[what]) and one["r"] is not None
+        else NOT_MEASURED
+        for name, found in criteria.items()
+        for said, what in (("alone", "effect"), ("layer", "given_layer"), ("both", "given_both"))
+    }
+
+
+def _roles(values: Mapping[str, Any]) -> Numbers:
+    numbers: Numbers = {}
+    for name, order in values["orders"].items():
+        for role, steps in order["steps"].items():
+            form = ".0%" if role in _PERCENT else ".2f"
+            key = f"{role}_{_key(name)}"
+            numbers[f"first_{key}"] = f"{steps[0]['mean']:{form}}"
+            numbers[f"last_{key}"] = f"{steps[-1]['mean']:{form}}"
+            rank = order["ranks"][role]
+            numbers[f"rank_{key}"] = (
+                NOT_MEASURED if rank["r"] is None else signed(rank["r"], rank["interval"])
+            )
+    for role, mean in values["means"].items():
+        numbers[f"mean_{role}"] = f"{mean:{'.0%' if role in _PERCENT else '.2f'}}"
+    return numbers
