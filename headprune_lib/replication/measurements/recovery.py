@@ -22,7 +22,7 @@ from headprune_lib.replication.encoder.batches import Batches
 from headprune_lib.replication.encoder.retraining import WAYS, Way, recipe_of, retrained
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, evaluate
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.compared import n_cut, runs_of
+from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -31,12 +31,13 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.measurements.recovered import NO_ORDER, Statistics, Values, values_of
+from headprune_lib.replication.measurements.which_first import WHICH_FIRST
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.heads import heads_array, heads_in
 
 _PART = re.compile(rf"(?P<order>.+) (?P<share>\d+)% (?P<way>{'|'.join(WAYS)})")
 
@@ -73,13 +74,14 @@ def _measure(context: Context, part: str) -> Measured:
     test, task = subject.test, TASKS[context.profile.task]
     uncut = subject.under({UNCUT: full_mask(subject.model)}, test, context.journal, UNCUT)
     prepared, units = subject.batches(test), {}
-    cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order, subject)]
+    cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
+    keys = []  # two draws may cut the same heads, and are trained once
     for cut in cuts:
         mask = order_mask(subject.model, cut, len(cut))
-        units[f"{subject.key} {mask_key(mask)} {way}"] = lambda mask=mask: _trained_without(
-            subject, mask, way, prepared
-        )
-    found = [*run_units(units, context.journal, part, here=True).values()]
+        keys.append(f"{subject.key} {mask_key(mask)} {way}")
+        units[keys[-1]] = lambda mask=mask: _trained_without(subject, mask, way, prepared)
+    done = run_units(units, context.journal, part, here=True)
+    found = [done[key] for key in keys]
     raw = {
         name: np.stack([one[name] for one in found])
         for name in ("correct_before", "correct_after", "seconds", "parameters")
@@ -98,16 +100,12 @@ def _measure(context: Context, part: str) -> Measured:
 _LOSSES = ("loss_before", "loss_after")
 
 
-def _orders(context: Context, order: str, subject: EncoderSubject) -> list[list[Head]]:
-    """The heads in every run of an order: as ``which_first`` has them."""
+def _orders(context: Context, order: str) -> list[list[Head]]:
+    """The heads in every run of an order, as ``which_first`` followed it."""
     if order == NO_ORDER:
         return [[]]
-    drawn = dataclasses.replace(
-        context.profile, random_orders=context.profile.recovery.random_orders
-    )
-    return [
-        heads for heads, _ in runs_of(dataclasses.replace(context, profile=drawn), order, subject)
-    ]
+    followed = context.get(WHICH_FIRST.name, [order]).parts[order].raw["order"]
+    return [heads_in(one) for one in followed[: context.profile.recovery.random_orders]]
 
 
 def _trained_without(
@@ -158,7 +156,7 @@ def _own(profile: Profile, _half: Half, part: str) -> Own:
         values["draws"] = profile.recovery.random_orders
     elif order != NO_ORDER:
         values |= {"n_scoring": profile.n_scoring, "criterion": read_name(order).criterion.version}
-    return Own(values)
+    return Own(values, needs=() if order == NO_ORDER else (WHICH_FIRST,))
 
 
 MEASUREMENTS = (
