@@ -146,7 +146,7 @@ def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
     wanted += [
         (order, share) for share in recovery.shares for order in (*recovery.orders, "random")
     ]
-    return tuple(name_of(order, share, way) for way in WAYS for order, share in wanted)
+    return tuple(name_of(order, share, way) for way in recovery.ways for order, share in wanted)
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:

@@ -55,6 +55,7 @@ class Recovery:
     ``shares`` of the heads go in each of ``orders``, and in ``random_orders`` drawn ones.
     """
 
+    ways: list[Literal["all weights", "LoRA"]]
     orders: list[str]
     shares: list[PositiveFloat]
     random_orders: PositiveInt

@@ -45,9 +45,10 @@ def answers(model, profile, examples):
 
 def test_every_order_share_and_way_is_a_part(result, smoke):
     recovery = smoke.recovery
+    assert recovery.ways == ["all weights", "LoRA"]
     expected = {
         (order, share, way)
-        for way in ("all weights", "LoRA")
+        for way in recovery.ways
         for order, share in [
             ("uncut", 0.0),
             *((o, s) for s in recovery.shares for o in (*recovery.orders, "random")),
