@@ -45,6 +45,7 @@ ORDER = [
     ["training"],
     ["pretrained"],
     ["language.models"],
+    ["adapters"],
     ["profiles"],
     ["encoder", "translation", "language"],
     ["paper", "published"],

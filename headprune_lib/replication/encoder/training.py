@@ -17,6 +17,7 @@ from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.pretrained import load_tokenizer, new_classifier
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.training import BatchTrainer, arguments, run
+from headprune_lib.replication.weights import BFLOAT16
 
 
 def finetune(profile: Profile, seed: int) -> nn.Module:
@@ -24,22 +25,42 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
 
     After a kill it goes on from the last whole epoch, and ends with the same weights.
     """
-    settings, wanted = profile.finetuning, recipe(profile, seed)
-    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
-    batches = _Batches(load_tokenizer(profile.model), train, settings, seed)
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
+    freeze(profile, model)
+    folder = training_folder(profile, recipe(profile, seed))
+    title = f"fine-tune {profile.model} on {profile.task}, seed {seed}"
+    return trained(profile, model, profile.finetuning, seed, folder, title)
+
+
+def freeze(profile: Profile, model: nn.Module) -> None:
+    """Leave out of the training what the profile says is ``frozen``."""
     if profile.frozen == "embeddings":
         model.base_model.embeddings.requires_grad_(False)
+
+
+def trained(
+    profile: Profile, model: nn.Module, settings: Finetuning, seed: int, folder: Path, title: str
+) -> nn.Module:
+    """The model after a training of all its weights that ask for a gradient, in evaluation mode.
+
+    Args:
+        profile: says which task, and on which device.
+        model: changed in place; dropout goes on from the random numbers drawn before.
+        seed: of the order of the sentences.
+        folder: keeps the last checkpoint, from which a killed training goes on.
+    """
+    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
+    batches = _Batches(load_tokenizer(profile.model), train, settings, seed)
     n_updates = settings.epochs * len(batches)
     with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
         trainer = _Trainer(
             model=model,
             train_dataset=batches,
             args=arguments(
-                training_folder(profile, wanted),
+                folder,
                 seed=seed,
                 device=profile.device_here,
-                precision=wanted["precision"],
+                precision=BFLOAT16,
                 epochs=settings.epochs,
                 optim="adamw_torch",
                 learning_rate=settings.learning_rate,
@@ -49,7 +70,7 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
                 logging_strategy="no",
             ),
         )
-    run(trainer, f"fine-tune {profile.model} on {profile.task}, seed {seed}")
+    run(trainer, title)
     # without autocast around its forward pass
     model = trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return model.to(profile.device_here).eval()

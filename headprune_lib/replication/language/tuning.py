@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from pathlib import Path
 
 import torch
@@ -13,7 +12,7 @@ from torch.utils.data import Dataset
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors
 from headprune_lib.pruning import prune_heads
-from headprune_lib.replication.language.models import check_installed
+from headprune_lib.replication.adapters import adapted
 from headprune_lib.replication.language.subject import LanguageSubject, padded
 from headprune_lib.replication.profiles import Tuning
 from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
@@ -35,29 +34,12 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
         model: changed in place.
         folder: keeps the last checkpoint, from which a killed training goes on.
     """
-    check_installed("peft")
-    import peft
-
     settings = subject.profile.language.tuning
     torch.manual_seed(SEED)
-    targets = [
-        name
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2] in PROJECTIONS and module.weight.numel()
-    ]
-    with warnings.catch_warnings():  # peft asks transformers for what is named otherwise by now
-        warnings.simplefilter("ignore", FutureWarning)
-        adapted = peft.get_peft_model(
-            model,
-            peft.LoraConfig(
-                r=settings.rank,
-                lora_alpha=2 * settings.rank,
-                target_modules=targets,
-                task_type="CAUSAL_LM",
-            ),
-        )
+    targets = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
+    wrapped = adapted(model, targets, settings.rank, "CAUSAL_LM")
     trainer = BatchTrainer(
-        model=adapted,
+        model=wrapped,
         train_dataset=_Passages(subject, settings),
         data_collator=whole_batch,
         args=arguments(
@@ -73,7 +55,7 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
         ),
     )
     run(trainer, f"LoRA, {settings.updates} updates")
-    return adapted.merge_and_unload().eval()
+    return wrapped.merge_and_unload().eval()
 
 
 class _Passages(Dataset):

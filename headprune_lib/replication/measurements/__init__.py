@@ -79,7 +79,7 @@ def _get(
         task,
         parts=parts,
         fresh=fresh,
-        get=lambda needed: _get(MEASUREMENTS[needed], half, profile, task),
+        get=lambda needed, parts=None: _get(MEASUREMENTS[needed], half, profile, task, parts=parts),
     )
 
 

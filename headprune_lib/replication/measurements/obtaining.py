@@ -16,7 +16,8 @@ from headprune_lib.replication.paths import cache_root, results_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, Wanted
 
-Get = Callable[[str], Result]
+Get = Callable[..., Result]
+"""``(measurement, part names or None) -> Result``."""
 
 
 def obtain(

@@ -147,16 +147,15 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     return Own(values, None if seed is None else (seed,))
 
 
-MEASUREMENTS = (
-    Measurement(
-        "which_first",
-        1,
-        {"encoder": Statistics(), "translation": Statistics()},
-        _parameters,
-        _measure,
-        _summarise,
-        ("encoder", "translation"),
-        _parts,
-        _own,
-    ),
+WHICH_FIRST = Measurement(
+    "which_first",
+    1,
+    {"encoder": Statistics(), "translation": Statistics()},
+    _parameters,
+    _measure,
+    _summarise,
+    ("encoder", "translation"),
+    _parts,
+    _own,
 )
+MEASUREMENTS = (WHICH_FIRST,)

@@ -31,6 +31,7 @@ from headprune_lib.replication.profiles.recipes import (
     Finetuning,
     Published,
     Recipe,
+    Recovery,
     Shape,
     TranslatorRecipe,
     Tuning,
@@ -47,6 +48,7 @@ __all__ = [
     "Profile",
     "Published",
     "Recipe",
+    "Recovery",
     "Shape",
     "Speed",
     "TranslatorRecipe",
@@ -140,6 +142,7 @@ class Profile:
     orders: Literal["every", "leak-free", "importance"]
     compared: list[str]
     compared_trainings: Count
+    recovery: Recovery
     finetuning: Finetuning
     frozen: Literal["embeddings", "nothing"]
     recipes: list[Candidate]

@@ -41,6 +41,29 @@ class Candidate:
 
 
 @parameters
+class Adapters:
+    """LoRA beside frozen weights."""
+
+    rank: PositiveInt
+    learning_rate: PositiveFloat  # the peak
+
+
+@parameters
+class Recovery:
+    """How an encoder is trained again after heads were removed from it; the rest is Finetuning's.
+
+    ``shares`` of the heads go in each of ``orders``, and in ``random_orders`` drawn ones.
+    """
+
+    ways: list[Literal["all weights", "LoRA"]]
+    orders: list[str]
+    shares: list[PositiveFloat]
+    random_orders: PositiveInt
+    epochs: PositiveInt
+    lora: Adapters
+
+
+@parameters
 class Shape:
     """Size of a Transformer with one vocabulary for both languages.
 

@@ -5,12 +5,14 @@ Orders and choices must follow from other stored numbers; the rest is computed f
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
+from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
@@ -121,6 +123,19 @@ def _sizes(result: Result, subject: EncoderSubject, journal: Journal) -> Iterato
         yield equal(f"those in attention, {name}", result.raw[f"{name}/attention"], attention)
 
 
+def _removed(result: Result, subject: EncoderSubject, _journal: Journal) -> Iterator[Quantity]:
+    """Of every part that was trained again: the right answers, and the parameters it had and kept."""
+    before = sum(p.numel() for p in subject.model.parameters())
+    for part, one in result.parts.items():
+        yield equal(f"labels, {part}", one.raw["labels"], subject.test.labels)
+        left = []
+        for heads in map(heads_in, one.raw["heads"]):
+            mask = order_mask(subject.model, heads, len(heads))
+            model = prune_heads(copy.deepcopy(subject.model), mask)
+            left.append([before, sum(p.numel() for p in model.parameters())])
+        yield equal(f"parameters, {part}", one.raw["parameters"], left)
+
+
 def _texts(result: Result, subject: TranslationSubject, _journal: Journal) -> Iterator[Quantity]:
     raw, pairs = result.raw, subject.headline
     yield equal("sources", raw["sources"], list(pairs.sources))
@@ -185,4 +200,5 @@ _CHECKS: dict[str, tuple[Check, ...]] = {
     "scoring_examples": (few_sentences,),
     "stability": (other_text,),
     "head_roles": (roles,),
+    "recovery": (_removed,),
 }

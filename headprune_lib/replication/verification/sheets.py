@@ -294,6 +294,17 @@ def _run_by_run(values: np.ndarray) -> np.ndarray:
     return np.concatenate([values[0, :1], *(run[1:] for run in values)])
 
 
+def _recovery_sheets(result: Result, subject: EncoderSubject) -> Iterator[Sheet]:
+    """Before training again: the weights that it ended with are not kept."""
+    for part, one in result.parts.items():
+        raw, rows = one.raw, [_uncut(subject.model)]
+        for run, heads in enumerate(map(heads_in, raw["heads"]), 1):
+            rows.append((f"{part}, run {run}", order_mask(subject.model, heads, len(heads))))
+        loss = np.vstack([raw["loss_uncut"], raw["loss_before"]]) / MILLINAT
+        correct = np.vstack([raw["correct_uncut"], raw["correct_before"]])
+        yield Sheet(subject.test, rows, {"correct": correct, "loss": loss})
+
+
 _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = {
     ("one_head", "encoder"): _one_head_sheets,
     ("one_head", "translation"): _one_head_sheets,
@@ -307,6 +318,7 @@ _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = 
     ("pruning_curve", "translation"): _curve_sheets,
     ("pruning_by_kind", "translation"): _curve_sheets,
     ("which_first", "encoder"): _followed_sheets,
+    ("recovery", "encoder"): _recovery_sheets,
     ("which_first", "translation"): _followed_sheets,
     ("scoring_examples", "encoder"): _followed_sheets,
     ("along_training", "translation"): _along_training_sheets,

@@ -13,7 +13,9 @@ from headprune_lib import find_heads
 from headprune_lib.replication.pages.notebooks import notebooks_root
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = [*sorted(notebooks_root().glob("0*.ipynb")), *notebooks_root().glob("12*.ipynb")]
+PAGES = sorted(
+    path for number in ("0", "12", "14") for path in notebooks_root().glob(f"{number}*.ipynb")
+)
 ROWS = [[5, 6, 7, 2], [8, 9, 4, 2]]
 
 

@@ -12,6 +12,7 @@ from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.one_head import one_head
+from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
 from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
@@ -34,6 +35,7 @@ __all__ = [
     "one_head",
     "other_text",
     "precision",
+    "recovery",
     "scores",
     "several_trainings",
     "speed",

@@ -8,6 +8,7 @@ from headprune_lib.replication.pages.plots.encoder import *
 from headprune_lib.replication.pages.plots.independent import *
 from headprune_lib.replication.pages.plots.language import *
 from headprune_lib.replication.pages.plots.published_orders import *
+from headprune_lib.replication.pages.plots.recovery import *
 from headprune_lib.replication.pages.plots.scores import *
 from headprune_lib.replication.pages.plots.style import *
 from headprune_lib.replication.pages.plots.tasks import *

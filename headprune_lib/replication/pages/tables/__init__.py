@@ -8,6 +8,7 @@ from headprune_lib.replication.pages.tables.language import *
 from headprune_lib.replication.pages.tables.markup import *
 from headprune_lib.replication.pages.tables.pages import *
 from headprune_lib.replication.pages.tables.published_orders import *
+from headprune_lib.replication.pages.tables.recovery import *
 from headprune_lib.replication.pages.tables.scores import *
 from headprune_lib.replication.pages.tables.speed import *
 from headprune_lib.replication.pages.tables.tasks import *

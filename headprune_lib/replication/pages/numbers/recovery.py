@@ -1,0 +1,68 @@
+"""The numbers in the prose of the page on training after the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headprune_lib.replication.claims.recovery import SHARE, WAY, decide
+from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
+from headprune_lib.replication.store import Result
+
+_STATES = {
+    "uncut": ("uncut", 0.0),
+    "importance": ("importance", SHARE),
+    "random": ("random", SHARE),
+}
+
+
+def recovery(result: Result) -> Numbers:
+    """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
+
+    Leads at the other shares stand beside it where they were measured.
+    """
+    values, answer = result.values, decide(result.values)
+    numbers: Numbers = {
+        "word": answer.word,
+        "lead_before": _lead(answer.before),
+        "lead_after": _lead(answer.after),
+        "n_examples": f"{result.n_examples:,}",
+        "whole": f"{values['whole']:.1%}",
+    }
+    for name, (order, share) in _STATES.items():
+        found = row_of(values, order, share)
+        for when in ("before", "after"):
+            state = found and found[when]
+            numbers[f"{name}_{when}"] = (
+                estimate(state["score"], state["interval"], ".1%") if state else NOT_MEASURED
+            )
+    for share in (0.2, 0.6):
+        lead = lead_of(values, "importance", share)
+        for when in ("before", "after"):
+            told = lead and points(lead[when]["difference"], lead[when]["interval"])
+            numbers[f"lead_{share * 100:.0f}_{when}"] = told or NOT_MEASURED
+    return numbers
+
+
+def row_of(
+    values: Mapping[str, Any], order: str, share: float, way: str = WAY
+) -> Mapping[str, Any] | None:
+    """What is stored of an order at a share; None where it was not measured."""
+    return _first(values["recovered"], order, share, way)
+
+
+def lead_of(
+    values: Mapping[str, Any], order: str, share: float, way: str = WAY
+) -> Mapping[str, Any] | None:
+    """An order's lead over random ones at a share; None where either was not measured."""
+    return _first(values["leads"], order, share, way)
+
+
+def _first(rows: list[Mapping[str, Any]], *asked: object) -> Mapping[str, Any] | None:
+    found = (one for one in rows if (one["order"], one["share"], one["way"]) == asked)
+    return next(found, None)
+
+
+def _lead(found: tuple[float, float, float] | None) -> str:
+    return points(found[0], found[1:]) if found else NOT_MEASURED
