@@ -52,8 +52,6 @@ def before_and_after(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure
                         dots = 100 * np.array(state["runs"])
                         where = np.full(len(dots), 100 * share)
                         axes.plot(where, dots, ".", color=look.colour, alpha=0.6)
-            axes.axhline(100 * values["chance"], color="#000000", linewidth=1, linestyle=":",
-                         label="one and the same answer")  # fmt: skip
             axes.set(title=title, xlabel="heads removed (%)", xticks=range(0, 61, 20))
         for axes in places[:: min(layout.columns, len(places))]:
             axes.set_ylabel("accuracy (%)")
