@@ -58,56 +58,53 @@ class BlockInputs:
         self._done: list[list[str]] = [[] for _ in batches]
         self._last: list[dict[str, Any]] = [{} for _ in batches]
 
-    def of(self, block: AttentionBlock, number: int, gates: HeadTensors) -> list[Tensor]:
-        """What a block's projection is given of a batch, at each of its runs, before its own gates.
+    def of(self, block: AttentionBlock, gates: HeadTensors) -> list[list[Tensor]]:
+        """What a block's projection is given, before its own gates: of each batch, at each run.
 
         Args:
             block: the one that was asked for last, or one that runs later.
-            number: of the batch.
             gates: those of blocks that were passed must not change any more.
 
         Returns:
             ``(example, position, heads * width)`` each, or as the block's own code has it.
         """
+        output, times = block.part(self.model, "output"), self.runs[block]
+        with (  # entered once: what they cost is more than a short pass
+            evaluating(self.model),
+            torch.no_grad(),
+            _up_to(output, times) as found,  # before the hook of the block's own gates
+            masked_heads(self.model, gates),
+        ):
+            return [self._of(block, number, found) for number in range(len(self.batches))]
+
+    def _of(self, block: AttentionBlock, number: int, found: list[Tensor]) -> list[Tensor]:
         if not self.resumes:
-            return self._passed(block, number, gates, [], {}, [])
+            return self._passed(number, found)
         order = list(dict.fromkeys(self.layers.values()))
         done, last = self._done[number], self._last[number]
         new = [path for path in order[: order.index(self.layers[block])] if path not in done]
-        found = self._passed(block, number, gates, done, last, new)
-        if number == 0 and done:
-            plain = self._passed(block, number, gates, [], {}, [])
-            if not _alike(found, plain):
-                self.resumes = False
-                return plain
-        done += new
-        return found
-
-    def _passed(
-        self,
-        block: AttentionBlock,
-        number: int,
-        gates: HeadTensors,
-        done: Sequence[str],
-        last: dict[str, Any],
-        new: Sequence[str],
-    ) -> list[Tensor]:
-        """One pass up to a block; what ``new`` layers return is noted in ``last``."""
         returning, noted = ([self.model.get_submodule(p) for p in paths] for paths in (done, new))
-        output = block.part(self.model, "output")
         with (
-            evaluating(self.model),
-            torch.no_grad(),
             replayed(returning, [last[_list_of(path)] for path in done]),
             recorded(noted) as calls,
-            _up_to(output, self.runs[block]) as found,  # before the hook of the block's own gates
-            masked_heads(self.model, gates),
-            suppress(_Reached),
         ):
-            self.model(**inputs_of(self.model, self.batches[number]))
+            given = self._passed(number, found)
+        if number == 0 and done:
+            plain = self._passed(number, found)
+            if not _alike(given, plain):
+                self.resumes = False
+                return plain
         for path, call in zip(new, calls, strict=True):
             last[_list_of(path)] = call.output
-        return found
+        done += new
+        return given
+
+    def _passed(self, number: int, found: list[Tensor]) -> list[Tensor]:
+        """One pass of a batch, up to where ``found`` has all that is wanted."""
+        found.clear()
+        with suppress(_Reached):
+            self.model(**inputs_of(self.model, self.batches[number]))
+        return list(found)
 
 
 class _Reached(Exception):

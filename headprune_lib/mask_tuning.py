@@ -47,9 +47,10 @@ def tune_mask(
 
     No block below one that is fitted is run again: layers return what they returned before, if that
     proves right on the first batch. All in all that is about one and a half forward passes uncut and
-    as many gated, whatever the depth; hidden states of all batches are kept twice where the model
-    is. Where layers share a module or do not follow one another, every block needs a pass of its own
-    up to it. A module that runs several times is fitted on all its runs, as they are ungated.
+    as many gated, whatever the depth; hidden states of all batches, and what one block is given of
+    them, are kept twice where the model is. Where layers share a module or do not follow one
+    another, every block needs a pass of its own up to it. A module that runs several times is fitted
+    on all its runs, as they are ungated.
 
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
@@ -100,10 +101,9 @@ def tune_mask(
     for block in fitted:
         own = _own(gates, block)
         fit = _Fit(_output_weight(model, block), block.width, own != 0)
-        for number, batch in enumerate(kept):
+        for batch, *both in zip(kept, uncut.of(block, whole), gated.of(block, gates), strict=True):
             real = asking(block, batch)
-            before, after = uncut.of(block, number, whole), gated.of(block, number, gates)
-            for one, other in zip(before, after, strict=True):
+            for one, other in zip(*both, strict=True):
                 fit.add(_tokens(one, real), _tokens(other, real))
         gates[block.kind][block.layer, list(block.kept)] = own.masked_scatter(own != 0, fit.gates())
     return gates

@@ -132,7 +132,7 @@ def test_passes_that_go_on_are_those_from_the_start(name):
     walk = BlockInputs(model, [inputs], block_runs(model, inputs))
     gates = {kind: torch.rand_like(values) for kind, values in full_mask(model).items()}
     for block in walk.runs:
-        found = walk.of(block, 0, gates)
+        (found,) = walk.of(block, gates)
         expected = given_to(model, block, inputs, gates)
         assert len(found) == len(expected) == walk.runs[block]
         for one, other in zip(found, expected, strict=True):
