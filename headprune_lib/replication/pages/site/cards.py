@@ -154,7 +154,7 @@ def _dot_name(setting: str, label: str) -> str:
     ('MiniLM, reviews, batch 4', 'enfr')
     """
     known, _, last = setting.rpartition(", ")
-    if label and known and last.startswith(label.split()[0]):
+    if label and known and last.startswith(label.split(maxsplit=1)[0]):
         setting = known
     return ", ".join(filter(None, (setting, label)))
 
