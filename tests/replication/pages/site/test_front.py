@@ -233,7 +233,7 @@ def test_focus_is_seen_on_every_control(site, browser, page, width):
         seen.add(place)
         if not outline:
             hidden.append(name)
-    assert len(seen) > 30
+    assert len(seen) > (30 if page == FRONT else 10)
     assert hidden == []
 
 
