@@ -136,13 +136,13 @@ def test_the_code_of_a_notebook_is_in_one_fold_at_its_end(pages):
 
 
 def test_negative_numbers_have_a_minus_sign(pages):
-    hyphens = []
-    for name, page in pages.items():
-        hyphens += [
-            (name, str(text)[:60])
-            for text in page.select_one("article").find_all(string=HYPHEN)
-            if not text.find_parent(NOT_READ) and not text.find_parent(class_=("math", "sig"))
-        ]
+    hyphens = [
+        (name, str(text)[:60])
+        for name, page in pages.items()
+        for article in page.select("article")
+        for text in article.find_all(string=HYPHEN)
+        if not text.find_parent(NOT_READ) and not text.find_parent(class_=["math", "sig"])
+    ]
     assert not hyphens
 
 

@@ -221,18 +221,19 @@ def test_focus_is_seen_on_every_control(site, browser, page, width):
     hidden, seen = [], set()
     for _ in range(250):
         press(browser, "Tab")
-        name, outline = value(
+        place, name, outline = value(
             browser,
             """(() => { const one = document.activeElement, style = getComputedStyle(one);
-            return [one === document.body ? "" : one.outerHTML.slice(0, 90),
+            return [[...document.querySelectorAll("*")].indexOf(one),
+                    one === document.body ? "" : one.outerHTML.slice(0, 90),
                     style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2]; })()""",
         )
-        if not name or name in seen:
+        if not name or place in seen:
             break
-        seen.add(name)
+        seen.add(place)
         if not outline:
             hidden.append(name)
-    assert len(seen) > 30
+    assert len(seen) > (30 if page == FRONT else 10)
     assert hidden == []
 
 
