@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import NO_LABEL, Batch, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.hooking import hooking
 from headprune_lib.running import evaluating, on_device, placed
@@ -126,10 +126,7 @@ def attention_of(
     for batch in batches:
         batch = on_device(batch, device)
         with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
-            needed = getattr(model.config, "is_encoder_decoder", False) and (
-                "decoder_input_ids" not in batch
-            )
-            model(**(batch if needed else without_labels(batch)))
+            model(**model_inputs(model, batch))
         for number, weights in read_weights(blocks, found, batch):
             yield blocks, number, weights
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -50,3 +50,13 @@ def teacher_forced(
 def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     """A batch's model inputs; with labels among them a model would compute a loss of its own."""
     return {name: value for name, value in batch.items() if name != "labels"}
+
+
+def model_inputs(model: nn.Module, batch: Batch) -> Batch:
+    """As :func:`without_labels`, unless an encoder-decoder makes its decoder's input from them.
+
+    BART would take the source for the target where it is given neither.
+    """
+    two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    needed = two_sided and not {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
+    return batch if needed else without_labels(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -161,21 +162,26 @@ def _first_position(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Ten
 
 @dataclass
 class Call:
-    """What a module was given by position, and returned, when it last ran; ``times`` it did."""
+    """What a module was given by position, and returned, when it last ran; ``times`` it did.
+
+    ``place`` counts in which order the modules of one record ended.
+    """
 
     inputs: tuple = ()
     output: Any = None
     times: int = 0
+    place: int = 0
 
 
 @contextmanager
 def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
-    calls = [Call() for _ in modules]
+    calls, places = [Call() for _ in modules], itertools.count(1)
 
     def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
         def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
             call.inputs, call.output, call.times = inputs, output, call.times + 1
+            call.place = next(places)
 
         return hook
 
