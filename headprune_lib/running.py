@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -62,30 +63,51 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     return {name: moved(value) for name, value in batch.items()}
 
 
+@dataclass
+class Room:
+    """How much of a batch memory had room for, so that what had none is not tried again.
+
+    Attributes:
+        numbers: fewer than which, in all of its tensors, a batch has; infinite before the first
+            lack.
+    """
+
+    numbers: float = math.inf
+
+
 def in_halves(
-    compute: Callable[[Batch], Result], batch: Batch, join: Callable[[list[Result]], Result]
+    compute: Callable[[Batch], Result],
+    batch: Batch,
+    join: Callable[[list[Result]], Result],
+    room: Room | None = None,
 ) -> Result:
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
     Args:
         batch: tensors with one row an example, all of them.
         join: makes one result of those of two halves, the first half's first.
+        room: what is learned of memory, for all batches of one computation.
 
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
+    room = room or Room()
     sizes = {len(value) if value.ndim else 0 for value in batch.values()}
-    try:
-        return compute(batch)
-    except torch.OutOfMemoryError:
-        if len(sizes) != 1 or max(sizes) < 2:
-            raise
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
+    divisible = len(sizes) == 1 and max(sizes) > 1
+    numbers = sum(value.numel() for value in batch.values())
+    if numbers < room.numbers or not divisible:
+        try:
+            return compute(batch)
+        except torch.OutOfMemoryError:
+            if not divisible:
+                raise
+        room.numbers = min(room.numbers, numbers)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
     (n,) = sizes
     parts = (slice(n // 2), slice(n // 2, n))
     halves = [{name: values[part] for name, values in batch.items()} for part in parts]
-    return join([in_halves(compute, half, join) for half in halves])
+    return join([in_halves(compute, half, join, room) for half in halves])
 
 
 @contextmanager

@@ -26,6 +26,27 @@ def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
 
 
+def test_what_had_no_room_once_is_not_tried_again():
+    tried, room = [], running.Room()
+
+    def compute(batch):
+        tried.append(len(batch["input_ids"]))
+        if batch["input_ids"].numel() > 8:
+            raise torch.OutOfMemoryError("no room")
+        return batch["input_ids"].sum(1)
+
+    for length, expected in (
+        (4, [8, 4, 2, 2, 2, 2]),  # its second half is not tried whole
+        (4, [2, 2, 2, 2]),
+        (2, [4, 4]),  # fewer numbers than what had no room
+        (8, [1] * 8),
+    ):
+        batch = {"input_ids": torch.arange(8 * length).view(8, length)}
+        assert torch.equal(in_halves(compute, batch, torch.cat, room), batch["input_ids"].sum(1))
+        assert tried == expected
+        tried.clear()
+
+
 @pytest.mark.parametrize(
     "batch",
     [
