@@ -10,7 +10,7 @@ With layers of equal cost, a sweep over every head of L layers costs (L - 1)/2 l
 feed-forward part of one layer a head, where plain masking costs L: 0.53 of it at L = 6. Where the
 classifier is known to read the first position alone, the last layer's feed-forward part is computed
 there alone, on both sides. An encoder-decoder of 6 and 6 layers, with sources as long as targets,
-costs 0.46 of plain masking, and both sides' products with all words of the vocabulary besides.
+costs 0.44 of plain masking; in both the products with all words of the vocabulary come besides.
 """
 
 from __future__ import annotations
