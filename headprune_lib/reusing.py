@@ -11,6 +11,8 @@ feed-forward part of one layer a head, where plain masking costs L: 0.53 of it a
 classifier is known to read the first position alone, the last layer's feed-forward part is computed
 there alone, on both sides. An encoder-decoder of 6 and 6 layers, with sources as long as targets,
 costs 0.44 of plain masking; in both the products with all words of the vocabulary come besides.
+Of width 256 with 4,000 words that is 0.50, and 0.50 was measured (``headprune bench sweeps`` times a
+trained translator).
 """
 
 from __future__ import annotations
