@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import NO_LABEL, Batch, inputs_of
+from headprune_lib.batching import NO_LABEL, Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.hooking import hooking
 from headprune_lib.running import evaluating, on_device, placed
@@ -126,7 +126,7 @@ def attention_of(
     for batch in batches:
         batch = on_device(batch, device)
         with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
-            model(**inputs_of(model, batch))
+            model(**model_inputs(model, batch))
         for number, weights in read_weights(blocks, found, batch):
             yield blocks, number, weights
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -52,9 +52,11 @@ def without_labels(batch: Mapping[str, Tensor]) -> Batch:
     return {name: value for name, value in batch.items() if name != "labels"}
 
 
-def inputs_of(model: Any, batch: Mapping[str, Tensor]) -> Batch:
-    """A batch's model inputs; with labels where a decoder's own inputs are made of them."""
-    config = model.config
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" not in batch:
-        return dict(batch)
-    return without_labels(batch)
+def model_inputs(model: nn.Module, batch: Batch) -> Batch:
+    """As :func:`without_labels`, unless an encoder-decoder makes its decoder's input from them.
+
+    BART would take the source for the target where it is given neither.
+    """
+    two_sided = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    needed = two_sided and not {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
+    return batch if needed else without_labels(batch)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, inputs_of
+from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.hooking import hooking
 from headprune_lib.masking import masked_heads
@@ -34,7 +34,7 @@ def block_runs(model: nn.Module, batch: Batch) -> Runs:
     with hooking(outputs), ExitStack() as stack, evaluating(model), torch.no_grad():
         for block, output in zip(blocks, outputs, strict=True):
             stack.callback(output.register_forward_pre_hook(count(block)).remove)
-        model(**inputs_of(model, batch))
+        model(**model_inputs(model, batch))
     return found
 
 
@@ -103,7 +103,7 @@ class BlockInputs:
         """One pass of a batch, up to where ``found`` has all that is wanted."""
         found.clear()
         with suppress(_Reached):
-            self.model(**inputs_of(self.model, self.batches[number]))
+            self.model(**model_inputs(self.model, self.batches[number]))
         return list(found)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from headprune_lib.batching import Batch, without_labels
+from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.discovery import alike
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.messages import one_line
@@ -223,7 +223,7 @@ def seconds_cost(
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
     device = placed(model, None)
-    inputs = without_labels(on_device(batch, device))
+    inputs = model_inputs(model, on_device(batch, device))
     blocks = tuple(block for block in find_heads(model) if block.kept and not block.masks_only)
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, without_labels
+from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.hooking import claimed, hooking
 
 Result = TypeVar("Result")
@@ -61,30 +63,51 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     return {name: moved(value) for name, value in batch.items()}
 
 
+@dataclass
+class Room:
+    """How much of a batch memory had room for, so that what had none is not tried again.
+
+    Attributes:
+        numbers: fewer than which, in all of its tensors, a batch has; infinite before the first
+            lack.
+    """
+
+    numbers: float = math.inf
+
+
 def in_halves(
-    compute: Callable[[Batch], Result], batch: Batch, join: Callable[[list[Result]], Result]
+    compute: Callable[[Batch], Result],
+    batch: Batch,
+    join: Callable[[list[Result]], Result],
+    room: Room | None = None,
 ) -> Result:
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
     Args:
         batch: tensors with one row an example, all of them.
         join: makes one result of those of two halves, the first half's first.
+        room: what is learned of memory, for all batches of one computation.
 
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
+    room = room or Room()
     sizes = {len(value) if value.ndim else 0 for value in batch.values()}
-    try:
-        return compute(batch)
-    except torch.OutOfMemoryError:
-        if len(sizes) != 1 or max(sizes) < 2:
-            raise
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
+    divisible = len(sizes) == 1 and max(sizes) > 1
+    numbers = sum(value.numel() for value in batch.values())
+    if numbers < room.numbers or not divisible:
+        try:
+            return compute(batch)
+        except torch.OutOfMemoryError:
+            if not divisible:
+                raise
+        room.numbers = min(room.numbers, numbers)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
     (n,) = sizes
     parts = (slice(n // 2), slice(n // 2, n))
     halves = [{name: values[part] for name, values in batch.items()} for part in parts]
-    return join([in_halves(compute, half, join) for half in halves])
+    return join([in_halves(compute, half, join, room) for half in halves])
 
 
 @contextmanager
@@ -161,21 +184,26 @@ def _first_position(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Ten
 
 @dataclass
 class Call:
-    """What a module was given by position, and returned, when it last ran; ``times`` it did."""
+    """What a module was given by position, and returned, when it last ran; ``times`` it did.
+
+    ``place`` counts in which order the modules of one record ended.
+    """
 
     inputs: tuple = ()
     output: Any = None
     times: int = 0
+    place: int = 0
 
 
 @contextmanager
 def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
-    calls = [Call() for _ in modules]
+    calls, places = [Call() for _ in modules], itertools.count(1)
 
     def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
         def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
             call.inputs, call.output, call.times = inputs, output, call.times + 1
+            call.place = next(places)
 
         return hook
 
@@ -207,11 +235,14 @@ def _returning(module: nn.Module, output: Any) -> Iterator[None]:
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
-    """Seconds of one forward pass over batches that are where the model is; labels are left out."""
+    """Seconds of one forward pass over batches that are where the model is.
+
+    Labels are left out, but where a decoder's input is made of them.
+    """
 
     def run() -> None:
         for batch in batches:
-            model(**without_labels(batch))
+            model(**model_inputs(model, batch))
 
     with torch.inference_mode():
         return seconds_of(run, next(model.parameters()).device)

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from tiny import CASES, DECODERS, ENCODER_DECODERS, GENERATORS, SINGLE, batch_for, build
+from tiny import CASES, DECODERS, GENERATORS, SINGLE, batch_for, build
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
@@ -144,10 +144,6 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
 @every_model
 def test_sweeps_equal_plain_masking(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    if name in ENCODER_DECODERS:
-        with pytest.raises(ValueError, match="enc-dec.*generation.drafts"):
-            next(one_head_ablation(model, [inputs]))
-        return
     for sweep, masks in (
         (one_head_ablation, one_head_masks(model)),
         (all_but_one, all_but_one_masks(model)),
@@ -230,9 +226,8 @@ def test_hooks_are_gone_after_an_exception(name, kernel):
         logits(model, broken)
     with pytest.raises((IndexError, ValueError)):
         head_importance(model, [broken])
-    if name not in ENCODER_DECODERS:
-        with pytest.raises((IndexError, ValueError)):
-            next(one_head_ablation(model, [broken]))
+    with pytest.raises((IndexError, ValueError)):
+        next(one_head_ablation(model, [broken]))
     assert n_hooks(model) == before
     assert [p.requires_grad for p in model.parameters()] == trained
 
@@ -270,12 +265,9 @@ def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
     sweeps = {
         "masked": lambda: masked_logits(model, parts, mask),
         "otherwise masked": lambda: masked_logits(model, parts, other),
+        "one": lambda: one_head_ablation(model, parts),
+        "all but one": lambda: all_but_one(model, parts),
     }
-    if name not in ENCODER_DECODERS:
-        sweeps |= {
-            "one": lambda: one_head_ablation(model, parts),
-            "all but one": lambda: all_but_one(model, parts),
-        }
     for sweep in sweeps.values():
         started.append(sweep())  # kept, half used
         next(started[-1])

@@ -26,6 +26,27 @@ def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
 
 
+def test_what_had_no_room_once_is_not_tried_again():
+    tried, room = [], running.Room()
+
+    def compute(batch):
+        tried.append(len(batch["input_ids"]))
+        if batch["input_ids"].numel() > 8:
+            raise torch.OutOfMemoryError("no room")
+        return batch["input_ids"].sum(1)
+
+    for length, expected in (
+        (4, [8, 4, 2, 2, 2, 2]),  # its second half is not tried whole
+        (4, [2, 2, 2, 2]),
+        (2, [4, 4]),  # fewer numbers than what had no room
+        (8, [1] * 8),
+    ):
+        batch = {"input_ids": torch.arange(8 * length).view(8, length)}
+        assert torch.equal(in_halves(compute, batch, torch.cat, room), batch["input_ids"].sum(1))
+        assert tried == expected
+        tried.clear()
+
+
 @pytest.mark.parametrize(
     "batch",
     [
@@ -130,3 +151,16 @@ def test_positions_that_somebody_may_read_are_computed():
     with pytest.raises(RuntimeError, match="stop"), first_position_alone(plain, {}):
         raise RuntimeError("stop")
     assert plain.base_model(**PADDED).last_hidden_state.shape == (3, 7, 16)
+
+
+@pytest.mark.parametrize("name", ["bart", "t5"])
+def test_quality_is_of_the_target_where_labels_alone_are_given(name):
+    """BART would take its source for its target, and T5 not run."""
+    from headprune_lib.cli.quality import quality
+
+    model = build(name).double().eval()
+    batch = {k: v for k, v in batch_for(model).items() if k != "decoder_input_ids"}
+    assert running.pass_seconds(model, [batch]) > 0
+    with torch.no_grad():
+        expected = model(**batch).loss.item()
+    assert quality(model, [batch])["loss"] == pytest.approx(expected, rel=1e-9)

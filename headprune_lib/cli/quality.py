@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from headprune_lib.batching import NO_LABEL, Batch, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, model_inputs
 from headprune_lib.heads import find_heads
 from headprune_lib.losses import default_loss
 from headprune_lib.running import on_device, pass_seconds
@@ -51,7 +51,7 @@ def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
     classes = names_classes(batches[0])
     with torch.inference_mode():
         for batch in batches:
-            outputs, labels = model(**without_labels(batch)), batch["labels"]
+            outputs, labels = model(**model_inputs(model, batch)), batch["labels"]
             found += float(loss(outputs, batch).sum())
             total += len(labels) if labels.ndim == 1 else int((labels != NO_LABEL).sum())
             if classes:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.batching import NO_LABEL, Batch, by_length, pad, without_labels
+from headprune_lib.batching import NO_LABEL, Batch, by_length, model_inputs, pad
 from headprune_lib.cli.text_files import COLUMNS, Rows
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
 from headprune_lib.messages import one_line, out_of_memory
@@ -144,7 +144,7 @@ def check_runs(model: PreTrainedModel, batch: Batch) -> None:
     device = next(model.parameters()).device
     try:
         with torch.inference_mode():
-            model(**on_device(without_labels(batch), device))
+            model(**on_device(model_inputs(model, batch), device))
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None
     except Exception as error:  # whatever a class makes of what it cannot read

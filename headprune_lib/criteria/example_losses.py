@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, without_labels
+from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss, default_loss
@@ -23,7 +23,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
             known.
     """
     loss_of = loss or default_loss(model)
-    outputs = model(**(_model_inputs(model, batch) if loss is None else batch))
+    outputs = model(**(model_inputs(model, batch) if loss is None else batch))
     losses = loss_of(outputs, batch)
     if losses.ndim != 1 or len(losses) not in _sizes(batch):
         raise ValueError(
@@ -145,11 +145,3 @@ def _sizes(batch: Batch) -> list[int]:
     """How many examples a batch may hold: rows of the labels, or of any input where there are none."""
     named = [batch[name] for name in ("labels", "start_positions") if name in batch]
     return sorted({len(value) for value in (named or batch.values()) if value.ndim})
-
-
-def _model_inputs(model: nn.Module, batch: Batch) -> Batch:
-    """The inputs without labels, unless an encoder-decoder makes its decoder's input from them."""
-    needed = getattr(model.config, "is_encoder_decoder", False) and not (
-        {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys()
-    )
-    return batch if needed else without_labels(batch)

@@ -18,6 +18,7 @@ from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_gr
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss
 from headprune_lib.running import (
+    Room,
     evaluating,
     first_position_alone,
     in_halves,
@@ -152,12 +153,12 @@ def batch_gradients(
     Between two batches the model is in the mode that its owner left it in. A batch that memory has
     no room for is taken in halves: an example's derivatives do not depend on the others.
     """
-    device = placed(model, device)
+    device, room = placed(model, device), Room()
     for given in batches:
         batch = on_device(given, device)
         with evaluating(model, frozen=True):
             gradients = in_halves(
-                lambda part: gate_gradients(model, part, blocks, loss), batch, _joined
+                lambda part: gate_gradients(model, part, blocks, loss), batch, _joined, room
             )
         yield batch, gradients
 

@@ -74,12 +74,13 @@ def losses_without(
 ) -> list[float]:
     """Mean loss of an example without each head, and without those that the mask cuts.
 
-    Of a model that attends to itself alone, what lies below a head is computed once.
+    What a head does not change is computed once, but for a loss of one's own, which may want what
+    the model makes of the labels.
 
     Raises:
         ValueError: no batches, or a loss that is not one number an example.
     """
-    if loss is None and {block.kind for block in find_heads(model)} == {"self"}:
+    if loss is None:
         return _swept(model, batches, heads, mask, default_loss(model), device)
     found = []
     for kind, layer, head in heads:

@@ -61,6 +61,23 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
         yield Candidate(*own, _layer_by_layer(model, blocks, owners), "per layer")
 
 
+def takes_another_number(model: PreTrainedModel) -> bool:
+    """Whether any configuration says fewer heads of this width in all layers than there were."""
+    blocks, owners = find_heads(model), _owners(model)
+    for groups in range(1, min(block.n_heads // block.group for block in blocks)):
+        smaller = [replace(one, kept=tuple(range(groups * one.group))) for one in blocks]
+        counts = _one_count_each(smaller, owners, model.config)
+        if counts is None:
+            return False
+        fields = _filled(model.config, counts)
+        wide = _with_widths(fields, blocks, owners)
+        own = (type(model), type(model.config))
+        tried = [Candidate(*own, said, "") for said in (fields, wide)]
+        if any(_holds(one, smaller) for one in [*tried, *_hosted(model, wide)]):
+            return True
+    return False
+
+
 def numbers_taken(model: PreTrainedModel) -> list[int]:
     """The smaller numbers of heads of this width that the model's own class takes for all layers."""
     blocks, owners, taken = find_heads(model), _owners(model), []
@@ -71,12 +88,17 @@ def numbers_taken(model: PreTrainedModel) -> list[int]:
             return []
         fields = _filled(model.config, counts)
         for said in (fields, _with_widths(fields, blocks, owners)):
-            with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
-                made = type(model)(Candidate(type(model), type(model.config), said, "").config())
-                if all(_fits(one, made) for one in smaller):
-                    taken.append(len(smaller[0].kept))
-                    break
+            if _holds(Candidate(type(model), type(model.config), said, ""), smaller):
+                taken.append(len(smaller[0].kept))
+                break
     return taken
+
+
+def _holds(candidate: Candidate, blocks: Sequence[AttentionBlock]) -> bool:
+    with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
+        made = candidate.model_class(candidate.config())
+        return all(_fits(one, made) for one in blocks)
+    return False
 
 
 def _fits(block: AttentionBlock, made: nn.Module) -> bool:

@@ -15,7 +15,13 @@ from transformers import PreTrainedModel
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.export.comparing import check_same, whole
-from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
+from headprune_lib.export.configurations import (
+    Candidate,
+    candidates,
+    numbers_taken,
+    takes_another_number,
+    uneven,
+)
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder
@@ -155,6 +161,12 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
         if not any(counts):
             return (
                 f"no layer of {kind!r} has a head left, which no configuration says; {_OTHERWISE}"
+            )
+        if not takes_another_number(model):
+            return (
+                f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} "
+                "takes no other number of this width in all layers either, so that --uniform does not "
+                f"help: {_OTHERWISE}"
             )
         none = ", at least one" if 0 in counts else ""
         return (

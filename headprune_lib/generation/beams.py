@@ -20,7 +20,7 @@ from headprune_lib.generation.greedy import Ids, length_limit, marks_of, until_e
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
-from headprune_lib.running import in_halves, on_device
+from headprune_lib.running import Room, in_halves, on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -57,6 +57,7 @@ def searched_under(
     limits = [length_limit(model, len(source)) for source in sources]
     at_once = max(1, _SEARCHED_TOGETHER // n)
     found: list[Translations] = []
+    room = Room()
     for start in range(0, len(masks), at_once):
         part = masks[start : start + at_once]
         repeated = ids.repeat(len(part), 1)
@@ -66,7 +67,9 @@ def searched_under(
             "mask": torch.arange(len(part)).repeat_interleave(n),
         }
         search = partial(_search, model, stacked_masks(model, part), beams, max(limits))
-        texts = in_halves(search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]])
+        texts = in_halves(
+            search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]], room
+        )
         for number, mask in enumerate(part):
             own = texts[number * n : (number + 1) * n]
             with masked_heads(model, mask):  # logits of all masks at once would take gigabytes

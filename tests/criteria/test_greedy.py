@@ -21,7 +21,7 @@ def test_one_head_a_step_is_backward_elimination(model, examples):
     assert sorted(found["self"].flatten().tolist()) == pytest.approx([i / 11 for i in range(12)])
 
 
-@pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert", "marian"])
 def test_reused_activations_give_the_losses_of_plain_passes(name):
     model, batches = build(name), [batch_for(name), batch_for(name, n=3, seed=4)]
     heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept]

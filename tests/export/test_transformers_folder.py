@@ -172,7 +172,11 @@ def test_a_number_that_the_class_refuses_comes_with_those_that_it_takes(tmp_path
     ("name", "cut", "message"),
     [
         ("mistral", [("self", 0, 0), ("self", 0, 1)], r"have 2 to 4 heads left.*prune with --uniform"),
-        ("bert", [("self", 2, h) for h in range(4)], r"0 to 4 heads left.*at least one: prune with"),
+        ("mistral", [("self", 2, h) for h in range(4)], r"0 to 4 .* left.*at least one: prune with"),
+        # which Mistral's configuration says for it
+        ("llama", [("self", 2, h) for h in range(2)], r"have 2 to 4 heads left.*prune with --uniform"),
+        ("bert", [("self", 2, h) for h in range(2)],
+         r"2 to 4 heads left.*no other number.*--uniform does not help: keep the folder"),
         ("t5", [(kind, layer, layer) for kind in ("enc-enc", "enc-dec", "dec-dec")
                 for layer in (0, 1)], r"share one table of position biases.*--uniform"),
     ],

@@ -33,6 +33,7 @@ _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
     "encoder": encoder.rows,
     "criteria": criteria.rows,
     "translation": translation.rows,
+    "sweeps": translation.sweeps,
     "workers": _workers,
     "onnx": _graphs,
     "before": _before,
@@ -42,7 +43,8 @@ _HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
     """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
 
-    ``"criteria"`` in place of a half compares what scores cost, ``"workers"`` where units of work
+    ``"criteria"`` in place of a half compares what scores cost, ``"sweeps"`` the translator's losses
+    under each cut, ``"workers"`` where units of work
     run, ``"onnx"`` graphs with and without half of the encoder's heads, ``"before"`` this library
     with transformers 4.46.3.
 

@@ -185,7 +185,7 @@ def _settings(
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
     half: Annotated[
-        str, typer.Argument(help="encoder, criteria, translation, workers, onnx or before.")
+        str, typer.Argument(help="encoder, criteria, translation, sweeps, workers, onnx or before.")
     ] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,

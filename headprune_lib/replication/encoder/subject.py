@@ -31,7 +31,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.weights import check_worker_has
-from headprune_lib.running import in_halves
+from headprune_lib.running import Room, in_halves
 from headprune_lib.scoring import head_importance, normalize_l2
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
@@ -142,11 +142,11 @@ class EncoderSubject:
             return torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
 
         def measure(part: list) -> Arrays:
-            correct, loss = [], []
+            correct, loss, room = [], [], Room()
             with fast_linears(self.model):
                 for batch in part:
                     right, nats = answers(
-                        in_halves(swept, batch, partial(torch.cat, dim=1)), batch["labels"]
+                        in_halves(swept, batch, partial(torch.cat, dim=1), room), batch["labels"]
                     )
                     correct.append(right)
                     loss.append(nats)
@@ -270,8 +270,11 @@ def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | Non
         (logits,) = masked_logits(subject.model, [batch], mask)
         return logits
 
+    room = Room()
     with fast_linears(subject.model):
-        logits = torch.cat([in_halves(masked, batch, torch.cat) for batch in prepared.batches])
+        logits = torch.cat(
+            [in_halves(masked, batch, torch.cat, room) for batch in prepared.batches]
+        )
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

@@ -7,7 +7,7 @@ from headprune_lib import cut_heads, masked_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.bench import before, bench
-from headprune_lib.replication.bench.translation import operations, sweep_translations
+from headprune_lib.replication.bench.translation import operations, sweep_translations, sweep_work
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 
@@ -50,6 +50,27 @@ def test_the_translation_half_is_compared_with_masked_generate(smoke):
     fast, bound = bench("translation", smoke, n_sentences=6, rounds=2)
     assert fast["target"] == "at least 5" and fast["n"] == 2 * 6  # 24 heads, one in twelve
     assert 0 < bound["floor"] < 1 and bound["floor"] is not None
+
+
+def test_the_translators_sweep_of_losses_is_compared_with_plain_passes(smoke):
+    (row,) = bench("sweeps", smoke, n_sentences=4, rounds=1)
+    assert row["ratio"] > 0 and 0 < row["floor"] < 1
+
+
+def test_a_sweeps_work_is_that_of_what_comes_after_each_cut(smoke):
+    """2 and 2 layers, width 32, feed-forward 48, 44 words; 4 heads of each kind in each layer."""
+    model = TranslationSubject.of(smoke, smoke.translation_task).model
+    ends, square, s, t = 2 * 32 * 48, 32**2, 3, 5
+    encoder, decoder, words = 4 * square + ends, 6 * square + ends, 44 * 32
+    behind = t * (2 * decoder + words) + s * 2 * 2 * square
+    cuts = [
+        s * (encoder + ends) + behind,
+        s * ends + behind,
+        *(t * (decoder + ends + words + rest) for rest in (0, 2 * square)),
+        *(t * (ends + words + rest) for rest in (0, 2 * square)),
+    ]
+    whole = s * 2 * encoder + behind
+    assert sweep_work(model, s, t) == pytest.approx((4 * sum(cuts) + whole) / (24 * whole))
 
 
 def test_two_processes_are_compared_with_one_and_the_engine_with_a_loop(smoke):
