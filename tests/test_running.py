@@ -159,7 +159,7 @@ def test_quality_is_of_the_target_where_labels_alone_are_given(name):
     from headprune_lib.cli.quality import quality
 
     model = build(name).double().eval()
-    batch = {k: v for k, v in batch_for(model).items() if k != "decoder_input_ids"}
+    batch = {k: v for k, v in batch_for(name).items() if k != "decoder_input_ids"}
     assert running.pass_seconds(model, [batch]) > 0
     with torch.no_grad():
         expected = model(**batch).loss.item()
