@@ -47,8 +47,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "By the loss nothing is left of the lead. After training the loss by importance is no lower "
-        "than that of random orders.",
+        "nothing is left of the lead.** After training the loss by importance is no lower than that of "
+        "random orders.",
         lambda: all(
             lead(share)["loss_before"]["interval"][1] < 0
             and lead(share)["loss_after"]["difference"]

@@ -93,7 +93,11 @@ class _Drawn:
 
 
 def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Values:
-    """What a page says; all parts are seen on the same resamples of test examples."""
+    """What a page says; all parts are seen on the same resamples of test examples.
+
+    Rows by way of training, share and order, whichever part was measured first.
+    """
+    outcomes = {asked: outcomes[asked] for asked in sorted(outcomes, key=_place)}
     first = next(iter(outcomes.values()))
     score, labels = score_of(first), first["labels"]
 
@@ -132,6 +136,11 @@ def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Value
             if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in found
         ],
     }
+
+
+def _place(asked: Asked) -> tuple[bool, float, str]:
+    order, share, way = asked
+    return way == "LoRA", share, order
 
 
 def _about(asked: Asked, raw: Arrays) -> dict:
