@@ -47,8 +47,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "By the loss nothing is left of the lead. After training the loss by importance is no lower "
-        "than that of random orders.",
+        "nothing is left of the lead.** After training the loss by importance is no lower than that of "
+        "random orders.",
         lambda: all(
             lead(share)["loss_before"]["interval"][1] < 0
             and lead(share)["loss_after"]["difference"]
@@ -73,6 +73,25 @@ STATEMENTS = [
             and lead(share)["after"]["difference"] < lead(share)["before"]["difference"]
             for share in SHARES
             for when in ("before", "after")
+        ),
+    ),
+    Statement(
+        PAGE,
+        "with 40% removed its lead is smaller than that of importance scored once, and its interval "
+        "holds 0.",
+        lambda: (
+            (again := lead(0.4, "importance rescored")["after"])["difference"]
+            < lead(0.4)["after"]["difference"]
+            and again["interval"][0] < 0 < again["interval"][1]
+        ),
+    ),
+    Statement(
+        PAGE,
+        "With 60% removed it keeps more before training, and no more after it.",
+        lambda: (
+            (again := row("importance rescored", 0.6))["before"]["score"]
+            > row("importance", 0.6)["before"]["score"]
+            and again["after"]["score"] <= row("importance", 0.6)["after"]["score"]
         ),
     ),
     Statement(

@@ -93,7 +93,11 @@ class _Drawn:
 
 
 def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Values:
-    """What a page says; all parts are seen on the same resamples of test examples."""
+    """What a page says; all parts are seen on the same resamples of test examples.
+
+    Rows by way of training, share and order, whichever part was measured first.
+    """
+    outcomes = {asked: outcomes[asked] for asked in sorted(outcomes, key=_place)}
     first = next(iter(outcomes.values()))
     score, labels = score_of(first), first["labels"]
 
@@ -119,11 +123,7 @@ def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Value
         "chance": chance,
         "whole": float(uncut.scores[0]),
         "recovered": [
-            {
-                **_about(asked, raw),
-                "before": _state(found[asked][0], uncut, chance),
-                "after": _state(found[asked][1], uncut, chance),
-            }
+            _row(asked, raw, *(_state(one, uncut, chance) for one in found[asked]))
             for asked, raw in outcomes.items()
         ],
         "leads": [
@@ -134,7 +134,12 @@ def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Value
     }
 
 
-def _about(asked: Asked, raw: Arrays) -> dict:
+def _place(asked: Asked) -> tuple[bool, float, str]:
+    order, share, way = asked
+    return way == "LoRA", share, order
+
+
+def _row(asked: Asked, raw: Arrays, before: State, after: State) -> Recovered:
     order, share, way = asked
     parameters, left = raw["parameters"].mean(0)  # as many heads are gone in every run
     return {
@@ -145,6 +150,8 @@ def _about(asked: Asked, raw: Arrays) -> dict:
         "parameters": round(parameters),
         "left": round(left),
         "seconds": float(raw["seconds"].mean()),
+        "before": before,
+        "after": after,
     }
 
 

@@ -97,7 +97,10 @@ def csv_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Fields with one value; an interval becomes two fields, longer lists stay in the JSON."""
+    """Fields with one value; an interval becomes two fields, longer lists stay in the JSON.
+
+    What stands before and after something is told field by field.
+    """
     for name, value in row.items():
         if isinstance(value, list):
             if name.endswith("interval") and len(value) == 2:
@@ -106,3 +109,5 @@ def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 )
         elif not isinstance(value, Mapping):
             yield name, value
+        elif name in ("before", "after"):
+            yield from ((f"{name}_{inner}", one) for inner, one in _flat(value))

@@ -266,7 +266,9 @@ def test_values_are_those_of_a_plain_computation():
     assert values["chance"] == pytest.approx(chance)
     assert values["whole"] == pytest.approx(whole.mean())
     rows = {(row["order"], row["share"], row["way"]): row for row in values["recovered"]}
-    assert list(rows) == list(outcomes)
+    backwards = dict(reversed(outcomes.items()))
+    assert values_of(backwards, statistics)["recovered"][0]["order"] == "uncut"
+    assert list(rows) == list(outcomes)  # by way, share and order
     for asked, raw in outcomes.items():
         row = rows[asked]
         assert row["removed"] == raw["heads"].shape[1] and row["seconds"] == 2.5

@@ -1,5 +1,7 @@
 """Tables, figure and numbers of training after the cut."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -88,4 +90,9 @@ def test_numbers_are_those_of_the_result(found):
     assert told["uncut_after"].startswith(f"{uncut['after']['score']:.1%} [")
     random = row(found.values, "random", 0.4)
     assert told["random_before"].startswith(f"{random['before']['score']:.1%} [")
-    assert told["lead_20_after"] == "not measured" != told["lead_60_after"]
+    assert told["lead_60_after"] != "not measured"
+    rows = [one for one in found.values["recovered"] if one["share"] != 0.6]
+    leads = [one for one in found.values["leads"] if one["share"] != 0.6]
+    fewer = dataclasses.replace(found, values={**found.values, "recovered": rows, "leads": leads})
+    told = numbers.recovery(fewer)
+    assert told["lead_60_after"] == "not measured" != told["lead_after"]

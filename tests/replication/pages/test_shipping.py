@@ -49,6 +49,18 @@ def test_an_interval_has_two_columns_and_longer_lists_none():
     assert csv_rows({"heads": [head]}) == [{"head": 3, "interval_low": -1.0, "interval_high": 2.0}]
 
 
+def test_before_and_after_have_columns_of_their_own():
+    row = {"order": "random", "before": {"score": 0.5, "interval": [0.4, 0.6]}, "seen": {"x": 1}}
+    assert csv_rows({"recovered": [row]}) == [
+        {
+            "order": "random",
+            "before_score": 0.5,
+            "before_interval_low": 0.4,
+            "before_interval_high": 0.6,
+        }
+    ]
+
+
 def test_notebooks_can_be_launched_where_the_codes_address_is_known(monkeypatch):
     for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"):
         monkeypatch.delenv(name, raising=False)

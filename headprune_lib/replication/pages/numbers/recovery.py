@@ -10,17 +10,18 @@ from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
 from headprune_lib.replication.store import Result
 
+_FURTHER = 0.6
 _STATES = {
-    "uncut": ("uncut", 0.0),
-    "importance": ("importance", SHARE),
-    "random": ("random", SHARE),
+    "random_before": ("random", SHARE, "before"),
+    "random_after": ("random", SHARE, "after"),
+    "uncut_after": ("uncut", 0.0, "after"),
 }
 
 
 def recovery(result: Result) -> Numbers:
     """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
 
-    Leads at the other shares stand beside it where they were measured.
+    The lead with more heads removed stands beside it where it was measured.
     """
     values, answer = result.values, decide(result.values)
     numbers: Numbers = {
@@ -30,18 +31,17 @@ def recovery(result: Result) -> Numbers:
         "n_examples": f"{result.n_examples:,}",
         "whole": f"{values['whole']:.1%}",
     }
-    for name, (order, share) in _STATES.items():
+    for name, (order, share, when) in _STATES.items():
         found = row_of(values, order, share)
-        for when in ("before", "after"):
-            state = found and found[when]
-            numbers[f"{name}_{when}"] = (
-                estimate(state["score"], state["interval"], ".1%") if state else NOT_MEASURED
-            )
-    for share in (0.2, 0.6):
-        lead = lead_of(values, "importance", share)
-        for when in ("before", "after"):
-            told = lead and points(lead[when]["difference"], lead[when]["interval"])
-            numbers[f"lead_{share * 100:.0f}_{when}"] = told or NOT_MEASURED
+        numbers[name] = (
+            estimate(found[when]["score"], found[when]["interval"], ".1%")
+            if found
+            else NOT_MEASURED
+        )
+    lead = lead_of(values, "importance", _FURTHER)
+    for when in ("before", "after"):
+        told = lead and points(lead[when]["difference"], lead[when]["interval"])
+        numbers[f"lead_{100 * _FURTHER:.0f}_{when}"] = told or NOT_MEASURED
     return numbers
 
 

@@ -40,7 +40,7 @@ def leads_table(values: Mapping[str, Any]) -> pd.DataFrame:
                     for when in _WHEN
                 },
             }
-            for one in sorted(values["leads"], key=_place)
+            for one in values["leads"]
         ]
     )
 
@@ -65,11 +65,6 @@ def trained_again_table(values: Mapping[str, Any]) -> pd.DataFrame:
                 "loss after": f"{one['after']['loss']:.3f}",
                 "minutes": f"{one['seconds'] / 60:.1f}",
             }
-            for one in sorted(values["recovered"], key=_place)
+            for one in values["recovered"]
         ]
     )
-
-
-def _place(one: Mapping[str, Any]) -> tuple[bool, float]:
-    """All weights before LoRA, small shares before large ones."""
-    return one["way"] == "LoRA", one["share"]
