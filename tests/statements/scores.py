@@ -117,10 +117,14 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "No criterion alone has an interval above 0. Beyond importance and the layer one has an interval "
-        "that excludes 0, the logits' norm, and the wrong way round",
+        "No criterion alone has an interval above 0; within layers confidence has, by a little. Beyond "
+        "importance and the layer one has an interval that excludes 0, the logits' norm, and the wrong way "
+        "round",
         lambda: (
-            all(criterion(order)["effect"]["interval"][0] < 0 for order in CRITERIA)
+            [one for one in CRITERIA if criterion(one)["given_layer"]["interval"][0] > 0]
+            == ["confidence"]
+            and criterion("confidence")["given_layer"]["interval"][0] < 0.05
+            and all(criterion(order)["effect"]["interval"][0] < 0 for order in CRITERIA)
             and criterion("logits-norm")["given_both"]["interval"][1] < 0
             and all(
                 found["interval"][0] < 0 < found["interval"][1]
