@@ -40,7 +40,7 @@ from headprune_lib.replication.store.heads import heads_array
 SIZES = (16, 64, 256, 1_000)
 """Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""
 DRAWS = 3
-CRITERIA = ("importance", "fisher", "entropy")
+CRITERIA = ("importance", "entropy")
 """That a profile measures without being asked for more."""
 
 

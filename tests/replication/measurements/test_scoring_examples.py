@@ -22,10 +22,12 @@ from headprune_lib.replication.measurements.scoring_examples import (
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.store import Journal
 
+ORDERS = (*CRITERIA, "fisher")
+
 
 @pytest.fixture(scope="module")
 def result(smoke):
-    return measurements.get("scoring_examples", smoke)
+    return measurements.get("scoring_examples", smoke, parts=ORDERS)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def test_draws_share_no_sentence_and_the_larger_contain_the_smaller():
 
 def test_scores_and_losses_are_those_of_the_drawn_sentences(result, smoke, pool, tmp_path):
     subject = EncoderSubject.of(smoke, kernel="eager")
-    for order in CRITERIA:
+    for order in ORDERS:
         raw = result.parts[order].raw
         assert raw["n"].tolist() == [16, 16, 16, 64] and raw["draw"].tolist() == [0, 1, 2, 0]
         for row, (n, _, texts) in enumerate(drawn(pool)):

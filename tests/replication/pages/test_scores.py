@@ -123,7 +123,7 @@ def test_lines_are_where_the_values_are(sentences, roles, layout):
     plt.close(figure)
 
 
-def test_numbers_say_what_is_not_measured(sentences, stability, agreement, roles):
+def test_numbers_say_what_is_not_measured(sentences, stability, agreement, roles, smoke):
     found = numbers.scores(sentences, stability, agreement, roles)
     assert found["importance_1000_ranks"] == "not measured"
     first = sentences.values["criteria"]["importance"][0]
@@ -131,6 +131,8 @@ def test_numbers_say_what_is_not_measured(sentences, stability, agreement, roles
     assert found["all_sentences"] == 64
     assert found["fisher_trainings"] == "not measured" != found["importance_trainings"]
     assert found["importance_both"] == "not measured" != found["fisher_both"]
+    changes = measurements.get("one_head", smoke).raw["loss_change"].mean(1)
+    assert found["n_heads"] == 8 and found["n_lower"] == sum(changes < 0)
     one = stability.values["criteria"]["entropy"]["domains"]["synthetic-far"]["r"]
     assert found["entropy_other_text"] == f"{one:.2f} to {one:.2f}"
     steps = roles.values["orders"]["importance"]["steps"]["place"]

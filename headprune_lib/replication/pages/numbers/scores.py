@@ -35,6 +35,7 @@ def scores(
         **_sentences(sentences.values["criteria"]),
         **_other_text(stability, agreement),
         **_known(stability.values["criteria"]),
+        **_effects(stability),
         **_roles(roles.values),
     }
 
@@ -94,6 +95,12 @@ def _known(criteria: Mapping[str, Any]) -> Numbers:
         for name, found in criteria.items()
         for said, what in (("alone", "effect"), ("layer", "given_layer"), ("both", "given_both"))
     }
+
+
+def _effects(stability: Result) -> Numbers:
+    """How many heads there are, and without how many of them the loss is lower."""
+    effects = [part.raw["effect"] for part in stability.parts.values() if "effect" in part.raw]
+    return {"n_heads": effects[0].size, "n_lower": int((effects[0] < 0).sum())}
 
 
 def _roles(values: Mapping[str, Any]) -> Numbers:

@@ -48,7 +48,7 @@ def sentences_table(values: Mapping[str, Any]) -> pd.DataFrame:
                 "rank correlation with all": estimate(
                     row["with_all"]["value"], row["with_all"]["interval"]
                 ),
-                "of two draws": number(row["between"], ".2f") if row["between"] else "",
+                "of two draws": "" if row["between"] is None else number(row["between"], ".2f"),
                 "kept, mean over 0 to 50% removed": estimate(
                     row["area"]["value"], row["area"]["interval"], ".1%"
                 ),
