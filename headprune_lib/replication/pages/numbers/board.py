@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
@@ -19,23 +21,18 @@ def board(found: Mapping[str, Result]) -> Numbers:
         found: name of task and model -> result of ``which_first``.
     """
     where = max(found, key=lambda name: len(found[name].values["orders"]))
-    rows = leaderboard_rows({where: found[where]})
-    by_order = {row["order"]: row for row in rows}
+    by_order = {row["order"]: row for row in leaderboard_rows({where: found[where]})}
     numbers: Numbers = {
         "where": where,
-        "n_orders": len(rows),
-        "best": rows[0]["title"],
-        "best_kept": _kept(rows[0]),
-        "models": len(found),
-        "bests": listed(
-            [
-                f"{name}: {leaderboard_rows({name: result})[0]['title']}"
-                for name, result in found.items()
-            ]
+        "n_orders": len(_plain_rows(where, found[where])),
+        "bests": "; ".join(
+            [f"{name}: {_plain_rows(name, result)[0]['title']}" for name, result in found.items()]
         ),
     }
-    for order in ("importance", "importance unnormalised", "magnitude", "entropy", "random"):
-        key = f"kept_{order.replace(' ', '_')}"
+    for order in (
+        *("importance", "importance tuned", "logits-norm", "magnitude", "entropy", "random"),
+    ):
+        key = f"kept_{order.replace(' ', '_').replace('-', '_')}"
         numbers[key] = _kept(by_order[order]) if order in by_order else NOT_MEASURED
     for key, wanted in (
         ("others_importance", ("Silent-Zebra", "importance")),
@@ -46,7 +43,12 @@ def board(found: Mapping[str, Result]) -> Numbers:
     return numbers
 
 
-def _kept(row: Mapping) -> str:
+def _plain_rows(where: str, result: Result) -> list[dict[str, Any]]:
+    """The rows of orders without fitted gates, which stand in a column of their own."""
+    return [row for row in leaderboard_rows({where: result}) if not tuned_in(row["order"])[1]]
+
+
+def _kept(row: Mapping[str, Any]) -> str:
     return estimate(row["area"], [row["area_low"], row["area_high"]], ".1%")
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from headprune_lib.replication.claims.contrasts import Contrast
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
+from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
@@ -17,11 +18,17 @@ __all__ = ["contrasts_by_model", "contrasts_table", "leaderboard", "once_or_agai
 
 
 def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
-    """One row an order of a task, the one that keeps most first.
+    """One row an order of a task, the one that keeps most first; a column for fitted gates.
 
     Args:
         found: name of task and model -> result of ``which_first``.
     """
+    rows = leaderboard_rows(found)
+    fitted = {
+        (row["measured_on"], tuned_in(row["order"])[0]): _interval(row, "area", ".1%")
+        for row in rows
+        if tuned_in(row["order"])[1]
+    }
     return pd.DataFrame(
         [
             {
@@ -29,9 +36,15 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
                 "order": row["title"],
                 "kept, mean over 0 to 50% removed": _interval(row, "area", ".1%"),
                 "loss added (nats)": _interval(row, "added_loss", ".3f"),
+                **(
+                    {"kept, gates fitted": fitted.get((row["measured_on"], row["order"]), "")}
+                    if fitted
+                    else {}
+                ),
                 "cost": row["cost"],
             }
-            for row in leaderboard_rows(found)
+            for row in rows
+            if not tuned_in(row["order"])[1]
         ]
     )
 

@@ -6,6 +6,7 @@ import pytest
 
 from headprune_lib.replication.pages import numbers, tables
 from headprune_lib.replication.published_orders import published_orders
+from headprune_lib.replication.titles import order_title
 
 
 @pytest.fixture
@@ -16,13 +17,26 @@ def found(result):
 def test_the_best_order_is_the_first_of_the_board(found):
     (of,) = found.values()
     told, shown = numbers.board(found), tables.leaderboard(found)
-    assert told["best"] == shown["order"][0]
-    assert told["best_kept"] == shown["kept, mean over 0 to 50% removed"][0]
     assert told["n_orders"] == len(shown) == len(of.values["orders"])
     area = of.values["orders"]["random"]["area"]["value"]
     assert told["kept_random"].startswith(f"{area:.1%} [")
     assert told["kept_magnitude"] == "not measured"
-    assert told["bests"] == f"tiny, synthetic: {told['best']}"
+    assert told["bests"] == f"tiny, synthetic: {shown['order'][0]}"
+
+
+def test_fitted_gates_are_a_column_not_an_order(found):
+    (of,) = found.values()
+    orders = of.values["orders"]
+    tuned = {"importance tuned": orders["random"]}
+    full = {
+        "tiny, synthetic": dataclasses.replace(of, values={**of.values, "orders": orders | tuned})
+    }
+    shown, told = tables.leaderboard(full), numbers.board(full)
+    column = dict(zip(shown["order"], shown["kept, gates fitted"], strict=True))
+    assert [order for order, kept in column.items() if kept] == [order_title("importance")]
+    assert [kept for kept in column.values() if kept] == [told["kept_importance_tuned"]]
+    assert told["n_orders"] == len(shown) == len(orders)
+    assert told["kept_importance_tuned"] == told["kept_random"]
 
 
 def test_others_are_told_on_both_tasks(found):

@@ -1,0 +1,91 @@
+"""Page 13."""
+
+from headprune_lib.replication.pages.leaderboard import leaderboard_rows
+from headprune_lib.replication.published_orders import five_seeds, published_orders
+from statements import Statement, found, values
+
+PAGE = "notebooks/13_board.ipynb"
+
+DERIVATIVES = (
+    *("importance", "importance unnormalised", "importance rescored", "importance-batch"),
+    *("importance-token", "fisher", "logits-norm"),
+)
+
+
+def area(order):
+    return values("which_first", "reviews", "minilm")["orders"][order]["area"]["value"]
+
+
+def first(result):
+    return leaderboard_rows({"": result})[0]["order"]
+
+
+def published(who, order):
+    return {
+        one.task: one.area for one in published_orders() if (one.who, one.order) == (who, order)
+    }
+
+
+def importance_keeps_more(than):
+    best, other = published("Silent-Zebra", "importance"), published("HIES 2025", than)
+    return all(best[task] > other[task] for task in ("mnli", "sst2"))
+
+
+STATEMENTS = [
+    Statement(
+        PAGE,
+        "All orders that take the size of a derivative keep more than random orders",
+        lambda: all(area(order) > area("random") for order in DERIVATIVES),
+    ),
+    Statement(
+        PAGE,
+        "less than random orders.",
+        lambda: max(area("magnitude"), area("entropy"), area("confidence")) < area("random"),
+    ),
+    Statement(
+        PAGE,
+        "On three of the four it is importance that is not normalised.",
+        lambda: (
+            sorted(first(one) == "importance unnormalised" for one in found("which_first"))
+            == [False, True, True, True]
+        ),
+    ),
+    Statement(
+        PAGE,
+        "**Fitted gates change little.**",
+        lambda: abs(area("importance tuned") - area("importance")) < 0.01,
+    ),
+    Statement(
+        PAGE,
+        "Orders by derivatives lie above random orders, orders by weights or attention alone below.",
+        lambda: (
+            min(map(area, DERIVATIVES))
+            > area("random")
+            > max(map(area, ("magnitude", "entropy", "entropy-low", "confidence")))
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Importance by the authors' own code falls last; entropy alone falls with random orders.",
+        lambda: (
+            importance_keeps_more("importance and entropy")
+            and abs(
+                published("Guo et al. 2026", "attention entropy")["mnli"]
+                - published("Guo et al. 2026", "random")["mnli"]
+            )
+            < 0.02
+        ),
+    ),
+    Statement(
+        PAGE,
+        "more than either.",
+        lambda: (
+            importance_keeps_more("importance") and importance_keeps_more("importance and entropy")
+        ),
+    ),
+    Statement(
+        PAGE,
+        "over five fine-tunings on MNLI the gain turns into a loss at every share:",
+        lambda: max(one["points"] for one in five_seeds()) < 0,
+    ),
+]
