@@ -40,7 +40,7 @@ ORDERS = {
         "importance tuned",
     ),
     "scoring_examples": ("importance",),
-    "recovery": ("random 40% all weights", "uncut 0% LoRA"),
+    "recovery": ("importance 40% all weights", "uncut 0% LoRA"),
 }
 # Arrays whose change need not be noticed, by the end of their name.
 NAMED = {
