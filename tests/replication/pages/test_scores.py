@@ -128,7 +128,7 @@ def test_numbers_say_what_is_not_measured(sentences, stability, agreement, roles
     assert found["importance_1000_ranks"] == "not measured"
     first = sentences.values["criteria"]["importance"][0]
     assert found["importance_16_ranks"].startswith(f"{first['with_all']['value']:.2f} [")
-    assert found["all_sentences"] == 64
+    assert found["all_sentences"] == "64"
     assert found["fisher_trainings"] == "not measured" != found["importance_trainings"]
     assert found["importance_both"] == "not measured" != found["fisher_both"]
     changes = measurements.get("one_head", smoke).raw["loss_change"].mean(1)

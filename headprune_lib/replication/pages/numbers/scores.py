@@ -45,9 +45,8 @@ def _key(order: str) -> str:
 
 
 def _sentences(criteria: Mapping[str, Any]) -> Numbers:
-    numbers: Numbers = {
-        "all_sentences": max(row["n"] for rows in criteria.values() for row in rows)
-    }
+    most = max(row["n"] for rows in criteria.values() for row in rows)
+    numbers: Numbers = {"all_sentences": f"{most:,}"}
     for name, rows in criteria.items():
         for n in SIZES:
             row = next((row for row in rows if row["n"] == n), None)
