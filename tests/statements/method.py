@@ -29,8 +29,7 @@ def sweep_floor():
 STATEMENTS = [
     Statement(
         METHOD,
-        "{func}`headprune_lib.head_importance` offers them as variants: | variant | absolute value taken "
-        "| |---|---| | `example` |",
+        "| variant | absolute value taken | |---|---| | `example` |",
         lambda: (
             {one.variant for one in CRITERIA.values() if one.variant}
             == {"example", "token", "batch", "bertology", "fisher"}

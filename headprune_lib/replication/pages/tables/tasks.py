@@ -162,14 +162,18 @@ class Pair:
 
 
 def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
-    """Every two pruning curves of one model after fine-tuning on different tasks."""
+    """Every two pruning curves of one model after fine-tuning on different tasks.
+
+    A task of held examples, such as ``snli-held``, has the fine-tunings of the whole one.
+    """
     ranked = [
         (result, normalize_l2({"self": torch.from_numpy(raw_importance(result))}))
         for result in curves.values()
+        if result.task == whole_task(result.task)
     ]
     pairs = []
     for (one, x), (two, y) in itertools.combinations(ranked, 2):
-        if one.model != two.model or whole_task(one.task) == whole_task(two.task):
+        if one.model != two.model or one.task == two.task:
             continue
         heads = x["self"].numel()
         least = [set(prune_order(side)[: heads // 5]) for side in (x, y)]
