@@ -121,6 +121,8 @@ def _tasks(curves: Mapping[str, Result]) -> Numbers:
         numbers[f"{model}_mrpc_tolerated"] = _tolerated(_of(curves, model, "mrpc"))
         numbers[f"{model}_cola_uncut"] = _uncut(_of(curves, model, "cola"))
     return numbers | {
+        "held_kept": _kept(pick(curves, "minilm", "snli-held")),
+        "held_pairs": getattr(pick(curves, "minilm", "snli-held"), "n_examples", NOT_MEASURED),
         "sst2_singly": _singly(_of(curves, "minilm", "sst2")),
         "cola_singly": _singly(_of(curves, "minilm", "cola")),
         "mrpc_lost": _lost(_of(curves, "mpnet", "mrpc"), 0.3),
