@@ -29,7 +29,7 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
         for row in rows
         if tuned_in(row["order"])[1]
     }
-    return pd.DataFrame(
+    table = pd.DataFrame(
         [
             {
                 "measured on": row["measured_on"],
@@ -41,12 +41,13 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
                     if fitted
                     else {}
                 ),
-                "cost": row["cost"],
             }
             for row in rows
             if not tuned_in(row["order"])[1]
         ]
     )
+    table.attrs["prose"] = True  # two columns of words
+    return table
 
 
 def once_or_again(found: Mapping[str, Result]) -> pd.DataFrame:
