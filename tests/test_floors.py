@@ -55,7 +55,8 @@ ORDER = [
     ["titles"],
     ["verification"],
     ["claims"],
-    ["pages", "bench"],
+    ["bench"],
+    ["pages"],
     ["cli"],
 ]
 # Of the lines above it, what a package must not know besides.

@@ -2,7 +2,7 @@
 
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.published_orders import five_seeds, published_orders
-from statements import Statement, found, values
+from statements import Statement, found, timings, values
 
 PAGE = "notebooks/13_board.ipynb"
 
@@ -29,6 +29,12 @@ def published(who, order):
 def importance_keeps_more(than):
     best, other = published("Silent-Zebra", "importance"), published("HIES 2025", than)
     return all(best[task] > other[task] for task in ("mnli", "sst2"))
+
+
+def cost(criterion):
+    """Forward passes."""
+    (row,) = [one for one in timings("criteria") if one["what"] == f"scores by {criterion}"]
+    return row["ratio"]
 
 
 FOUR = ("importance", "importance rescored", "importance-batch", "importance-batch rescored")
@@ -72,6 +78,25 @@ STATEMENTS = [
         PAGE,
         "On the reviews they lie within two points of one another, less than their intervals are wide.",
         lambda: _apart() < min(0.02, *_widths()),
+    ),
+    Statement(
+        PAGE,
+        "importance, of every kind, takes about three forward passes over the same sentences, and entropy "
+        "beside it in the same pass adds little. Attention alone takes one pass and a bit.",
+        lambda: (
+            all(2.4 < cost(one) < 3.2 for one in ("importance", "importance-token", "fisher"))
+            and cost("importance-entropy") < 1.25 * cost("importance")
+            and all(1 < cost(one) < 1.7 for one in ("entropy", "confidence"))
+        ),
+    ),
+    Statement(
+        PAGE,
+        "Integrating over the mask and second derivatives take about fifteen, learned gates and searches "
+        "hundreds to thousands",
+        lambda: (
+            all(13 < cost(one) < 17 for one in ("importance-integrated", "second-order"))
+            and min(cost(one) for one in ("gates", "greedy", "shapley")) > 500
+        ),
     ),
     Statement(
         PAGE,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.bench.criteria import SCORES_BY
 from headprune_lib.replication.claims.contrasts import Contrast
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.order_names import tuned_in
@@ -14,7 +18,13 @@ from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
 from headprune_lib.replication.store.results import Result
 
-__all__ = ["contrasts_by_model", "contrasts_table", "leaderboard", "once_or_again"]
+__all__ = [
+    "contrasts_by_model",
+    "contrasts_table",
+    "costs_of_criteria",
+    "leaderboard",
+    "once_or_again",
+]
 
 
 def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
@@ -75,6 +85,30 @@ def once_or_again(found: Mapping[str, Result]) -> pd.DataFrame:
             if {*ways.values()} <= {*result.values["orders"]}
         ]
     )
+
+
+def costs_of_criteria(path: Path) -> pd.DataFrame:
+    """Forward passes over the same text that scores by each criterion take, the cheapest first.
+
+    Args:
+        path: what ``headprune bench criteria`` stored; empty if there is nothing.
+    """
+    if not path.is_file():
+        return pd.DataFrame()
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    named = {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
+    table = pd.DataFrame(
+        [
+            {
+                "criterion": CRITERIA[name].label,
+                "what it computes": CRITERIA[name].cost,
+                "forward passes": f"{ratio:,.1f}" if ratio < 100 else f"{ratio:,.0f}",
+            }
+            for name, ratio in sorted(named.items(), key=lambda item: item[1])
+        ]
+    )
+    table.attrs["prose"] = True
+    return table
 
 
 def _interval(row: Mapping[str, Any], name: str, form: str) -> str:

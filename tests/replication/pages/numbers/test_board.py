@@ -1,12 +1,15 @@
 """Page 13."""
 
 import dataclasses
+import json
 
 import pytest
 
 from headprune_lib.replication.pages import numbers, tables
 from headprune_lib.replication.published_orders import published_orders
 from headprune_lib.replication.titles import order_title
+
+COSTS = {"greedy": 2592.4, "entropy": 1.26}
 
 
 @pytest.fixture
@@ -62,3 +65,13 @@ def test_once_or_again_asks_for_all_four_orders(found):
     ]
     again = orders["importance rescored"]["area"]["value"]
     assert shown["an example's, again"][0].startswith(f"{again:.1%} [")
+
+
+def test_costs_are_in_forward_passes_the_cheapest_first(tmp_path):
+    path = tmp_path / "bench.criteria.json"
+    assert tables.costs_of_criteria(path).empty
+    rows = [{"what": f"scores by {name}", "ratio": ratio} for name, ratio in COSTS.items()]
+    path.write_text(json.dumps({"rows": rows}))
+    shown = tables.costs_of_criteria(path)
+    assert shown["criterion"].tolist() == ["attention entropy, high kept", "greedy by the loss"]
+    assert shown["forward passes"].tolist() == ["1.3", "2,592"]
