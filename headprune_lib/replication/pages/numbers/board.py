@@ -26,7 +26,7 @@ def board(found: Mapping[str, Result]) -> Numbers:
         "where": where,
         "n_orders": len(_plain_rows(where, found[where])),
         "bests": "; ".join(
-            [f"{name}: {_plain_rows(name, result)[0]['title']}" for name, result in found.items()]
+            f"{_plain_rows(name, result)[0]['title']} ({name})" for name, result in found.items()
         ),
     }
     for order in (

@@ -56,7 +56,7 @@ def areas_of_orders(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
     named = looks(orders)
     wide = layout.columns > 1
     with style():
-        figure, axes = plt.subplots(figsize=layout.canvas((24 if wide else 44) * len(orders) + 70))
+        figure, axes = plt.subplots(figsize=layout.canvas((24 if wide else 58) * len(orders) + 70))
         for row, name in enumerate(orders):
             area = values["orders"][name]["area"]
             low, high = (100 * end for end in area["interval"])

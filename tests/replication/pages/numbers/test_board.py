@@ -24,7 +24,7 @@ def test_the_best_order_is_the_first_of_the_board(found):
     area = of.values["orders"]["random"]["area"]["value"]
     assert told["kept_random"].startswith(f"{area:.1%} [")
     assert told["kept_magnitude"] == "not measured"
-    assert told["bests"] == f"tiny, synthetic: {shown['order'][0]}"
+    assert told["bests"] == f"{shown['order'][0]} (tiny, synthetic)"
 
 
 def test_fitted_gates_are_a_column_not_an_order(found):
