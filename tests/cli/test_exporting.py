@@ -83,7 +83,7 @@ def test_gguf_is_a_file(tmp_path):
         (["{model}", "{out}", "--tokenizer-from", "x.gguf"], "is for --format gguf"),
         (["{tmp}/none", "{out}"], "no folder"),
         (["{model}", "{out}"], "no configuration of BertForSequenceClassification says 3 heads"),
-        (["{uneven}", "{out}"], "prune with --uniform"),
+        (["{uneven}", "{out}"], "takes no other number"),
         (["{model}", "{out}", "--format", "gguf"], "no architecture in llama.cpp"),
         (["{model}", "{out}", "--format", "gguf", "--tokenizer-from", "{tmp}/x"], "no file"),
     ],

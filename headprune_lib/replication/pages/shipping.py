@@ -68,6 +68,12 @@ def csv_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in _LISTS:
         if name in values:
             return list(map(dict, map(_flat, values[name])))
+    if "criteria" in values:
+        return [
+            {"criterion": criterion, **row}
+            for criterion, found in values["criteria"].items()
+            for row in (_sizes(found) if isinstance(found, list) else _correlations(found))
+        ]
     if "trainings" in values:
         return [
             {"training": training["seed"], **dict(_flat(point))}
@@ -94,6 +100,24 @@ def csv_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             for row in values[model]["speed"]
         ]
     return list(map(dict, values.get("curve", [])))
+
+
+def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A number of sentences a row: what scores on them say beside scores on all."""
+    for row in rows:
+        yield {"sentences": row["n"], "between": row["between"]} | {
+            f"{name} {field}": value
+            for name in ("with_all", "area", "lost")
+            for field, value in _flat(row[name])
+        }
+
+
+def _correlations(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A domain or an effect of single heads a row: the rank correlation of scores with it."""
+    effects = {name: found[name] for name in ("effect", "given_layer", "given_both")}
+    for name, one in {**found["domains"], **effects}.items():
+        if one:
+            yield {"with": name, **dict(_flat(one))}
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

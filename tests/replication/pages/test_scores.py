@@ -11,6 +11,7 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements.stability import PLAIN
 from headprune_lib.replication.pages import numbers, plots, tables
 from headprune_lib.replication.pages.describe import describe
+from headprune_lib.replication.pages.numbers.scores import every_number
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE
 from headprune_lib.replication.titles import ROLES, order_title
 
@@ -124,7 +125,9 @@ def test_lines_are_where_the_values_are(sentences, roles, layout):
 
 
 def test_numbers_say_what_is_not_measured(sentences, stability, agreement, roles, smoke):
-    found = numbers.scores(sentences, stability, agreement, roles)
+    found = every_number(sentences, stability, agreement, roles)
+    told = numbers.scores(sentences, stability, agreement, roles)
+    assert told == {name: found.get(name, "not measured") for name in told}
     assert found["importance_1000_ranks"] == "not measured"
     first = sentences.values["criteria"]["importance"][0]
     assert found["importance_16_ranks"].startswith(f"{first['with_all']['value']:.2f} [")

@@ -20,7 +20,27 @@ from headprune_lib.replication.store import Result
 _PERCENT = ("place", "special")
 
 
+_IN_PROSE = (
+    *("all_sentences", "n_heads", "n_lower", "entropy_16_ranks", "importance_256_ranks"),
+    *("importance_16_lost", "importance_256_between", "importance_1000_between"),
+    *("importance_other_text", "entropy_other_text", "fisher_other_text"),
+    *("importance_trainings", "importance_unnormalised_trainings"),
+    *("importance_layer", "logits_norm_both"),
+    *("first_special_importance", "last_special_importance", "mean_special"),
+    *("rank_entropy_importance", "rank_special_importance"),
+    *("rank_layer_importance_unnormalised", "rank_place_importance_unnormalised"),
+)
+
+
 def scores(
+    sentences: Result, stability: Result, agreement: Result | None, roles: Result
+) -> Numbers:
+    """Those of :func:`every_number` that the page says; one that was not measured says so."""
+    every = every_number(sentences, stability, agreement, roles)
+    return {name: every.get(name, NOT_MEASURED) for name in _IN_PROSE}
+
+
+def every_number(
     sentences: Result, stability: Result, agreement: Result | None, roles: Result
 ) -> Numbers:
     """Ranks on few sentences, on other text and after other trainings, what criteria know of single

@@ -131,8 +131,15 @@ def head_tags(title: str, description: str, address: str, path: str) -> str:
     return "\n".join(tags) + "\n"
 
 
+# A sixth of a megabyte on each page, for results while one types, which this site does not show: a
+# search leads to its own page.
+_SEARCHING = re.compile(
+    r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>'
+)
+
+
 def finish(app: Any, exception: Exception | None) -> None:
-    """Write the sitemap, and drop the theme's script of icons."""
+    """Write the sitemap, and drop what the theme loads on every page and no page uses."""
     if exception or app.builder.name != "html":
         return
     folder = Path(app.outdir)
@@ -148,6 +155,9 @@ def finish(app: Any, exception: Exception | None) -> None:
     icons.write_text("// The icons come from the style sheet's font.\n", "utf-8")
     for heavy in icons.parent.glob("fontawesome.js.map"):
         heavy.unlink()
+    for page in folder.rglob("*.html"):
+        if page.name != "search.html":
+            page.write_text(_SEARCHING.sub("", page.read_text("utf-8")), "utf-8")
 
 
 def sitemap(pages: list[str], address: str) -> str:
