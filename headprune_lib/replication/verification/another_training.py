@@ -47,7 +47,8 @@ from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.verification.orders import Subject, stored_importance
 from headprune_lib.replication.verification.quantities import Quantity
-from headprune_lib.replication.verification.sheets import Sheet, sheets
+from headprune_lib.replication.verification.sheets import sheets
+from headprune_lib.replication.verification.tried import Sheet
 from headprune_lib.scoring import normalize_l2
 
 UNPRUNED = {"accuracy": 0.02, "f1": 0.02, "matthews": 0.12, "BLEU": 2.0}

@@ -27,7 +27,8 @@ from headprune_lib.replication.verification.quantities import (
     same_answers,
     same_translations,
 )
-from headprune_lib.replication.verification.sheets import Sheet, sheets
+from headprune_lib.replication.verification.sheets import sheets
+from headprune_lib.replication.verification.tried import Sheet
 
 EXAMPLES, VERSES = 300, 32
 """How many texts of a cell are drawn, at most."""

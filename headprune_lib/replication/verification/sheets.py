@@ -6,18 +6,13 @@ row can be made again by plain masked passes, without the sweeps that measured i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from torch import nn
 
-from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, order_mask, prune_order, prune_schedule
-from headprune_lib.replication.data import TASKS, Examples
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.compared import n_cut
@@ -28,34 +23,23 @@ from headprune_lib.replication.measurements.tuned import factors_along
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.stats.bleu import sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
-from headprune_lib.replication.store import Arrays, Result
+from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
-from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.orders import Subject, order_of
+from headprune_lib.replication.verification.tried import (
+    Sheet,
+    all_but_one_rows,
+    answers,
+    answers_along,
+    nothing_kept,
+    one_head_rows,
+    rows_along,
+    run_by_run,
+    translations,
+    uncut_row,
+)
 from headprune_lib.scoring import normalize_l2
-
-Row = tuple[str, HeadTensors]
-"""A mask and what it is called."""
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Stored outcomes of some masks on some texts.
-
-    Attributes:
-        texts: the examples, or pairs of verses.
-        rows: the masks, the one that cuts nothing first.
-        outcomes: by name, (row, text, ...): ``correct`` and ``loss`` in nats of answers; ``counts``
-            (row, text, 10) and ``draft_loss`` in nats of translations, with the ``slack`` of losses
-            that are rounded in the file.
-        beams: width of the search.
-    """
-
-    texts: Examples | Pairs
-    rows: list[Row]
-    outcomes: Arrays
-    beams: int = 1
 
 
 def sheets(result: Result, subject: Subject) -> list[Sheet]:
@@ -68,101 +52,37 @@ def sheets(result: Result, subject: Subject) -> list[Sheet]:
     return list(read(result, subject)) if read else []
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def _uncut(model: nn.Module) -> Row:
-    return "no head cut", full_mask(model)
-
-
-def _nothing(model: nn.Module) -> HeadTensors:
-    return {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
-
-
-def _named(head: Head) -> str:
-    kind, layer, number = head
-    return f"head {number + 1} of layer {layer + 1}" + (f", {kind}" if kind != "self" else "")
-
-
-def _one_head(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
-    masks = one_head_masks(model)
-    return [_uncut(model), *((f"without {_named(head)}", masks[head]) for head in heads)]
-
-
-def _all_but_one(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
-    masks = all_but_one_masks(model)
-    return [_uncut(model), *((f"only {_named(head)} in its layer", masks[head]) for head in heads)]
-
-
-def _along(model: nn.Module, order: np.ndarray, steps: int, name: str) -> Iterator[Row]:
-    """The masks after each step of an order but the first."""
-    heads = heads_in(order)
-    for step, gone in enumerate(prune_schedule(len(heads), steps)[1:], 1):
-        yield f"{name}, step {step}", order_mask(model, heads, gone)
-
-
-# --- outcomes -------------------------------------------------------------------------------------
-
-
-def _answers(raw: Arrays, prefix: str = "") -> Arrays:
-    """Of a sweep over an encoder's heads: (1 + H, n), the uncut model first."""
-    uncut, change = raw[f"{prefix}loss_uncut"].astype(int), raw[f"{prefix}loss_change"]
-    return {
-        "correct": np.vstack([raw[f"{prefix}correct_uncut"][None], raw[f"{prefix}correct"]]),
-        "loss": np.vstack([uncut[None], uncut + change]) / MILLINAT,
-    }
-
-
-def _translations(raw: Arrays, prefix: str = "", *, coarse: bool = False) -> Arrays:
-    """Of a sweep over masks of a translator: (1 + M, n, ...), the uncut model first.
-
-    ``coarse`` where changes of losses have five binary digits in the file.
-    """
-    uncut, cuts = all_counts(raw, prefix)
-    found = {"counts": np.concatenate([uncut[None], cuts])}
-    if f"{prefix}draft_loss_change" in raw:  # means alone are kept where no statistic asks for more
-        loss, change = raw[f"{prefix}draft_loss_uncut"], raw[f"{prefix}draft_loss_change"]
-        found["draft_loss"] = np.vstack([loss[None], loss + change]) / MILLINAT
-        if coarse:
-            uncut = np.zeros_like(change[:1])
-            found["slack"] = np.abs(np.vstack([uncut, change])) / (32 * MILLINAT)
-    return found
-
-
-# --- a reader a measurement -----------------------------------------------------------------------
-
-
 def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     raw = result.raw
-    rows = _one_head(subject.model, heads_in(raw["heads"]))
+    rows = one_head_rows(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
-        yield Sheet(subject.test, rows, _answers(raw))
+        yield Sheet(subject.test, rows, answers(raw))
     else:
-        yield Sheet(subject.headline, rows, _translations(raw))
+        yield Sheet(subject.headline, rows, translations(raw))
 
 
 def _all_but_one_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     raw = result.raw
-    rows = _all_but_one(subject.model, heads_in(raw["heads"]))
+    rows = all_but_one_rows(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
-        yield Sheet(subject.test, rows, _answers(raw))
+        yield Sheet(subject.test, rows, answers(raw))
     else:
-        yield Sheet(subject.pairs("test"), rows, _translations(raw))
+        yield Sheet(subject.pairs("test"), rows, translations(raw))
 
 
 def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What the choice was made on, and what is reported of the chosen heads."""
     raw, encoder = result.raw, isinstance(subject, EncoderSubject)
     split = "train" if encoder else "valid"
-    tested = _all_but_one(subject.model, heads_in(raw["heads"]))
-    tried = _all_but_one(subject.model, heads_in(raw[f"{split}_heads"]))
+    tested = all_but_one_rows(subject.model, heads_in(raw["heads"]))
+    tried = all_but_one_rows(subject.model, heads_in(raw[f"{split}_heads"]))
     if encoder:
-        yield Sheet(subject.test, tested, _answers(raw))
-        yield Sheet(subject.selection, tried, _answers(raw, "train_"))
+        yield Sheet(subject.test, tested, answers(raw))
+        yield Sheet(subject.selection, tried, answers(raw, "train_"))
     else:
         choice, reported = subject.chosen
-        yield Sheet(reported, tested, _translations(raw))
-        yield Sheet(choice, tried, _translations(raw, "valid_"))
+        yield Sheet(reported, tested, translations(raw))
+        yield Sheet(choice, tried, translations(raw, "valid_"))
 
 
 def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
@@ -170,15 +90,15 @@ def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     if isinstance(subject, EncoderSubject):
         home, *others = map(str, raw["domains"])
         for name in (home, *others):
-            texts = TASKS[name].split("test", subject.profile.data)
-            n = subject.profile.n_examples if name == home else subject.profile.n_domain
-            rows = _one_head(subject.model, heads_in(raw[f"{name}/heads"]))
-            yield Sheet(texts.first(n), rows, _answers(raw, f"{name}/"))
+            elsewhere = TASKS[name].split("test", subject.profile.data)
+            texts = subject.test if name == home else elsewhere.first(subject.profile.n_domain)
+            rows = one_head_rows(subject.model, heads_in(raw[f"{name}/heads"]))
+            yield Sheet(texts, rows, answers(raw, f"{name}/"))
     else:
-        rows = _one_head(subject.model, heads_in(raw["heads"]))
+        rows = one_head_rows(subject.model, heads_in(raw["heads"]))
         far = subject.far(subject.profile.translation_far)
-        yield Sheet(far, rows, _translations(raw, "far_"))
-        yield Sheet(subject.pairs("test"), rows, _translations(raw, "home_"))
+        yield Sheet(far, rows, translations(raw, "far_"))
+        yield Sheet(subject.pairs("test"), rows, translations(raw, "home_"))
 
 
 def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
@@ -193,37 +113,26 @@ def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
             continue
         # several draws on one training, or one run a training
         runs = range(len(names)) if len(seeds) == 1 else [seeds.index(subject.seed)]
-        rows, kept, steps = [_uncut(subject.model)], [0], len(raw["shares"]) - 1
+        rows, kept, steps = [uncut_row(subject.model)], [0], len(raw["shares"]) - 1
         for place, run in enumerate(runs):
             order, name = order_of(result, subject, part, run), f"{part} {names[run]}"
             after = (
-                [(f"{name}, all heads cut", _nothing(subject.model))]
+                [(f"{name}, all heads cut", nothing_kept(subject.model))]
                 if order is None
-                else list(_along(subject.model, order, steps, name))
+                else list(rows_along(subject.model, order, steps, name))
             )
             last = (place + 1) * steps
             kept += range(last + 1 - len(after), last + 1)
             rows += after
         if isinstance(subject, EncoderSubject):
-            texts, outcomes = subject.test, _answers_along(raw, runs)
+            texts, outcomes = subject.test, answers_along(raw, runs)
         else:
             both = {len(each): each for each in (subject.pairs("test"), subject.headline)}
-            texts, outcomes = both[result.n_examples], _translations(raw, coarse=True)
+            texts, outcomes = both[result.n_examples], translations(raw, coarse=True)
         yield Sheet(texts, rows, {name: values[kept] for name, values in outcomes.items()})
         if "train_heads" in raw:  # what the one-by-one order was chosen by
-            tried = _one_head(subject.model, heads_in(raw["train_heads"]))
-            yield Sheet(subject.selection, tried, _answers(raw, "train_"))
-
-
-def _answers_along(raw: Arrays, runs: Sequence[int]) -> Arrays:
-    """Right or wrong, and the loss where it was kept, of the uncut model and after each step."""
-
-    def rows(values: np.ndarray) -> np.ndarray:  # (run, step, example)
-        return np.concatenate([values[runs[0], :1], *(values[run, 1:] for run in runs)])
-
-    found = {"correct": rows(raw["correct"])}
-    kept = max(runs) < len(raw.get("loss", ()))
-    return found | ({"loss": rows(raw["loss"]) / MILLINAT} if kept else {})
+            tried = one_head_rows(subject.model, heads_in(raw["train_heads"]))
+            yield Sheet(subject.selection, tried, answers(raw, "train_"))
 
 
 def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
@@ -241,8 +150,8 @@ def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
     raw = result.raw
     heads, alone = heads_in(raw["heads"]), raw["alone"]
-    cut = _one_head(subject.model, [h for h, one in zip(heads, alone, strict=True) if not one])
-    left = _all_but_one(subject.model, [h for h, one in zip(heads, alone, strict=True) if one])
+    cut = one_head_rows(subject.model, [h for h, one in zip(heads, alone, strict=True) if not one])
+    left = all_but_one_rows(subject.model, [h for h, one in zip(heads, alone, strict=True) if one])
     counts = unpack(raw["counts"], raw["reference_lengths"])  # (1 + M, beams, verses, 10)
     for i, beams in enumerate(BEAMS):
         texts = subject.split("test").first(counts.shape[2])
@@ -253,16 +162,16 @@ def _quality_sheets(result: Result, subject: TranslationSubject) -> Iterator[She
     raw = result.raw
     for beams in BEAMS:
         counts = sentence_counts(raw[f"beam {beams}"].tolist(), raw["references"].tolist())
-        yield Sheet(subject.headline, [_uncut(subject.model)], {"counts": counts[None]}, beams)
+        yield Sheet(subject.headline, [uncut_row(subject.model)], {"counts": counts[None]}, beams)
 
 
 def _along_training_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
     """The last checkpoint of a training: in the order of importance where it was kept."""
     raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
-    rows, steps = [_uncut(subject.model)], len(raw["shares"]) - 1
+    rows, steps = [uncut_row(subject.model)], len(raw["shares"]) - 1
     if "order" in raw:
-        rows += _along(subject.model, raw["order"], steps, "last checkpoint, importance")
-    outcomes = _translations(raw, coarse=True)
+        rows += rows_along(subject.model, raw["order"], steps, "last checkpoint, importance")
+    outcomes = translations(raw, coarse=True)
     kept = {name: values[: len(rows)] for name, values in outcomes.items()}
     texts = subject.pairs("test").first(len(raw["reference_lengths"]))
     yield Sheet(texts, rows, kept)
@@ -273,7 +182,7 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     for part, one in result.parts.items():
         if one.runs[0]["seed"] != subject.seed:
             continue
-        raw, rows = one.raw, [_uncut(subject.model)]
+        raw, rows = one.raw, [uncut_row(subject.model)]
         for run, order in enumerate(raw["order"]):
             shares = tuple(raw["shares"])
             factors = factors_along(subject, raw, run, heads_in(order), shares)
@@ -282,22 +191,17 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
                 for share, mask in zip(shares[1:], factors[1:], strict=True)
             ]
         if isinstance(subject, EncoderSubject):
-            found = {"correct": _run_by_run(raw["correct"])}
+            found = {"correct": run_by_run(raw["correct"])}
         else:
-            packed = raw["counts_uncut"] + _run_by_run(raw["counts_change"])
+            packed = raw["counts_uncut"] + run_by_run(raw["counts_change"])
             found = {"counts": unpack(packed, raw["reference_lengths"])}
         yield Sheet(tested(subject), rows, found)
-
-
-def _run_by_run(values: np.ndarray) -> np.ndarray:
-    """(run, step, ...) as the first step and then the others of every run."""
-    return np.concatenate([values[0, :1], *(run[1:] for run in values)])
 
 
 def _recovery_sheets(result: Result, subject: EncoderSubject) -> Iterator[Sheet]:
     """Before training again: the weights that it ended with are not kept."""
     for part, one in result.parts.items():
-        raw, rows = one.raw, [_uncut(subject.model)]
+        raw, rows = one.raw, [uncut_row(subject.model)]
         for run, heads in enumerate(map(heads_in, raw["heads"]), 1):
             rows.append((f"{part}, run {run}", order_mask(subject.model, heads, len(heads))))
         loss = np.vstack([raw["loss_uncut"], raw["loss_before"]]) / MILLINAT
