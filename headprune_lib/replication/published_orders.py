@@ -12,9 +12,8 @@ import yaml
 from headprune_lib.replication import stats
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import independent_curves
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 
-UP_TO = 0.5
-"""Share of the heads up to which orders are compared, as of ours."""
 _HEADS = 144
 _TITLES = {
     "taylor": "norm of the logits",
@@ -57,7 +56,7 @@ class PublishedOrder:
     @property
     def area(self) -> float:
         """Mean of what is kept over 0 to 50% removed, along straight lines between the points."""
-        grid = np.linspace(0, UP_TO, 101)
+        grid = np.linspace(0, ORDERS_UP_TO, 101)
         return float(stats.area_under_curve(grid, np.interp(grid, self.shares, self.kept)))
 
 

@@ -14,18 +14,19 @@ from headprune_lib.orders import Head, order_mask, prune_order
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.parallel import Pairs
-from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL, UP_TO
+from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.orders import Subject, by_criterion, random_order
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Of the heads, removed at each step: finely as far as orders are compared."""
-COMPARED = tuple(share for share in SHARES if share <= UP_TO)
+COMPARED = tuple(share for share in SHARES if share <= ORDERS_UP_TO)
 """Those over which orders are compared."""
 STEPS = 20
 """In which an order that is scored again removes heads."""
@@ -100,7 +101,7 @@ def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
     Args:
         loss: (steps, n) in nats, the unpruned model's first. To five binary digits.
     """
-    inside = np.array(shares) <= UP_TO + 1e-9
+    inside = np.array(shares) <= ORDERS_UP_TO + 1e-9
     added = stats.area_under_curve(np.array(shares)[inside], (loss[inside] - loss[0]).T)
     return np.rint(coarse(MILLINAT * added)).astype(np.int32)
 

@@ -15,12 +15,11 @@ from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.stats.bleu import corpus_bleu, unpack
 from headprune_lib.replication.stats.bootstrap import count_chunks
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Outcomes
 
-UP_TO = 0.5
-"""Share of the heads up to which orders are compared."""
 COMBINED = "importance-entropy chosen"
 """The weight of importance is chosen on training text."""
 CONTROL = "importance-entropy shuffled"
@@ -41,7 +40,7 @@ class Statistics:
 
     resamples: int = 5_000
     seed: int = 0
-    up_to: float = UP_TO
+    up_to: float = ORDERS_UP_TO
 
 
 class Estimate(TypedDict):
@@ -53,7 +52,7 @@ class Estimate(TypedDict):
 
 
 class Order(TypedDict):
-    """Of an order: mean curves over its trainings, and its two areas up to ``UP_TO``.
+    """Of an order: mean curves over its trainings, and its two areas up to ``ORDERS_UP_TO``.
 
     ``kept`` is the share of the metric above chance, ``area`` its mean along the curve;
     ``added_loss`` is what the loss of a text grows by, in nats (of a translation, in the mean over

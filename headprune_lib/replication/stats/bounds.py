@@ -35,3 +35,5 @@ C5_REMOVED: Final = 0.40
 C8_UP_TO: Final = 0.50
 # C7: least reliability of the effects of either domain.
 C7_RELIABILITY: Final = 0.50
+# Which first: orders, ours and others', are compared up to this share of the heads.
+ORDERS_UP_TO: Final = 0.50

@@ -17,12 +17,13 @@ from headprune_lib.replication.measurements.compared import (
     loss_area,
     masks_along,
 )
-from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL, UP_TO
+from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.orders import Subject, random_order, training_in
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.tuned import factors_along, tuned
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.order_names import read_name, tuned_in
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
@@ -98,7 +99,7 @@ def _scores(raw: Arrays) -> HeadTensors:
 
 def _gates(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Quantity:
     """Gates of the first run, fitted again where the most heads are gone that orders are compared at."""
-    inside = tuple(raw["shares"][raw["shares"] <= UP_TO + 1e-9])
+    inside = tuple(raw["shares"][raw["shares"] <= ORDERS_UP_TO + 1e-9])
     heads = heads_in(raw["order"][0])
     (found,) = tuned(subject, masks_along(subject, heads, inside)[-1:], journal)
     stored = factors_along(subject, raw, 0, heads, inside)[-1]
@@ -110,7 +111,7 @@ def _gates(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Quant
 
 def losses_along(order: str, raw: Arrays, subject: Subject, journal: Journal) -> Iterator[Quantity]:
     """Areas of the first texts, and mean losses of all texts with no head and with every head cut."""
-    texts, inside = tested(subject), raw["shares"] <= UP_TO + 1e-9
+    texts, inside = tested(subject), raw["shares"] <= ORDERS_UP_TO + 1e-9
     few, shares = texts.first(_TEXTS), tuple(raw["shares"][inside])
     for run, heads in enumerate(map(heads_in, raw["order"])):
         if run and order == CONTROL:

@@ -15,7 +15,8 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     style,
 )
-from headprune_lib.replication.published_orders import UP_TO, published_orders
+from headprune_lib.replication.published_orders import published_orders
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.titles import spelled
 
 __all__ = ["others_curves"]
@@ -46,7 +47,7 @@ def others_curves(layout: Layout = WIDE) -> Figure:
                         markersize=4,
                         label=f"{one.order} ({one.who})",
                     )
-            axes.axvspan(0, 100 * UP_TO, color=GREY, alpha=0.12, linewidth=0)
+            axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
             axes.set(title=f"BERT-base, {spelled(task)}", xlabel="heads removed (%)", xlim=(0, 100))
         for axes in panels[:: layout.columns]:
             axes.set_ylabel("kept above chance (%)")

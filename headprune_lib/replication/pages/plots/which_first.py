@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.measurements.contrasts import UP_TO
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
@@ -20,6 +19,7 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     style,
 )
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 
 __all__ = ["areas_of_orders", "curves_of_orders"]
 
@@ -42,7 +42,7 @@ def curves_of_orders(
                 axes.plot(
                     shares, kept, look.line, color=look.colour, label=look.label, markersize=4
                 )
-            axes.axvspan(0, 100 * UP_TO, color=GREY, alpha=0.12, linewidth=0)
+            axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
             axes.set(title=title, xlabel="heads removed (%)", xlim=(0, 100))
         for axes in panels[:: layout.columns]:
             axes.set_ylabel("kept above chance (%)")

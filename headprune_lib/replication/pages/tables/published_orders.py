@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from headprune_lib.replication.published_orders import (
-    UP_TO,
     five_seeds,
     published_orders,
     said_of_training,
     trained_methods,
 )
+from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.titles import spelled
 
 __all__ = ["entropy_over_seeds", "others_board", "trained_board"]
@@ -27,7 +27,7 @@ def others_board() -> pd.DataFrame:
                 "order": one.order,
                 "measured by": one.who,
                 "kept, mean over 0 to 50% removed": f"{one.area:.1%}",
-                "kept at 50%": f"{np.interp(UP_TO, one.shares, one.kept):.1%}",
+                "kept at 50%": f"{np.interp(ORDERS_UP_TO, one.shares, one.kept):.1%}",
                 "accuracy, all heads": f"{one.accuracy[0]:.2%}",
             }
             for one in ordered
