@@ -36,6 +36,8 @@ class Contrast:
         loss: the same of the loss that is not added, in nats, and its interval.
         control: of a contrast with a condition, the difference from the control and its interval.
         tasks: which it is over.
+        left_out: tasks that have both orders, and whose uncut model has no score above chance, of
+            which a share could be kept, in every resample.
     """
 
     name: str
@@ -47,9 +49,10 @@ class Contrast:
     loss: tuple[float, float, float] | None = None
     control: tuple[float, float, float] | None = None
     tasks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def decide(found: Mapping[str, Mapping[str, Any]]) -> list[Contrast]:
+def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) -> list[Contrast]:
     """The contrasts of the family, each with its word.
 
     Better or worse if p is below 0.05 after Holm's correction over those that were run; the
@@ -57,11 +60,10 @@ def decide(found: Mapping[str, Mapping[str, Any]]) -> list[Contrast]:
 
     Args:
         found: task -> values of ``which_first``.
+        every_task: leave none out, as the rule was before 25 November 2026.
     """
-    run = {
-        name: [task for task, values in found.items() if name in values["contrasts"]]
-        for name in FAMILY
-    }
+    able = [task for task in found if every_task or found[task]["least_above_chance"] > 0]
+    run = {name: [task for task in able if name in found[task]["contrasts"]] for name in FAMILY}
     pooled = {
         name: _pooled([found[task]["contrasts"][name]["area"] for task in tasks])
         for name, tasks in run.items()
@@ -88,6 +90,9 @@ def decide(found: Mapping[str, Mapping[str, Any]]) -> list[Contrast]:
                 losses,
                 control,
                 tuple(run[name]),
+                tuple(
+                    task for task in found if task not in able and name in found[task]["contrasts"]
+                ),
             )
         )
     return decided

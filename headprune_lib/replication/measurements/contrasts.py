@@ -79,10 +79,15 @@ class Contrast(TypedDict):
 
 
 class Values(TypedDict):
-    """By order, and by contrast."""
+    """By order, and by contrast.
+
+    ``least_above_chance`` is the smallest score above chance of the uncut model in all resamples:
+    where it is not above 0, the share of it that is kept says nothing.
+    """
 
     shares: np.ndarray
     chance: float
+    least_above_chance: float
     orders: dict[str, Order]
     contrasts: dict[str, Contrast]
 
@@ -138,8 +143,12 @@ class Followed:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """An order's areas: what was found, and on resampled trainings and texts."""
+    """An order's areas: what was found, and on resampled trainings and texts.
 
+    ``uncut`` is the smallest score of the uncut model in all resamples.
+    """
+
+    uncut: float
     area: float
     areas: np.ndarray
     loss: float
@@ -152,7 +161,8 @@ def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
     drawn = {name: _drawn(one, statistics) for name, one in followed.items()}
     return {
         "shares": max((one.shares for one in followed.values()), key=len),
-        "chance": next(iter(followed.values())).chance,
+        "chance": (chance := next(iter(followed.values())).chance),
+        "least_above_chance": min(one.uncut for one in drawn.values()) - chance,
         "orders": {name: _order(one, drawn[name]) for name, one in followed.items()},
         "contrasts": {
             name: contrast(followed[one], followed[other], common, statistics)
@@ -235,14 +245,16 @@ def _drawn(one: Followed, statistics: Statistics) -> _Drawn:
         return stats.area_under_curve(shares, one.kept(curves))
 
     areas = np.empty(statistics.resamples)
-    losses = np.empty(statistics.resamples)
+    losses, uncut = np.empty(statistics.resamples), np.empty(statistics.resamples)
     for rows, curves, added, chosen in _resampled(one, counts, statistics):
         each = np.arange(len(chosen))[:, None]
-        areas[rows] = area(curves[each, chosen].mean(1))
+        curve = curves[each, chosen].mean(1)
+        areas[rows], uncut[rows] = area(curve), curve[:, 0]
         losses[rows] = added[each, chosen].mean(1)
     whole = one.by_training(one.of(counts.sum(2)))
     loss = one.by_training(one.loss_area.mean(-1)).mean()
-    return _Drawn(float(area(whole.mean(0))), areas, float(loss) / MILLINAT, losses / MILLINAT)
+    found = float(area(whole.mean(0)))
+    return _Drawn(float(uncut.min()), found, areas, float(loss) / MILLINAT, losses / MILLINAT)
 
 
 def _resampled(

@@ -318,6 +318,7 @@ def test_resamples_are_those_of_a_loop(metric):
     chance = score.chance(raw["labels"])
     one = contrasts.follow(*two_trainings(raw))["importance"]
     found = contrasts._drawn(one, Statistics(resamples=6, seed=3))
+    uncut = []
     chosen = np.random.default_rng([3, 1]).integers(0, 2, (6, 2))
     drawn = stats.bootstrap_indices(40, 6, 3)
     for i in range(6):
@@ -326,11 +327,13 @@ def test_resamples_are_those_of_a_loop(metric):
         by_training = [(by_run[0] + by_run[1]) / 2, by_run[2]]
         curve = np.mean([by_training[j] for j in chosen[i]], axis=0)
         kept = (curve - chance) / (curve[0] - chance) if curve[0] > chance else 0 * curve
+        uncut.append(curve[0])
         expected = stats.area_under_curve(raw["shares"][:11], kept)
         assert found.areas[i] == pytest.approx(expected, rel=1e-5)
         losses = raw["loss_area"][:, own].mean(1)
         each = [(losses[0] + losses[1]) / 2, losses[2]]
         assert found.losses[i] == pytest.approx(np.mean([each[j] for j in chosen[i]]) / 1000)
+    assert found.uncut == pytest.approx(min(uncut))
 
 
 def test_the_area_of_a_translator_is_that_of_its_corpus_bleu(translated):
