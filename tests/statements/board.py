@@ -1,8 +1,7 @@
 """Page 13."""
 
-from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.published_orders import five_seeds, published_orders
-from statements import Statement, found, timings, values
+from statements import Statement, timings, values
 
 PAGE = "notebooks/13_board.ipynb"
 
@@ -14,10 +13,6 @@ DERIVATIVES = (
 
 def area(order):
     return values("which_first", "reviews", "minilm")["orders"][order]["area"]["value"]
-
-
-def first(result):
-    return leaderboard_rows({"": result})[0]["order"]
 
 
 def published(who, order):
@@ -60,14 +55,6 @@ STATEMENTS = [
         PAGE,
         "less than random orders.",
         lambda: max(area("magnitude"), area("entropy"), area("confidence")) < area("random"),
-    ),
-    Statement(
-        PAGE,
-        "On three of the four it is importance that is not normalised.",
-        lambda: (
-            sorted(first(one) == "importance unnormalised" for one in found("which_first"))
-            == [False, True, True, True]
-        ),
     ),
     Statement(
         PAGE,

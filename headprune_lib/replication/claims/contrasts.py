@@ -62,7 +62,7 @@ def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) 
         found: task -> values of ``which_first``.
         every_task: leave none out, as the rule was before 25 November 2026.
     """
-    able = [task for task in found if every_task or found[task]["least_above_chance"] > 0]
+    able = [task for task in found if every_task or above_chance(found[task])]
     run = {name: [task for task in able if name in found[task]["contrasts"]] for name in FAMILY}
     pooled = {
         name: _pooled([found[task]["contrasts"][name]["area"] for task in tasks])
@@ -96,6 +96,15 @@ def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) 
             )
         )
     return decided
+
+
+def above_chance(values: Mapping[str, Any]) -> bool:
+    """Whether the uncut model has a score above chance, of which a share can be kept.
+
+    Args:
+        values: of ``which_first``.
+    """
+    return values["least_above_chance"] > 0
 
 
 def _word(

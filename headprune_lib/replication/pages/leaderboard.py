@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.claims.contrasts import above_chance
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.titles import order_title
 
@@ -20,12 +21,14 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
     """What is known of every order on every model, the order that keeps most first.
 
     ``area`` is the share of the metric above chance that is kept, mean over 0 to 50% of the heads
-    removed, and ``added_loss`` what the loss grows by, in nats; both with their 95% interval.
+    removed, and ``added_loss`` what the loss grows by, in nats; both with their 95% interval. Where
+    the uncut model is not ``above_chance`` in every resample, the share says nothing, and the order
+    that adds least loss comes first.
     """
     rows = []
     for name, result in found.items():
-        orders = result.values["orders"]
-        for order in sorted(orders, key=lambda one: -orders[one]["area"]["value"]):
+        orders, comparable = result.values["orders"], above_chance(result.values)
+        for order in sorted(orders, key=lambda one: _rank(orders[one], comparable)):
             one, criterion = orders[order], CRITERIA.get(order.partition(" ")[0])
             rows.append(
                 {
@@ -34,6 +37,7 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
                     "model": result.model,
                     "order": order,
                     "title": order_title(order),
+                    "above_chance": comparable,
                     "area": one["area"]["value"],
                     "area_low": one["area"]["interval"][0],
                     "area_high": one["area"]["interval"][1],
@@ -46,6 +50,10 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _rank(order: Mapping[str, Any], comparable: bool) -> float:
+    return -order["area"]["value"] if comparable else order["added_loss"]["value"]
 
 
 def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:

@@ -1,5 +1,7 @@
 """Tables and figures of orders by every criterion."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import pytest
 
@@ -12,7 +14,21 @@ from headprune_lib.replication.pages.plots.orders import looks
 
 @pytest.fixture(scope="module")
 def found(smoke):
-    return measurements.get("which_first", smoke)
+    """As if the tiny model, whose weights are random, were above chance."""
+    result = measurements.get("which_first", smoke)
+    return dataclasses.replace(result, values={**result.values, "least_above_chance": 0.1})
+
+
+def test_what_is_not_above_chance_is_said_and_ordered_by_its_loss(found):
+    below = dataclasses.replace(found, values={**found.values, "least_above_chance": -0.1})
+    shown = tables.leaderboard({"tiny": below})
+    assert set(shown["kept, mean over 0 to 50% removed"]) == {"not above chance"}
+    rows = leaderboard_rows({"tiny": below})
+    losses = [row["added_loss"] for row in rows]
+    assert losses == sorted(losses) and {row["above_chance"] for row in rows} == {False}
+    by_model = tables.contrasts_by_model({"tiny": below, "other": found})
+    assert by_model["entropy against random"][0] == "not above chance"
+    assert by_model["entropy against random"][1] != "not above chance"
 
 
 def test_the_leaderboard_has_every_order_the_best_first(found, smoke):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headprune_lib.replication.claims.contrasts import above_chance
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers
@@ -22,12 +23,18 @@ def board(found: Mapping[str, Result]) -> Numbers:
     """
     where = max(found, key=lambda name: len(found[name].values["orders"]))
     by_order = {row["order"]: row for row in leaderboard_rows({where: found[where]})}
+    firsts = {
+        name: _plain_rows(name, result)[0]
+        for name, result in found.items()
+        if above_chance(result.values)
+    }
+    plain = [row["order"] == "importance unnormalised" for row in firsts.values()]
     numbers: Numbers = {
         "where": where,
         "n_orders": len(_plain_rows(where, found[where])),
-        "bests": "; ".join(
-            f"{_plain_rows(name, result)[0]['title']} ({name})" for name, result in found.items()
-        ),
+        "bests": "; ".join(f"{row['title']} ({name})" for name, row in firsts.items()),
+        "n_unnormalised_first": sum(plain),
+        "n_compared": len(plain),
     }
     for order in (
         *("importance", "importance tuned", "logits-norm", "magnitude", "entropy", "random"),

@@ -4,56 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headprune_lib.replication.claims.contrasts import decide
+from headprune_lib.replication.claims.contrasts import FAMILY, Contrast, above_chance, decide
 from headprune_lib.replication.measurements.contrasts import COMBINED
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, points
 from headprune_lib.replication.store import Result
-from headprune_lib.replication.titles import listed
 
-_KEYS = {
-    "combined against importance": "combined",
-    "entropy against random": "entropy",
-    "scored again against once": "rescored",
-    "not normalised against normalised": "unnormalised",
-}
+_KEYS = dict(zip(FAMILY, ("combined", "entropy", "rescored", "unnormalised"), strict=True))
 
 
 def which_first(found: Mapping[str, Result]) -> Numbers:
     """Contrasts over everything that is measured, in points of the share kept, and their words.
 
+    Of each contrast: its word, the difference, on how many models it is measured, and the models
+    whose own interval lies above 0, below 0, or on both sides; and what the first rule gave, which
+    left no task out.
+
     Args:
         found: name of task and model -> result of ``which_first``.
     """
-    numbers: Numbers = {"models": "; ".join(found)}
-    for one in decide({name: result.values for name, result in found.items()}):
-        key = _KEYS[one.name]
-        run = one.word != "not run"
-        numbers |= {
-            f"{key}_word": one.word,
-            key: points(one.value, one.interval) if run else NOT_MEASURED,
-        }
-        if one.control is not None:
-            numbers["control"] = points(one.control[0], one.control[1:])
-        if key == "rescored":
-            numbers["rescored_n"] = len(one.tasks)
-    for order in ("importance", "importance unnormalised", "entropy", "random"):
-        shares = [result.values["orders"][order]["area"] for result in found.values()]
-        numbers[f"kept_{order.replace(' ', '_')}"] = listed(
-            [estimate(one["value"], one["interval"], ".0%") for one in shares]
-        )
-    numbers["alphas"] = listed(
-        [
-            said.removeprefix("alpha=")
-            for result in found.values()
-            for said in result.values["orders"][COMBINED]["said"]
-        ]
-    )
-    own = [one.values["contrasts"] for one in found.values() if one.model == "pre-norm"]
-    combined = own[0].get("combined against importance") if own else None
-    numbers["pre_norm_combined"] = (
-        points(combined["area"]["value"], combined["area"]["interval"])
-        if combined
-        else NOT_MEASURED
-    )
+    values = {name: result.values for name, result in found.items()}
+    able = {name: one for name, one in values.items() if above_chance(one)}
+    numbers: Numbers = {
+        "models": "; ".join(able),
+        "n_models": len(able),
+        "left_out": _named([name for name in values if name not in able]),
+    }
+    for one in decide(values):
+        numbers |= _contrast(one)
+        for side, names in _sides(able, one.name).items():
+            numbers[f"{_KEYS[one.name]}_{side}"] = _named(names)
+            numbers[f"{_KEYS[one.name]}_n_{side}"] = len(names)
+    for one in decide(values, every_task=True):
+        numbers |= {f"first_{key}": value for key, value in _contrast(one).items()}
+    chosen = {name: one["orders"][COMBINED]["said"] for name, one in able.items()}
+    weighted = [name for name, said in chosen.items() if said != ["alpha=1"]]
+    return numbers | {
+        "n_weighted": len(weighted),
+        "weighted": _named(
+            [f"{name} (importance weighs {_alphas(chosen[name])})" for name in weighted]
+        ),
+        "n_not_weighted": len(able) - len(weighted),
+    }
+
+
+def _contrast(one: Contrast) -> Numbers:
+    key, run = _KEYS[one.name], one.word != "not run"
+    numbers: Numbers = {
+        f"{key}_word": one.word,
+        key: points(one.value, one.interval) if run else NOT_MEASURED,
+        f"{key}_n": len(one.tasks),
+    }
+    if one.control is not None:
+        numbers["control"] = points(one.control[0], one.control[1:])
     return numbers
+
+
+def _sides(able: Mapping[str, Mapping], contrast: str) -> dict[str, list[str]]:
+    """Models by where the interval of their own difference lies."""
+    sides: dict[str, list[str]] = {"above": [], "below": [], "open": []}
+    for name, values in able.items():
+        if (one := values["contrasts"].get(contrast)) is None:
+            continue
+        low, high = one["area"]["interval"]
+        sides["above" if low > 0 else "below" if high < 0 else "open"].append(name)
+    return sides
+
+
+def _named(names: list[str]) -> str:
+    return "; ".join(names) or "none"  # names of models hold commas
+
+
+def _alphas(said: list[str]) -> str:
+    return ", ".join(one.removeprefix("alpha=") for one in said)

@@ -11,11 +11,17 @@ import pandas as pd
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.criteria import SCORES_BY
-from headprune_lib.replication.claims.contrasts import Contrast
+from headprune_lib.replication.claims.contrasts import Contrast, above_chance
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, p_text, signed
+from headprune_lib.replication.pages.tables.pages import (
+    NOT_ABOVE_CHANCE,
+    NOT_MEASURED,
+    estimate,
+    p_text,
+    signed,
+)
 from headprune_lib.replication.store.results import Result
 
 __all__ = [
@@ -44,7 +50,9 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
             {
                 "measured on": row["measured_on"],
                 "order": row["title"],
-                "kept, mean over 0 to 50% removed": _interval(row, "area", ".1%"),
+                "kept, mean over 0 to 50% removed": _interval(row, "area", ".1%")
+                if row["above_chance"]
+                else NOT_ABOVE_CHANCE,
                 "loss added (nats)": _interval(row, "added_loss", ".3f"),
                 **(
                     {"kept, gates fitted": fitted.get((row["measured_on"], row["order"]), "")}
@@ -138,16 +146,18 @@ def contrasts_by_model(found: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model, one column a contrast: the difference of areas in points."""
     return pd.DataFrame(
         [
-            {"measured on": where}
-            | {
-                name: _difference(one["area"]["value"], one["area"]["interval"], 100, ".1f")
-                if (one := result.values["contrasts"].get(name))
-                else NOT_MEASURED
-                for name in CONTRASTS
-            }
+            {"measured on": where} | {name: _of_model(result.values, name) for name in CONTRASTS}
             for where, result in found.items()
         ]
     )
+
+
+def _of_model(values: Mapping[str, Any], name: str) -> str:
+    if (one := values["contrasts"].get(name)) is None:
+        return NOT_MEASURED
+    if not above_chance(values):
+        return NOT_ABOVE_CHANCE
+    return _difference(one["area"]["value"], one["area"]["interval"], 100, ".1f")
 
 
 def _difference(value: float, interval: Iterable[float], scale: float, form: str) -> str:

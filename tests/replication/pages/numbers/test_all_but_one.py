@@ -5,16 +5,18 @@ import pytest
 from headprune_lib.replication.pages import numbers
 from headprune_lib.replication.pages.page import collect
 
-TWELVE = (
-    "n_selection12",
-    "layers12",
-    "within12",
-    "lacking12",
-    "power12",
-    "worst12",
-    "worst12_layer",
-    "lost12",
+CHOSEN = (
+    "n_tested",
+    "n_selection",
+    "layers",
+    "within",
+    "lacking",
+    "power",
+    "worst",
+    "worst_layer",
+    "lost",
 )
+TWELVE, HELD = (tuple(f"{name}{suffix}" for name in CHOSEN) for suffix in ("12", "_held"))
 OTHER = ("other_within", "other_layers", "other_worst", "other_worst_layer")
 
 
@@ -58,6 +60,14 @@ def test_mpnets_numbers_are_mpnets(result):
     assert found["other"] == "MPNet, SNLI"
 
 
+def test_held_pairs_are_those_of_the_held_task(result):
+    held = result("table6", model="minilm", task="snli-held")
+    found = page(result, [result("table3")], [result("table6"), held])
+    assert found["n_tested_held"] == held.n_examples
+    lowest = min(row["delta"] for row in held.values["layers"])
+    assert found["worst_held"] == f"{100 * lowest:.2f}"
+
+
 def test_what_is_missing_is_not_measured(result):
     # Another task of MPNet, and another model on SST-2, take no place.
     table6s = [
@@ -66,5 +76,5 @@ def test_what_is_missing_is_not_measured(result):
         result("table6", model="minilm", task="sst2"),
     ]
     found = page(result, [result("table3"), result("table3", model="minilm", task="snli")], table6s)
-    assert {found[key] for key in TWELVE + OTHER} == {"not measured"}
+    assert {found[key] for key in TWELVE + HELD + OTHER} == {"not measured"}
     assert found["other"] == "MPNet, SNLI"

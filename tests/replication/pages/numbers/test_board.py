@@ -14,7 +14,11 @@ COSTS = {"greedy": 2592.4, "entropy": 1.26}
 
 @pytest.fixture
 def found(result):
-    return {"tiny, synthetic": result("which_first")}
+    """As if the tiny model, whose weights are random, were above chance."""
+    of = result("which_first")
+    return {
+        "tiny, synthetic": dataclasses.replace(of, values={**of.values, "least_above_chance": 0.1})
+    }
 
 
 def test_the_best_order_is_the_first_of_the_board(found):
@@ -25,6 +29,14 @@ def test_the_best_order_is_the_first_of_the_board(found):
     assert told["kept_random"].startswith(f"{area:.1%} [")
     assert told["kept_magnitude"] == "not measured"
     assert told["bests"] == f"{shown['order'][0]} (tiny, synthetic)"
+    assert told["n_compared"] == 1
+
+
+def test_a_model_that_is_not_above_chance_has_no_best_order(result):
+    of = result("which_first")
+    below = dataclasses.replace(of, values={**of.values, "least_above_chance": -0.1})
+    told = numbers.board({"tiny, synthetic": below})
+    assert (told["bests"], told["n_compared"], told["n_unnormalised_first"]) == ("", 0, 0)
 
 
 def test_fitted_gates_are_a_column_not_an_order(found):
