@@ -8,6 +8,7 @@ from statements import Statement, found, row, values
 
 PAGE = "notebooks/01_one_head.ipynb"
 OURS = ("one_head", "reviews", "minilm")
+HELD = ("one_head", "snli-held", "minilm")
 TRANSLATOR = ("one_head", "enfr", "post-norm")
 
 
@@ -67,6 +68,14 @@ def judged_of_fewest():
 
 
 STATEMENTS = [
+    Statement(
+        PAGE,
+        "The largest test set is SNLI's held pairs",
+        lambda: (
+            max(encoders(), key=lambda one: one.n_examples).task == "snli-held"
+            and row(*HELD, "C1").judged.word == "replicates"
+        ),
+    ),
     Statement(
         PAGE,
         "In the paper 8 of 96 heads change BLEU significantly, and 4 of these 8 changes are gains.",

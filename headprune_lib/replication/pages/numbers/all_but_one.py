@@ -49,8 +49,8 @@ def _chosen(table6: Result | None, suffix: str = "") -> Numbers:
     layers = table6.values["layers"]
     worst = _worst(layers)
     found = (
-        table6.n_examples,
-        table6.values["n_selection"],
+        f"{table6.n_examples:,}",
+        f"{table6.values['n_selection']:,}",
         len(layers),
         _sure(layers),
         _lacking(layers, DELTA),

@@ -7,17 +7,19 @@ from statistics import median_high
 from typing import Any
 
 from headprune_lib.replication.pages.numbers.types import Numbers
+from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 from headprune_lib.replication.store.results import Result
 
 
 def one_head(figure1b: Result, table1: Result, shown: Mapping[str, Result]) -> Numbers:
-    """Figure 1b and Table 1; of all models and tasks, the one with the fewest removable heads.
+    """Figure 1b and Table 1; of all models and tasks, the one with the fewest removable heads, and
+    MiniLM on SNLI's held pairs.
 
     Args:
         shown: name -> result of Figure 1b.
     """
-    return {**_classifier(figure1b), **_least(shown), **_translator(table1)}
+    return {**_classifier(figure1b), **_least(shown), **_held(shown), **_translator(table1)}
 
 
 def _classifier(figure1b: Result) -> Numbers:
@@ -55,6 +57,19 @@ def _least(shown: Mapping[str, Result]) -> Numbers:
         **_removable("least_", counts[least], shown[least].values["removable"]),
         "least_n": f"{shown[least].n_examples:,}",
         "least_detectable": f"{100 * _detectable(shown[least].values['heads']):.1f}",
+    }
+
+
+def _held(shown: Mapping[str, Result]) -> Numbers:
+    if (held := pick(shown, "minilm", "snli-held")) is None:
+        keys = ("removable", "heads", "n", "share", "needed", "power")
+        return dict.fromkeys((f"held_{key}" for key in keys), NOT_MEASURED)
+    counts = held.values["counts"]
+    return {
+        "held_removable": counts["removable"],
+        "held_heads": counts["heads"],
+        "held_n": f"{held.n_examples:,}",
+        **_removable("held_", counts, held.values["removable"]),
     }
 
 

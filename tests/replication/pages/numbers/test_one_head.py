@@ -64,3 +64,14 @@ def test_the_fewest_removable_heads_are_named_with_their_model(result):
 def test_without_any_result_the_least_is_not_measured(result):
     found = numbers.one_head(result("figure1b"), result("table1"), {})
     assert {found[key] for key in found if key.startswith("least")} == {"not measured"}
+
+
+def test_the_held_pairs_have_numbers_of_their_own(result):
+    held = result("figure1b", model="minilm", task="snli-held")
+    shown = collect([result("figure1b"), held])
+    found = numbers.one_head(result("figure1b"), result("table1"), shown)
+    counts = held.values["counts"]
+    assert (found["held_removable"], found["held_heads"]) == (counts["removable"], counts["heads"])
+    assert found["held_n"] == str(held.n_examples)
+    without = numbers.one_head(result("figure1b"), result("table1"), {})
+    assert {without[key] for key in found if key.startswith("held_")} == {"not measured"}
