@@ -14,7 +14,7 @@ from headprune_lib.replication.titles import spelled
 
 
 def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Result]) -> Numbers:
-    """Figures 2b and 2a, and Figure 2b of MPNet on SST-2.
+    """Figures 2b and 2a, Figure 2b of MPNet on SST-2, and of MiniLM from SNLI to SICK.
 
     Args:
         further: name -> result of Figure 2b, for other models and tasks.
@@ -22,6 +22,8 @@ def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Re
     return {
         **_classifier(figure2b),
         **_twelve_layers(pick(further, "mpnet", "sst2")),
+        **_pairs("sick", pick(further, "minilm", "snli")),
+        **_pairs("held", pick(further, "minilm", "snli-held")),
         **_translator(figure2a),
     }
 
@@ -110,6 +112,22 @@ def _twelve_layers(figure2b: Result | None) -> Numbers:
         "mpnet_ceiling_most": number(max(ceilings, default=None), ".2f"),
         "mpnet_sure": sum(found["spearman"]["interval"][0] > 0 for found in known),
         "mpnet_domains": len(in_loss),
+    }
+
+
+def _pairs(prefix: str, figure2b: Result | None) -> Numbers:
+    """From SNLI's pairs to SICK's: how many of each, and the correlation in log-loss."""
+    if figure2b is None:
+        return dict.fromkeys(
+            (f"{prefix}_{key}" for key in ("r", "ceiling", "n_home", "n_away")), NOT_MEASURED
+        )
+    ((domain, found),) = figure2b.values["correlations"].items()
+    spearman = found["loss"]["spearman"]
+    return {
+        f"{prefix}_r": estimate(spearman["r"], spearman["interval"]),
+        f"{prefix}_ceiling": number(found["loss"]["ceiling"], ".2f"),
+        f"{prefix}_n_home": f"{figure2b.n_examples:,}",
+        f"{prefix}_n_away": f"{figure2b.values['baselines'][domain]['n_examples']:,}",
     }
 
 

@@ -62,6 +62,17 @@ def test_mpnets_numbers_are_mpnets(result):
     assert found["mpnet_domains"] == 1
 
 
+def test_the_pairs_are_those_of_each_task(result):
+    of = result("figure2b")
+    others = collect([dataclasses.replace(of, model="minilm", task="snli-held")])
+    found = numbers.across_datasets(of, result("figure2a"), others)
+    ((domain, agreement),) = of.values["correlations"].items()
+    assert found["held_r"].startswith(f"{agreement['loss']['spearman']['r']:.2f} [")
+    assert found["held_n_home"] == str(of.n_examples)
+    assert found["held_n_away"] == str(of.values["baselines"][domain]["n_examples"])
+    assert {found[key] for key in found if key.startswith("sick_")} == {"not measured"}
+
+
 def test_what_is_missing_is_not_measured(result):
     others = collect([result("figure2b"), result("figure2b", model="mpnet", task="snli")])
     found = numbers.across_datasets(result("figure2b"), result("figure2a"), others)
