@@ -125,7 +125,7 @@ def _timed(
     Raises:
         ValueError: they are to be timed on a GPU, and this process, which alone times, has none.
     """
-    if profile.device_here != profile.device:
+    if profile.lacks_gpu:
         raise ValueError(
             f"speed on {profile.device} is timed by who asks, and there is no GPU here: measure it on "
             "a machine that has one"
