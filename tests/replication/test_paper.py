@@ -154,9 +154,34 @@ def test_bert_comes_under_its_real_name_and_is_noted(ask):
     assert any("tokenizer" in name or "vocab" in name for name in notes)
 
 
+COUNTING = """
+import collections, hashlib, os
+real, times = hashlib.file_digest, collections.Counter()
+def counted(file, how):
+    times[os.path.realpath(file.name)] += 1
+    return real(file, how)
+hashlib.file_digest = counted
+"""
+
+
+def test_no_file_of_the_hub_is_hashed_twice(ask):
+    told = ask(COUNTING + WEIGHTS + "print(*sorted(times.values()))").splitlines()
+    assert told[0].startswith("BertForSequenceClassification")
+    assert len(told[-1].split()) >= 3 and {*told[-1].split()} == {"1"}
+
+
 def test_a_download_that_breaks_off_resumes(ask):
     ask.server.faults["model.safetensors"] = ["cut", "cut"]
-    assert "BertForSequenceClassification" in ask(WEIGHTS)
+    # the weights are small; the Hub's loader keeps whole chunks, of ten megabytes
+    chunks = "import huggingface_hub.constants as its; its.DOWNLOAD_CHUNK_SIZE = 1024\n"
+    assert "BertForSequenceClassification" in ask(chunks + WEIGHTS)
+    weights = ask.server.folder / BERT / "model.safetensors"
+    asked = [
+        int(part[6:].partition("-")[0])
+        for one, part in zip(ask.server.asked, ask.server.ranges, strict=True)
+        if part and one.startswith("GET") and one.endswith("/model.safetensors")
+    ]
+    assert len(asked) == 2 and 0 < asked[0] < asked[1] < weights.stat().st_size
 
 
 def test_a_hub_that_is_away_for_a_moment_is_asked_again(ask):
