@@ -297,8 +297,8 @@ from headprune_lib.replication.profiles import load_profile
 profile = load_profile("paper", device="cpu", **read_values({SIZES!r}))
 for name in measurements.artifacts(profile):
     result = measurements.get(name, profile)
-    judged = evidence.rows_of(result)
-    assert judged or name == "table3", "no claim rests on it"
+    judged = evidence.rows_of(result)  # of Table 3 nothing, and where no cut changes anything
+    assert judged or name in ("table3", "figure2b"), name
     print(name, *result.key, result.dataset, result.n_examples, sep="|")
 """
 
