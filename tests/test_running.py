@@ -87,6 +87,22 @@ def test_a_batch_stays_as_it_was_where_it_is_put():
     assert {value.device.type for value in batch.values()} == {"cpu"}
 
 
+def test_a_copy_to_a_gpu_is_pinned_and_not_waited_for(monkeypatch):
+    """As torch would be asked to; no GPU is needed for that."""
+    done = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda one: done.append("pinned") or one)
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda one, where, **how: done.append((str(where), how)) or one
+    )
+    ids = torch.ones(2, 3)
+    there = on_device({"input_ids": ids, "name": "x"}, "cuda")
+    assert done == ["pinned", ("cuda", {"non_blocking": True})]
+    assert there["input_ids"] is ids and there["name"] == "x"
+    done.clear()
+    on_device({"input_ids": ids}, "cpu")
+    assert done == [("cpu", {})], "nothing is pinned where nothing is copied to a GPU"
+
+
 READ_FIRST = sorted(running._READ_FIRST)
 PADDED = {
     "input_ids": torch.arange(5, 26).view(3, 7),

@@ -28,7 +28,7 @@ from headprune_lib.generation.greedy import Ids, Marks, length_limit, marks_of
 from headprune_lib.generation.resuming import Pending, decode
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import masked_heads, stacked_masks
-from headprune_lib.running import Call, recorded, replayed
+from headprune_lib.running import Call, on_device, recorded, replayed
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -88,12 +88,15 @@ class _Group:
     ) -> None:
         device = next(model.parameters()).device
         marks = self.marks = marks_of(model)
-        ids = pad(sources, marks.pad).to(device)
+        ids = pad(sources, marks.pad)
         self.drafts = [list(draft) for draft in drafts]
         self.limits = [length_limit(model, len(source)) for source in sources]
-        self.source = {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}
-        self.inputs = pad([[marks.start, *draft] for draft in self.drafts], marks.pad).to(device)
-        self.targets = pad([[*draft, marks.end] for draft in self.drafts], marks.pad).to(device)
+        self.source = on_device(
+            {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}, device
+        )
+        inputs = pad([[marks.start, *draft] for draft in self.drafts], marks.pad)
+        targets = pad([[*draft, marks.end] for draft in self.drafts], marks.pad)
+        self.inputs, self.targets = on_device({"in": inputs, "out": targets}, device).values()
         encoder, decoder = model.get_encoder(), model.get_decoder()
         with recorded(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state

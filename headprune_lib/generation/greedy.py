@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from headprune_lib.batching import by_length, pad
+from headprune_lib.batching import Batch, by_length, pad
+from headprune_lib.running import Room, in_halves, on_device
 
 Ids = list[int]
 """Pieces of a sentence, by their numbers."""
@@ -59,7 +60,7 @@ def generate(
     """Translations as ids without the end mark, in the order of ``sources`` (ids with end mark).
 
     Each is cut at its own limit, so that it does not depend on the sentences that share a
-    batch with it.
+    batch with it; a batch that memory has no room for is taken in halves.
 
     Args:
         early_stopping: of a search with beams, whether a sentence is done once there are as many
@@ -68,17 +69,26 @@ def generate(
     device = next(model.parameters()).device
     marks = marks_of(model)
     outputs: list[list[int]] = [[] for _ in sources]
+    room = Room()
     for members in by_length(sources, batch_size):
-        ids = pad([sources[i] for i in members], marks.pad).to(device)
-        made = model.generate(
-            input_ids=ids,
-            attention_mask=(ids != marks.pad).long(),
-            num_beams=beams,
-            do_sample=False,
-            **({"early_stopping": True} if early_stopping else {}),
-            max_new_tokens=length_limit(model, max(len(sources[i]) for i in members)),
+        ids = pad([sources[i] for i in members], marks.pad)
+        limit = length_limit(model, ids.shape[1])
+
+        def search(batch: Batch, limit: int = limit) -> list[Ids]:
+            made = model.generate(
+                **batch,
+                num_beams=beams,
+                do_sample=False,
+                **({"early_stopping": True} if early_stopping else {}),
+                max_new_tokens=limit,
+            )
+            return made[:, 1:].tolist()
+
+        batch = {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}
+        rows = in_halves(
+            search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]], room
         )
-        for i, row in zip(members, made[:, 1:].tolist(), strict=True):
+        for i, row in zip(members, rows, strict=True):
             outputs[i] = until_end(row, marks)[: length_limit(model, len(sources[i]))]
     return outputs
 

@@ -110,10 +110,12 @@ def _from_hub(repository: str) -> Path:
     weights = folder / _WEIGHTS
     if not weights.is_file():
         raise MissingData(f"{repository} of the Hugging Face Hub has no {_WEIGHTS}")
-    check_hub_cache(repository, "model")
+    checked = check_hub_cache(repository, "model")
     for path in sorted(path for pattern in _NEEDED for path in folder.glob(pattern)):
+        blob = path.resolve()
+        found = blob.name if blob in checked else file_sha256(path)
         try:
-            check_fetched({f"{repository}/{path.name}": file_sha256(path)})
+            check_fetched({f"{repository}/{path.name}": found})
         except WrongChecksum as error:
             (aside,) = set_aside(path.resolve())  # a link leads into the cache
             path.unlink(missing_ok=True)

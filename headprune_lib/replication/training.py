@@ -18,6 +18,7 @@ from transformers.trainer_utils import sort_checkpoints
 from headprune_lib.batching import NO_LABEL
 from headprune_lib.messages import quiet
 from headprune_lib.replication.weights import BFLOAT16, working_precision
+from headprune_lib.running import on_device
 
 
 def arguments(
@@ -115,6 +116,9 @@ class BatchTrainer(Trainer):
             model.zero_grad()  # of what the backward pass had come to
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
+
+    def _prepare_inputs(self, inputs: dict) -> dict:
+        return super()._prepare_inputs(on_device(inputs, self.args.device))
 
     def _step_in_parts(self, model: nn.Module, inputs: dict, at_once: int) -> Tensor:
         model.train()

@@ -8,7 +8,7 @@ import hub
 import pytest
 from fairseqmodels import train_shape
 
-from headprune_lib.replication.data import MissingData, WrongChecksum, archives
+from headprune_lib.replication.data import MissingData, WrongChecksum, archives, file_sha256
 from headprune_lib.replication.data.archives import Archive
 from headprune_lib.replication.data.fetched import noted
 from headprune_lib.replication.translation.public import WMT14, public_translator
@@ -56,6 +56,16 @@ def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
     assert (folder / "bpecodes").read_bytes() == b"bpecodes" * 500
     asked = len(server.asked)
     assert plain.folder() == folder and len(server.asked) == asked
+
+
+def test_gigabytes_are_hashed_once(plain, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(
+        archives, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path)
+    )
+    monkeypatch.setattr("pooch.core.file_hash", lambda *_: hashed.append("by pooch") or "")
+    plain.folder()
+    assert hashed == [NAME] and noted(plain.url) == file_sha256(plain.target.with_name(NAME))
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -154,9 +155,34 @@ def test_bert_comes_under_its_real_name_and_is_noted(ask):
     assert any("tokenizer" in name or "vocab" in name for name in notes)
 
 
+COUNTING = """
+import collections, hashlib, os
+real, times = hashlib.file_digest, collections.Counter()
+def counted(file, how):
+    times[os.path.realpath(file.name)] += 1
+    return real(file, how)
+hashlib.file_digest = counted
+"""
+
+
+def test_no_file_of_the_hub_is_hashed_twice(ask):
+    told = ask(COUNTING + WEIGHTS + "print(*sorted(times.values()))").splitlines()
+    assert told[0].startswith("BertForSequenceClassification")
+    assert len(told[-1].split()) >= 3 and {*told[-1].split()} == {"1"}
+
+
 def test_a_download_that_breaks_off_resumes(ask):
     ask.server.faults["model.safetensors"] = ["cut", "cut"]
-    assert "BertForSequenceClassification" in ask(WEIGHTS)
+    # the weights are small; the Hub's loader keeps whole chunks, of ten megabytes
+    chunks = "import huggingface_hub.constants as its; its.DOWNLOAD_CHUNK_SIZE = 1024\n"
+    assert "BertForSequenceClassification" in ask(chunks + WEIGHTS)
+    weights = ask.server.folder / BERT / "model.safetensors"
+    asked = [
+        int(part[6:].partition("-")[0])
+        for one, part in zip(ask.server.asked, ask.server.ranges, strict=True)
+        if part and one.startswith("GET") and one.endswith("/model.safetensors")
+    ]
+    assert len(asked) == 2 and 0 < asked[0] < asked[1] < weights.stat().st_size
 
 
 def test_a_hub_that_is_away_for_a_moment_is_asked_again(ask):
@@ -243,26 +269,59 @@ def test_a_wrong_file_of_text_is_named_and_set_aside_then_fetched_again(ask):
     assert "cola {'train': 240, 'test': 60}" in ask(TEXT)
 
 
-PAPER = """
+SIZES = [  # sizes alone
+    "halves=[encoder]", "seeds=[1, 2]", "n_scoring=48", "n_selection=64", "random_orders=1",
+    "batch_size=16", "finetuning={epochs: 1, max_length: 48}", "compared=[importance, entropy]",
+    "speed={batch_sizes: [1, 16], n_sentences: 16, repetitions: 2, shape: tiny, shape_length: 16,"
+    " shape_sentences: 16}",
+]  # fmt: skip
+COMMAND = f"""
+from headprune_lib.cli.app import app
+import headprune_lib.cli, headprune_lib.replication.cli
+sizes = [word for one in {SIZES!r} for word in ("--set", one)]
+app(["reproduce", "--profile", "paper", "all", "--device", "cpu", *sizes])
+"""
+KILLED = """
+import glob, os, signal, threading, time
+def kill():
+    while not glob.glob(os.environ["HEADPRUNE_CACHE"] + "/models/mnli-bert-base-seed2-*"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=kill).start()
+"""
+STORED = f"""
 from headprune_lib.replication import measurements
+from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.cli.options import read_values
 from headprune_lib.replication.profiles import load_profile
-sizes = dict(
-    halves=["encoder"], device="cpu", seeds=[1, 2],
-    n_scoring=48, n_selection=64, random_orders=1, batch_size=16,
-    finetuning=dict(epochs=1, max_length=48), compared=["importance", "entropy"],
-    speed=dict(batch_sizes=[1, 16], n_sentences=16, repetitions=2, shape="tiny", shape_length=16,
-               shape_sentences=16),
-)
-profile = load_profile("paper", **sizes)
+profile = load_profile("paper", device="cpu", **read_values({SIZES!r}))
 for name in measurements.artifacts(profile):
     result = measurements.get(name, profile)
+    judged = evidence.rows_of(result)  # of Table 3 nothing, and where no cut changes anything
+    assert judged or name in ("table3", "figure2b"), name
     print(name, *result.key, result.dataset, result.n_examples, sep="|")
 """
 
 
-def test_the_whole_encoder_half_runs_and_is_stored(ask):
-    told = ask(PAPER).splitlines()
-    assert [line.split("|")[:4] for line in told] == [
+def written(folder: Path) -> dict[str, int]:
+    """Result and weight files -> when they were written."""
+    found = [*folder.rglob("*.json"), *folder.rglob("*.safetensors")]
+    return {str(path): path.stat().st_mtime_ns for path in found}
+
+
+def test_the_whole_encoder_half_runs_by_its_command_and_goes_on_after_a_kill(ask):
+    ask(KILLED + COMMAND, -signal.SIGKILL)
+    cache = ask.folder / "cache"
+    before = written(cache / "results") | written(cache / "models")
+    assert {Path(path).parent.name for path in before} >= {"one_head", "best_heads", "models"}
+    told = ask(COMMAND).splitlines()
+    after = written(cache / "results") | written(cache / "models")
+    assert before.items() < after.items(), "nothing is measured or trained a second time"
+    names = ["figure1b", "table3", "table6", "figure2b", "figure3b"]
+    names += ["figure6a", "figure6b", "figure6c", "table4"]
+    assert [line.partition(":")[0] for line in told if " examples, measured in " in line] == names
+    fetched = len(downloads(ask.server))
+    assert [line.split("|")[:4] for line in ask(STORED).splitlines()] == [
         ["figure1b", "one_head", "mnli", "bert-base"],
         ["table3", "all_but_one", "mnli", "bert-base"],
         ["table6", "best_heads", "mnli", "bert-base"],
@@ -273,7 +332,6 @@ def test_the_whole_encoder_half_runs_and_is_stored(ask):
         ["figure6c", "pruning_curve", "mrpc", "bert-base"],
         ["table4", "speed", "mnli", "bert-base"],
     ]
-    fetched = len(downloads(ask.server))
-    assert ask(PAPER).splitlines() == told, "all of it is stored"
+    assert written(cache / "results") | written(cache / "models") == after, "all of it is stored"
     again = downloads(ask.server)[fetched:]
     assert not [one for one in again if one.endswith((".parquet", ".safetensors"))], again

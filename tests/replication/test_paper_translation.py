@@ -12,6 +12,7 @@ import pytest
 import translated
 
 from headprune_lib.replication import store
+from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.paths import project_root
 
@@ -102,6 +103,7 @@ def test_the_wmt_half_runs_by_its_commands_and_is_stored(world):
                      "pruning_by_kind")
     }  # fmt: skip
     for result in found.values():
+        assert evidence.rows_of(result) or result.measurement == "all_but_one", "no claim's"
         assert result.key[1:] == ("wmt14-enfr", "post-norm")
         runs = [run for part in result.parts.values() for run in part.runs]
         assert {run["weights_sha256"] for run in runs} == {file_sha256(archive / "model.pt")}
@@ -128,6 +130,10 @@ def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
         "figure6d",
     ]
     (root,) = (world.root / "cache" / "results").glob("*/along_training")
+    judged = [
+        evidence.rows_of(stored(root.parent, name)) for name in ("along_training", "pruning_curve")
+    ]
+    assert all(judged), "pages judge it"
     along = stored(root.parent, "along_training").values
     assert [one["seed"] for one in along["trainings"]] == [1, 2, 3]
     for training in along["trainings"]:

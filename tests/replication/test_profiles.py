@@ -172,3 +172,13 @@ def test_the_papers_translators_are_a_published_one_and_fairseqs():
     assert load_profile("paper", translation_model="post-norm").model_of(iwslt) == "post-norm"
     with pytest.raises(ValueError, match="fairseq.iwslt14-deen.pre-norm.epochs is 0"):
         load_profile("paper", fairseq={iwslt: {"pre-norm": {"epochs": 0}}})
+
+
+@pytest.mark.parametrize(
+    ("device", "there", "lacks", "here"),
+    [("cuda", False, True, "cpu"), ("cuda:1", True, False, "cuda:1"), ("cpu", False, False, "cpu")],
+)
+def test_a_process_without_the_profiles_gpu_says_so(device, there, lacks, here, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+    profile = load_profile("paper", device=device)
+    assert (profile.lacks_gpu, profile.device_here) == (lacks, here)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny import batch_for, build
 
+from headprune_lib.replication import training
 from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
 from headprune_lib.replication.weights import FLOAT32
 
@@ -52,6 +53,17 @@ def test_an_update_is_the_same_in_parts(name, tmp_path):
     # the first had no room, and nothing as large is tried again
     assert trainer.tried[0] > 3 >= max(trainer.tried[1:])
     assert sum(trainer.tried[1:]) == 2 * (7 + 5 + 8)
+
+
+def test_batches_go_to_the_model_as_those_of_measurements_do(tmp_path, monkeypatch):
+    real, moved = training.on_device, []
+    monkeypatch.setattr(
+        training,
+        "on_device",
+        lambda batch, device: moved.append(len(batch["labels"])) or real(batch, device),
+    )
+    _trained(BatchTrainer, "bert", tmp_path)
+    assert sorted(moved) == sorted([7, 5, 8] * 2)
 
 
 def test_an_example_that_has_no_room_is_an_error(tmp_path):

@@ -39,6 +39,10 @@ def against_the_old():
     )
 
 
+def timed_on_a_gpu(one):
+    return any(part.provenance["hardware"]["gpu"] for part in one.parts.values())
+
+
 def hardly_other_in_bfloat16():
     values = result("precision", "reviews", "minilm").values
     shares = [row["answers"] for row in values["rows"]]
@@ -65,6 +69,7 @@ STATEMENTS = [
         "Two processes do not take half the time",
         lambda: 0.5 < timings("workers")[0]["ratio"] < 0.67,
     ),
+    Statement(PAGE, "On a GPU: not run.", lambda: not any(map(timed_on_a_gpu, found("speed")))),
     Statement(
         PAGE,
         "Ours gain at every batch size; the paper's gains from 16 on.",

@@ -244,7 +244,7 @@ def plan(
     with refusing():
         given = {"data": data, "device": device, **read_values(values)}
         settings = load_profile(profile, **given)
-        if settings.device_here != settings.device:
+        if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
             settings = load_profile(profile, **given | {"device": "cpu"})
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)

@@ -43,7 +43,7 @@ Values = Annotated[
 
 def check_gpu(profile: Profile) -> None:
     """Raises ValueError where a profile is to run on a GPU, and torch finds none."""
-    if profile.device_here != profile.device:
+    if profile.lacks_gpu:
         raise ValueError(
             f"profile {profile.name} runs on a GPU, and torch finds none here; install torch's CUDA "
             "build, or give --device cpu, which takes weeks for the paper's models"

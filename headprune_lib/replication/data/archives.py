@@ -69,18 +69,12 @@ class Archive:
     def _fetched(self) -> Path:
         import pooch
 
-        folder = cache_root() / "archives"
-        part = folder / f"{self.name}.part"
+        folder, name = cache_root() / "archives", self.url.rpartition("/")[2]
+        # without a hash: it is checked below, where a wrong file is not thrown away; pooch.retrieve
+        # would take the hash of these gigabytes for a line of its log
+        home = pooch.create(folder, base_url="", registry={name: None}, urls={name: self.home})
         try:
-            path = Path(
-                pooch.retrieve(
-                    self.home,
-                    known_hash=None,  # checked below, where a wrong file is not thrown away
-                    fname=self.url.rpartition("/")[2],
-                    path=folder,
-                    downloader=_going_on(part),
-                )
-            )
+            path = Path(home.fetch(name, downloader=_going_on(folder / f"{self.name}.part")))
         except OSError as error:  # requests' errors are among them
             raise MissingData(
                 f"{self.home} cannot be fetched ({type(error).__name__}: {error}); the same command "

@@ -26,13 +26,16 @@ def noted(name: str) -> str | None:
     return json.loads(path.read_text()).get(name) if path.is_file() else None
 
 
-def check_hub_cache(repository: str, kind: str) -> None:
+def check_hub_cache(repository: str, kind: str) -> set[Path]:
     """What the Hub's cache holds of a repository, against the SHA-256 that the Hub says it has.
 
     There a large file is called by it.
 
     Args:
         kind: ``"model"`` or ``"dataset"``.
+
+    Returns:
+        the files that were checked: their names are their SHA-256.
 
     Raises:
         WrongChecksum: one was changed on the way here; it is set aside, to be fetched again.
@@ -41,10 +44,12 @@ def check_hub_cache(repository: str, kind: str) -> None:
     from huggingface_hub.file_download import repo_folder_name
 
     if Path(repository).is_absolute():  # a folder in a repository's place: nothing was fetched
-        return
+        return set()
     folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
+    checked: set[Path] = set()
     for blob in sorted((folder / "blobs").glob("[0-9a-f]" * 64)):
         if (found := file_sha256(blob)) == blob.name:
+            checked.add(blob.resolve())
             continue
         links = [path for path in folder.rglob("snapshots/*/**/*") if path.resolve() == blob]
         names = [str(path.relative_to(folder / "snapshots").as_posix()) for path in links]
@@ -56,6 +61,7 @@ def check_hub_cache(repository: str, kind: str) -> None:
             f"{repository}/{name} has SHA-256 {found}, the Hub says {blob.name}: it was changed on "
             f"the way here; fetch it again. The file was set aside as {aside}"
         )
+    return checked
 
 
 def check_fetched(found: dict[str, str]) -> None:

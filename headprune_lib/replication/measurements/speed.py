@@ -29,7 +29,7 @@ from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.running import pass_seconds
+from headprune_lib.running import on_device, pass_seconds
 from headprune_lib.saving import save_pruned
 
 _VARIANTS = ("unpruned", "pruned")
@@ -125,7 +125,7 @@ def _timed(
     Raises:
         ValueError: they are to be timed on a GPU, and this process, which alone times, has none.
     """
-    if profile.device_here != profile.device:
+    if profile.lacks_gpu:
         raise ValueError(
             f"speed on {profile.device} is timed by who asks, and there is no GPU here: measure it on "
             "a machine that has one"
@@ -133,7 +133,7 @@ def _timed(
     for model in pair.values():
         model.to(profile.device)
     batches = {
-        size: [{key: value.to(profile.device) for key, value in batch.items()} for batch in parts]
+        size: [on_device(batch, profile.device) for batch in parts]
         for size, parts in batches.items()
     }
 

@@ -26,6 +26,7 @@ from headprune_lib.replication.translation.models import new_model
 from headprune_lib.replication.translation.public import archive_of
 from headprune_lib.replication.translation.training import training_folder
 from headprune_lib.replication.translation.weights import stored_weights
+from headprune_lib.running import on_device
 
 # Pairs of each split: newstest's own, MTNT's as its authors say, IWSLT's after fairseq's cleaning.
 _PAIRS = {
@@ -213,7 +214,7 @@ def probe(profile: Profile, task: str, seconds: float) -> Probe:
     size = _CPU_BATCH if device.type == "cpu" else _GPU_BATCH
     marks, rows = marks_of(model), [[5] * _LENGTH] * size
     batch = teacher_forced(rows, rows, marks.pad, marks.start)
-    batch = {name: values.to(device) for name, values in without_labels(batch).items()}
+    batch = on_device(without_labels(batch), device)
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
 
     def once() -> None:

@@ -6,6 +6,7 @@ from dataclasses import field
 from importlib import resources
 from typing import Annotated, Literal
 
+import torch
 import yaml
 from pydantic import StrictBool, StrictFloat, StrictInt
 
@@ -57,7 +58,6 @@ __all__ = [
 ]
 
 PROFILES = ("smoke", "default", "base", "paper")
-
 
 _Task = Annotated[str, one_of("task", TASKS)]
 _Translation = Annotated[str, one_of("translation task", TRANSLATION_TASKS)]
@@ -177,10 +177,12 @@ class Profile:
 
         Workers of a cluster, and the process that asks them, each compute on what they have.
         """
-        import torch
+        return "cpu" if self.lacks_gpu else self.device
 
-        wants_gpu = torch.device(self.device).type == "cuda"
-        return "cpu" if wants_gpu and not torch.cuda.is_available() else self.device
+    @property
+    def lacks_gpu(self) -> bool:
+        """Whether ``device`` is a GPU, and this process finds none."""
+        return torch.device(self.device).type == "cuda" and not torch.cuda.is_available()
 
     @property
     def seed(self) -> int:

@@ -271,6 +271,14 @@ def test_c5_needs_trainings_and_random_orders():
     assert (alone.word, alone.power, alone.met) == ("inconclusive", 0.0, True)
 
 
+def test_c5_says_so_where_a_training_hardly_translates():
+    values = along()
+    slopes = {name: slope for name, slope in values["slopes"].items() if name != "kept"}
+    judged = rules.apart({**values, "slopes": slopes})
+    assert (judged.word, judged.power) == ("inconclusive", 0.0)
+    assert "two checkpoints of each training need at least 1 BLEU" in judged.smallest
+
+
 def test_c5_has_power_where_trainings_agree():
     narrow, wide = (rules.apart(along(kept=ends)).power for ends in ((0.08, 0.1), (-0.3, 0.4)))
     assert wide < 0.8 < narrow

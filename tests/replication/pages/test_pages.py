@@ -8,7 +8,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from headprune_lib import find_heads
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.pretrained import BASES, load_tokenizer
+from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ROWS = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
@@ -39,3 +40,19 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
         exec(compile(block, f"book/{page}.md", "exec"), namespace)
     if page == "prune":
         assert sum(len(block.kept) for block in find_heads(namespace["model"])) == 5
+
+
+def test_the_page_of_reruns_names_every_profile_model_and_variable():
+    page = (project_root() / "book" / "rerun.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(profile|model)` \| ([^|]*) \|", page, re.MULTILINE))
+    assert {*re.findall(r"`([\w-]+)`", rows["profile"])} == {*PROFILES}
+    assert {*re.findall(r"`([\w-]+)`", rows["model"])} == {*BASES}
+    for name in PROFILES:
+        assert f"\n`{name}`\n: " in page, name
+    read = {
+        name
+        for path in (project_root() / "headprune_lib").rglob("*.py")
+        for name in re.findall(r"\bHEADPRUNE_[A-Z]+", path.read_text("utf-8"))
+    }
+    told = {*re.findall(r"`(HEADPRUNE_[A-Z]+)`", page.rpartition("table-variables")[2])}
+    assert len(read) >= 6 and read <= told

@@ -37,7 +37,8 @@ def apart(values: Mapping[str, Any]) -> Judged:
             curve), the share ``removed`` that they are compared at, and ``shares`` of the curve;
             where random orders were measured, ``slopes``: ``kept``, ``loss`` and ``gini`` ->
             ``difference``, the 95% t ``interval`` over trainings (None of fewer than three) and
-            ``runs``, the slope of each; and ``log_range`` of the updates that they are over.
+            ``runs``, the slope of each (``kept`` is left out where too few checkpoints of a
+            training translate at all); and ``log_range`` of the updates that they are over.
     """
     if not values.get("trainings"):
         return NOT_RUN
@@ -58,6 +59,9 @@ def apart(values: Mapping[str, Any]) -> Judged:
     )
     if number < LEAST_TRAININGS:
         needed = f"none: {LEAST_TRAININGS} trainings are needed"
+        return Judged("inconclusive", met, told, 0.0, needed)
+    if "kept" not in slopes:
+        needed = f"none: two checkpoints of each training need at least {LEAST_BLEU:.0f} BLEU"
         return Judged("inconclusive", met, told, 0.0, needed)
     paper = C5_PAPER_RISE / values["log_range"]
     error = float(np.std(slopes["kept"]["runs"], ddof=1) / np.sqrt(number))

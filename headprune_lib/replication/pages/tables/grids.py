@@ -109,10 +109,12 @@ def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
         {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
         {(layer - 1, head - 1) for layer, head in published["significant"]},
     )
-    ours = [
-        _of_heads(_of_kind(result, "enc-enc"), 1, "p_paper", _here(label, result))
-        for label, result in shown.items()
-    ]
+    ours = []
+    for label, result in shown.items():
+        heads, title = _of_kind(result, "enc-enc"), _here(label, result)
+        ours.append(_of_heads(heads, 1, "p_paper", title))
+        if beside := _as_sacrebleu(heads):
+            ours.append(Block(_BESIDE, _of_heads(beside, 1, "p_paper", "").rows))
     return grid_html(name, caption, [theirs, *ours], "BLEU", "head", "layer")
 
 
@@ -128,6 +130,16 @@ def _of_kind(table1: Result, kind: str) -> list[dict[str, Any]]:
     return [head for head in table1.values["heads"] if head["kind"] == kind]
 
 
+_BESIDE = "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
+
+
+def _as_sacrebleu(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records with sacrebleu's own changes as theirs; none where BLEU is sacrebleu's anyway."""
+    if not all("delta_sacrebleu" in one for one in records):
+        return []
+    return [{**one, "delta": one["delta_sacrebleu"]} for one in records]
+
+
 def _here(label: str, result: Result) -> str:
     baseline = result.values["baseline"]
     score = (
@@ -135,6 +147,8 @@ def _here(label: str, result: Result) -> str:
         if "bleu" in baseline
         else f"{100 * baseline['accuracy']:.1f}%"
     )
+    if "sacrebleu" in baseline:
+        score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
     return f"here: {label}, {result.n_examples:,} test texts, uncut {score}"
 
 
@@ -150,13 +164,17 @@ def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: s
             for layer in published[kind]["significant"]
         },
     )
-    ours = [_of_layers(_here(label, result), result) for label, result in shown.items()]
+    ours = []
+    for label, result in shown.items():
+        layers = result.values["layers"]
+        ours.append(_of_layers(_here(label, result), layers))
+        if beside := _as_sacrebleu(layers):
+            ours.append(Block(_BESIDE, _of_layers("", beside).rows))
     return grid_html(name, caption, [theirs, *ours], "BLEU", "layer", "kind")
 
 
-def _of_layers(title: str, result: Result) -> Block:
+def _of_layers(title: str, layers: Sequence[Mapping[str, Any]]) -> Block:
     """A translator's layers; kinds of attention are rows."""
-    layers = result.values["layers"]
     rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
     significant = {(KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA}
     return Block(title, rows, significant)

@@ -44,6 +44,7 @@ def _checkpoint(point: Mapping[str, Any], removed: str) -> dict[str, Any]:
         "epoch": f"{point['epoch']:.3g}",
         "updates": point["updates"],
         "BLEU": f"{point['bleu'][0]:.1f}",
+        **({"sacrebleu’s": f"{point['sacrebleu'][0]:.1f}"} if "sacrebleu" in point else {}),
         **{label: _with_interval(point, name, ".0%") for label, name in measured.items()},
         **{label: _with_interval(point, name, ".3f") for label, name in ginis.items()},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from headprune_lib.heads import KINDS
@@ -71,13 +72,32 @@ def heads_table(table1: Result) -> pd.DataFrame:
 
 
 def curves_table(curves: Result) -> pd.DataFrame:
-    """Figures 3a, 4 or 6d: one row an order of removal."""
-    return pages.orders_table(curves.values, "BLEU", signed)
+    """Figures 3a, 4 or 6d: one row an order of removal.
+
+    Where BLEU is of Moses' tokens, a last column has its mean along the curve beside sacrebleu's own.
+    """
+    table, found = pages.orders_table(curves.values, "BLEU", signed), curves.values["curves"]
+    orders = pages.shown_orders(curves.values)
+    if all("sacrebleu" in found[name] for name in orders):
+        table["mean BLEU along the curve: of Moses’ tokens, as sacrebleu takes it"] = [
+            f"{np.mean(found[name]['mean']):.1f}, {np.mean(found[name]['sacrebleu']):.1f}"
+            for name in orders
+        ]
+    return table
 
 
 def kinds_table(figure4: Result) -> pd.DataFrame:
-    """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut."""
-    means = {kind: figure4.values["curves"][f"{kind} importance"]["mean"] for kind in KINDS}
+    """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut.
+
+    Where BLEU is of Moses' tokens, what sacrebleu makes of the same translations stands beside it.
+    """
+    curves = {kind: figure4.values["curves"][f"{kind} importance"] for kind in KINDS}
+    means = {kind: curve["mean"] for kind, curve in curves.items()}
+    means |= {
+        f"{kind}, as sacrebleu takes BLEU": curve["sacrebleu"]
+        for kind, curve in curves.items()
+        if "sacrebleu" in curve
+    }
     return pd.DataFrame(
         [
             {

@@ -1,7 +1,9 @@
 """Grids in the paper's form: its own numbers above ours, in the same columns."""
 
+import copy
 import dataclasses
 
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
@@ -10,6 +12,7 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.pages import tables
 from headprune_lib.replication.pages.page import collect
 from headprune_lib.replication.published import paper
+from headprune_lib.replication.titles import order_title
 
 
 def blocks(grid):
@@ -110,6 +113,73 @@ def test_another_translator_has_a_block_of_its_own(smoke):
     grid = tables.kinds_grid("table5", collect([table5, another(table5)]), "Table 5", "")
     _, ours, theirs = blocks(grid)
     assert ours == theirs and "WMT14 en-fr" in grid.data
+
+
+def of_moses_tokens(result):
+    """The same with sacrebleu's own BLEU beside it, as where BLEU is of Moses' tokens."""
+    values = copy.deepcopy(result.values)
+    values["baseline"]["sacrebleu"] = 12.345
+    for number, record in enumerate(values.get("heads") or values["layers"]):
+        record["delta_sacrebleu"] = -number / 100
+    return dataclasses.replace(another(result), values=values)
+
+
+@pytest.mark.parametrize("artifact", ["table1", "table2", "table5"])
+def test_sacrebleus_own_changes_stand_below_those_of_moses_tokens(artifact, smoke):
+    plain = measurements.get(artifact, smoke)
+    both = of_moses_tokens(plain)
+    shown = collect([plain, both])
+    grid = (
+        tables.heads_grid(shown, "Table 1", "")
+        if artifact == "table1"
+        else tables.kinds_grid(artifact, shown, "Table 2", "")
+    )
+    _, first, second, beside = blocks(grid)
+    assert first == second, "its own changes as before"
+    assert grid.data.count("as sacrebleu takes BLEU") == 1 and not marked(beside)
+    assert "of Moses’ tokens, 12.35 as sacrebleu takes it" in grid.data
+    records = both.values.get("heads") or both.values["layers"]
+    kept = [one for one in records if artifact != "table1" or one["kind"] == "enc-enc"]
+    cells = {(one["kind"], one["layer"], one["head"]): one["delta_sacrebleu"] for one in kept}
+    expected = (
+        [cells[key] for key in sorted(cells)]
+        if artifact == "table1"
+        else [cells[key] for kind in KINDS for key in sorted(cells) if key[0] == kind]
+    )
+    assert [number(cell) for row in beside.values() for cell in row] == pytest.approx(expected)
+
+
+def test_sacrebleus_own_curves_stand_beside_those_of_moses_tokens(smoke):
+    for artifact, table, column in (
+        ("figure3a", tables.curves_table, "sacrebleu takes it"),
+        ("figure4", tables.kinds_table, "enc-dec, as sacrebleu takes BLEU"),
+    ):
+        plain = measurements.get(artifact, smoke)
+        values = copy.deepcopy(plain.values)
+        for curve in values["curves"].values():
+            curve["sacrebleu"] = [mean + 7 for mean in curve["mean"]]
+        shown = table(dataclasses.replace(plain, values=values))
+        assert not [name for name in table(plain) if "sacrebleu" in name]
+        (beside, *_) = [name for name in shown if name.endswith(column)]
+        means = values["curves"]["importance" if artifact == "figure3a" else "enc-dec importance"]
+        if artifact == "figure3a":
+            mean = np.mean(means["mean"])
+            cell = shown.set_index("order")[beside][order_title("importance")]
+            assert cell == f"{mean:.1f}, {mean + 7:.1f}"
+        else:
+            assert shown[beside][0].startswith(f"{means['mean'][0] + 7:.1f} (")
+
+
+def test_sacrebleus_own_stands_beside_each_checkpoint(smoke):
+    plain = measurements.get("figure5", smoke)
+    values = copy.deepcopy(plain.values)
+    points = [point for one in values["trainings"] for point in one["checkpoints"]]
+    for number, point in enumerate(points):
+        point["sacrebleu"] = [10.0 + number, 0.0]
+    table = tables.checkpoints_table(dataclasses.replace(plain, values=values))
+    assert table["sacrebleu’s"].tolist() == [f"{10 + i:.1f}" for i in range(len(points))]
+    assert table["BLEU"].tolist() == tables.checkpoints_table(plain)["BLEU"].tolist()
+    assert "sacrebleu’s" not in tables.checkpoints_table(plain)
 
 
 def test_how_a_result_is_measured_again(smoke):
