@@ -18,7 +18,6 @@ from torch import nn
 
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.replication.data import (
-    WORDS,
     MissingData,
     Source,
     WrongChecksum,
@@ -29,6 +28,7 @@ from headprune_lib.replication.data import (
     noted,
 )
 from headprune_lib.replication.data.packages import fetch_packages
+from headprune_lib.replication.data.synthetic import word_tokenizer
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.store.files import set_aside
 
@@ -261,27 +261,6 @@ def load_tokenizer(base: str):
     if BASES[base].build is None:
         return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
     return word_tokenizer()
-
-
-def word_tokenizer() -> transformers.PreTrainedTokenizerBase:
-    """One word of the made-up sentences a token."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    words += [word for group in (1, 0, None) for word in WORDS[group]]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
 
 
 def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import transformers
+
 from headprune_lib.replication.data.examples import Examples, split_by_hash
 
 WORDS = {
@@ -12,8 +14,6 @@ WORDS = {
     0: ["bad", "dull", "cold", "grim", "sad", "blunt"],
     None: ["the", "film", "a", "plot", "is", "was", "and", "it", "very", "cast", "scene", "book"],
 }
-
-
 Splits = dict[str, Examples]
 _SHARES = {"test": 0.3, "valid": 0.1, "train": 0.6}
 
@@ -48,3 +48,24 @@ def synthetic_pairs(seed: int) -> Callable[[], Splits]:
         return {name: paired(examples) for name, examples in synthetic(seed)().items()}
 
     return load
+
+
+def word_tokenizer() -> transformers.PreTrainedTokenizerBase:
+    """One word of the made-up sentences a token."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    words += [word for group in (1, 0, None) for word in WORDS[group]]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )

@@ -17,8 +17,8 @@ from torch import nn
 from headprune_lib.messages import quiet
 from headprune_lib.replication.data import Source, WrongChecksum, file_sha256
 from headprune_lib.replication.data.packages import fetch_packages
+from headprune_lib.replication.data.synthetic import word_tokenizer
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.pretrained import word_tokenizer
 
 
 @dataclass(frozen=True)
