@@ -130,11 +130,8 @@ def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
         "figure6d",
     ]
     (root,) = (world.root / "cache" / "results").glob("*/along_training")
-    judged = [
-        evidence.rows_of(stored(root.parent, name)) for name in ("along_training", "pruning_curve")
-    ]
-    assert all(judged), "pages judge it"
-    along = stored(root.parent, "along_training").values
+    figure5 = stored(root.parent, "along_training")
+    along = figure5.values
     assert [one["seed"] for one in along["trainings"]] == [1, 2, 3]
     for training in along["trainings"]:
         first, last = training["checkpoints"]
@@ -142,6 +139,7 @@ def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
         assert last["loss"][0] < first["loss"][0] and len(last["sacrebleu"]) == 11
     (root,) = (world.root / "cache" / "results").glob("*/pruning_curve")
     curve = stored(root.parent, "pruning_curve")
+    assert all(map(evidence.rows_of, (figure5, curve))), "pages judge both"
     assert (curve.task, curve.model, curve.n_examples) == (IWSLT, "pre-norm", 20)
     assert len(curve.values["curves"]["importance"]["runs"]) == 3
     for seed in (1, 2, 3):
