@@ -26,7 +26,7 @@ from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.discovery import discovered
-from headprune_lib.replication.census.cases import Case, distance, outputs_of, parts_of, tensors_of
+from headprune_lib.replication.census.cases import Case, distance, parts_of, tensors_of
 
 LAWS = (
     "identity",
@@ -65,11 +65,19 @@ def ask(model: nn.Module) -> dict[str, str]:
         warnings.simplefilter("ignore")
         found = discovered(model)
         answers: dict[str, str] = {}
-        for root, inputs in parts_of(model, found.blocks):
-            for law, answer in _ask_part(root, inputs, whole=root is model).items():
-                if answers.get(law, NO_SUCH) in (YES, NO_SUCH):
-                    answers[law] = answer if answer != NO_SUCH else answers.get(law, NO_SUCH)
+        try:
+            for root, inputs in parts_of(model, found.blocks):
+                for law, answer in _ask_part(root, inputs, whole=root is model).items():
+                    answers[law] = max(answers.get(law, NO_SUCH), answer, key=_gravity)
+        except LookupError:  # some block was not reached; what is wrong with others is said
+            if not any(answer.startswith("no: ") for answer in answers.values()):
+                raise
     return {law: answers.get(law, NO_SUCH) for law in LAWS}
+
+
+def _gravity(answer: str) -> int:
+    """Of two parts' answers the graver one is the model's; of two alike the first."""
+    return (NO_SUCH, YES, "refused", "no").index(answer.partition(": ")[0])
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
@@ -88,10 +96,10 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
 
 
 def _identity(case: Case) -> str:
-    if distance(outputs_of(case.model, case.inputs), case.plain):
+    if distance(case.run(case.model), case.plain):
         raise Broken("the model returns something else at each pass")
     with masked_heads(case.model, full_mask(case.model)):
-        if distance(outputs_of(case.model, case.inputs), case.plain):
+        if distance(case.run(case.model), case.plain):
             raise Broken("a mask of ones changes the output")
     return YES
 
@@ -104,7 +112,7 @@ def _columns(case: Case) -> str:
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
                 weight[head * block.width : (head + 1) * block.width] = 0  # (in, out)
-    _same(case.masked, outputs_of(zeroed, case.inputs), "masked and zeroed")
+    _same(case.masked, case.run(zeroed), "masked and zeroed")
     if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")
     return YES
@@ -188,7 +196,7 @@ def _apart(case: Case, n: int) -> bool:
     first = {
         k: v[:1] if isinstance(v, Tensor) and len(v) == n else v for k, v in case.inputs.items()
     }
-    alone = outputs_of(case.model, first)
+    alone = case.run(case.model, first)
     return distance(alone, [tensor[:1] for tensor in case.plain]) < 1e-3
 
 
@@ -213,9 +221,9 @@ def _removal(case: Case) -> str:
 
 def _emptying(case: Case) -> str:
     with masked_heads(case.model, case.emptying):
-        masked = outputs_of(case.model, case.inputs)
+        masked = case.run(case.model)
     pruned = prune_heads(copy.deepcopy(case.model), case.emptying)
-    _same(outputs_of(pruned, case.inputs), masked, "pruned and masked")
+    _same(case.run(pruned), masked, "pruned and masked")
     return YES
 
 
@@ -224,7 +232,7 @@ def _saving(case: Case) -> str:
         return NO_SUCH  # a part of a model, or a class that transformers does not offer
     with tempfile.TemporaryDirectory() as folder:
         loaded = load_pruned(save_pruned(case.pruned, Path(folder) / "pruned"))
-    _same(outputs_of(loaded, case.inputs), case.of_pruned, "saved and loaded")
+    _same(case.run(loaded), case.of_pruned, "saved and loaded")
     return YES
 
 

@@ -32,19 +32,32 @@ ROWS = {row["model type"]: row for row in read(TABLE)}
 SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin")
 
 
-# What comes out is made of codes, which no cut changes in a tiny model.
-CODES = {"xcodec"}
-# Once pruned they end in an error, which is wrong, but not silently.
-LOUD = {"sam3", "sam3_lite_text", "sam3_video"}
+def test_no_type_is_wrong():
+    assert [name for name, row in ROWS.items() if row["outcome"].startswith(WRONG)] == []
 
 
-def test_no_type_is_silently_wrong():
-    wrong = {name: row for name, row in ROWS.items() if row["outcome"].startswith(WRONG)}
-    assert set(wrong) == CODES | LOUD
-    for name in CODES:
-        assert [one for one in LAWS if wrong[name][one].startswith("no: ")] == ["columns"]
-    for name in LOUD:
-        assert wrong[name]["outcome"].startswith(f"{WRONG}: RuntimeError")
+def test_laws_are_asked_of_layers_where_no_cut_changes_what_comes_out():
+    model, inputs = build("xcodec"), {"input_values": torch.randn(2, 1, 400)}
+    case = cases.Case(model, inputs, whole=True)
+    assert case.made_of_codes
+    assert cases.distance(case.masked, case.plain) > 1e-3  # its layers tell
+    assert laws._columns(case) == laws._removal(case) == "yes"
+    model.semantic_model.encoder.layers[1].attention.out_proj.weight.data.zero_()
+    model.semantic_model.encoder.layers[0].attention.out_proj.weight.data.zero_()
+    with pytest.raises(laws.Broken, match="cut heads change nothing"):
+        laws._columns(cases.Case(model, inputs, whole=True))
+
+
+def test_what_is_wrong_with_a_part_is_said_whatever_other_parts_say(monkeypatch):
+    said = iter(({"removal": "refused: so"}, {"removal": "no: not so"}, {"removal": "yes"}))
+
+    def parts(model, _blocks):
+        yield from [(model, {})] * 3
+        raise LookupError("a fourth is not reached")
+
+    monkeypatch.setattr(laws, "parts_of", parts)
+    monkeypatch.setattr(laws, "_ask_part", lambda *_, **__: next(said))
+    assert laws.ask(build("bert"))["removal"] == "no: not so"
 
 
 def test_a_gradient_that_is_no_derivative_is_refused():
