@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
-from headprune_lib.criteria.gradients import on_grid, opened
+from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
@@ -53,6 +53,8 @@ def second_order(
     for batch in batches:
         batch = on_device(batch, device)
         with evaluating(model, frozen=True), torch.enable_grad():
+            if not count:  # refused once, and for all batches
+                gate_gradients(model, batch, blocks, loss)
             gates, losses = _gated(model, blocks, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
             silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]

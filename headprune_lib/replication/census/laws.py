@@ -16,17 +16,15 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
     full_mask,
-    head_importance,
     load_pruned,
     masked_heads,
     prune_heads,
     save_pruned,
 )
 from headprune_lib.architectures import UnknownArchitecture
-from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.discovery import discovered
-from headprune_lib.replication.census.cases import Case, distance, parts_of, tensors_of
+from headprune_lib.replication.census.cases import Case, distance, parts_of
+from headprune_lib.replication.census.importance import importance_problem
 
 LAWS = (
     "identity",
@@ -43,7 +41,6 @@ a finite difference; removal is masking, of some heads and of all heads of a lay
 loads; a pruned model generates what a masked one does; nothing stays behind."""
 
 YES, NO_SUCH = "yes", "-"
-_STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
 _LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
 
 
@@ -124,21 +121,6 @@ def _same(found: list[Tensor], expected: list[Tensor], what: str) -> None:
         raise Broken(f"{what} differ by {apart:.1e}")
 
 
-def _loss(outputs: Any, batch: Batch) -> Tensor:
-    """(example,): a fixed random sum of what the model returns for each."""
-    n = next(len(one) for one in batch.values() if isinstance(one, Tensor))
-    total = torch.zeros(n, dtype=torch.float64)
-    for number, tensor in enumerate(tensors_of(outputs)):
-        rows = tensor if len(tensor) == n else tensor[None] if n == 1 else None
-        if rows is None:
-            continue
-        flat = rows.reshape(n, -1).double().nan_to_num(neginf=0, posinf=0)
-        generator = torch.Generator().manual_seed(number)
-        weights = torch.randn(flat.shape[1], generator=generator, dtype=torch.float64)
-        total = total + flat @ weights / len(weights) ** 0.5
-    return total
-
-
 def _importance(case: Case) -> str:
     model, n = case.model, next(len(x) for x in case.inputs.values() if isinstance(x, Tensor))
     batch = {k: v for k, v in case.inputs.items() if isinstance(v, Tensor)}
@@ -147,46 +129,10 @@ def _importance(case: Case) -> str:
             return NO_SUCH  # several images in one tensor: one alone cannot be taken out
         batch = {k: v[:1] for k, v in batch.items()}
     extra = {k: v for k, v in case.inputs.items() if not isinstance(v, Tensor)}
-    with _given(model, extra):
-        try:
-            scores = head_importance(model, [batch], loss=_loss, normalize=None)
-        except RuntimeError as error:
-            raise ValueError(f"{error}".partition("\n")[0]) from None
-        for kind, layer, head in _some_heads(case.blocks):
-            found, expected = float(scores[kind][layer, head]), []
-            for step in _STEPS:  # too long where the loss bends, too short where it is rounded
-                difference, size = _difference(model, batch, (kind, layer, head), step)
-                expected.append(f"{difference:.4g}")
-                if abs(found - difference) < 0.02 * abs(difference) + 2e-7 / step * size + 1e-6:
-                    break
-            else:
-                raise Broken(
-                    f"{kind} {layer} {head}: {found:.4g}, finite differences {', '.join(expected)}"
-                )
+    problem = importance_problem(model, batch, extra, case.blocks)
+    if problem:
+        raise Broken(problem)
     return YES
-
-
-def _difference(
-    model: nn.Module, batch: Batch, place: tuple[str, int, int], step: float
-) -> tuple[float, float]:
-    """The mean size of the examples' central finite differences in a gate, and of their losses."""
-    kind, layer, head = place
-    losses = []
-    for sign in (1, -1):
-        mask = full_mask(model)
-        mask[kind][layer, head] = 1 + sign * step
-        with masked_heads(model, mask), torch.no_grad():
-            torch.manual_seed(0)
-            losses.append(_loss(model(**batch), batch))
-    difference = (losses[0] - losses[1]) / (2 * step)
-    return float(difference.abs().mean()), float(losses[0].abs().mean())
-
-
-def _some_heads(blocks: list[AttentionBlock]) -> list[tuple[str, int, int]]:
-    """Of each kind the first head of the first layer and the last of the last."""
-    first = {b.kind: (b.kind, b.layer, 0) for b in reversed(blocks)}
-    last = {b.kind: (b.kind, b.layer, b.n_heads - 1) for b in blocks}
-    return sorted({*first.values(), *last.values()})
 
 
 def _apart(case: Case, n: int) -> bool:
@@ -198,20 +144,6 @@ def _apart(case: Case, n: int) -> bool:
     }
     alone = case.run(case.model, first)
     return distance(alone, [tensor[:1] for tensor in case.plain]) < 1e-3
-
-
-class _given:
-    """Inside, arguments that are no tensors are given to each pass."""
-
-    def __init__(self, model: nn.Module, extra: dict[str, Any]) -> None:
-        self.handle = model.register_forward_pre_hook(
-            lambda _module, args, kwargs: (args, {**extra, **kwargs}), with_kwargs=True
-        )
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_error: object) -> None:
-        self.handle.remove()
 
 
 def _removal(case: Case) -> str:
