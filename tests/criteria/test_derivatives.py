@@ -1,0 +1,87 @@
+"""Code that hides a part of the derivative is seen, and held against finite differences."""
+
+import pytest
+import torch
+from tiny import batch, build
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from headprune_lib import head_importance, score_heads
+from headprune_lib.criteria import derivatives
+
+
+class Hiding(nn.Module):
+    """In a layer's place: it lets half of the gradient through, in one of several ways."""
+
+    def __init__(self, layer, way):
+        super().__init__()
+        self.layer, self.way = layer, way
+
+    def forward(self, *args, **kwargs):
+        made = self.layer(*args, **kwargs)
+        if self.way == "detach":
+            return (made + made.detach()) / 2
+        if self.way == "data":
+            return (made + made.data) / 2
+        if self.way == "no_grad":
+            with torch.no_grad():
+                other = made * 1
+            return (made + other) / 2
+        if self.way == "own backward":
+            return _Halved.apply(made)
+        if self.way == "logged":  # what the loss does not use
+            self.last = made.detach().abs().mean()
+        if self.way == "checkpoint":
+            return checkpoint(lambda x: x * 1, made, use_reentrant=False)
+        if self.way == "straight":  # the same number, and its whole gradient
+            return made + made.detach() - made.detach()
+        return made
+
+
+class _Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(_context, x):
+        return x
+
+    @staticmethod
+    def backward(_context, gradient):
+        return gradient / 2
+
+
+def hiding(way):
+    model = build("bert")
+    layers = model.bert.encoder.layer
+    layers[0] = Hiding(layers[0], way)
+    return model
+
+
+@pytest.mark.parametrize("by", ["importance", "fisher", "gates", "second-order"])
+@pytest.mark.parametrize("way", ["detach", "data", "no_grad", "own backward"])
+def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
+    seen = (
+        "_HalvedBackward" if way == "own backward" else r"test_derivatives.py:\d+ goes on without"
+    )
+    with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
+        score_heads(hiding(way), [batch(3)], by)
+
+
+@pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])
+def test_what_is_seen_and_does_no_harm_is_let_through(way, monkeypatch):
+    held, whole = [], derivatives._other_derivative
+    monkeypatch.setattr(
+        derivatives, "_other_derivative", lambda *args: held.append(whole(*args)) or held[-1]
+    )
+    expected = head_importance(build("bert"), [batch(3)])["self"]
+    assert held == []  # nothing is seen in a plain model
+    found = head_importance(hiding(way), [batch(3), batch(2)])["self"]
+    assert held == ([""] if way in ("logged", "straight") else [])  # once, and not for each batch
+    assert found.shape == expected.shape
+    torch.testing.assert_close(
+        head_importance(hiding(way), [batch(3)])["self"], expected, rtol=1e-6, atol=1e-9
+    )
+
+
+def test_a_precision_that_cannot_tell_says_nothing():
+    with torch.no_grad():
+        model = hiding("detach").bfloat16()
+    assert head_importance(model, [batch(3)])["self"].isfinite().all()
