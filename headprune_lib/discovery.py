@@ -81,7 +81,21 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
         raise UnknownArchitecture(nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
     blocks = list(_blocks(model, proofs, ways, memory))
+    _check_apart(model, blocks)
     return Discovery(blocks, memory.refused)
+
+
+def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+    """Raises ValueError where two blocks have one output projection: a mask would act on both."""
+    users: dict[nn.Module, list[str]] = {}
+    for block in blocks:
+        users.setdefault(block.part(model, "output"), []).append(block.path)
+    shared = next((paths for paths in users.values() if len(paths) > 1), None)
+    if shared:
+        raise ValueError(
+            f"{' and '.join(shared)} share one output projection, where their heads are masked: "
+            "those of one could not be told from those of another. Give each a copy of it"
+        )
 
 
 def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:

@@ -125,7 +125,7 @@ def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
         if not isinstance(values, Tensor) or not (
             values.dtype == torch.bool or values.is_floating_point()
         ):
-            given = getattr(values, "dtype", type(values).__name__)
+            given = values.dtype if isinstance(values, Tensor) else type(values).__name__
             raise TypeError(
                 f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
                 "convert it with .bool() or .float()"

@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
+from headprune_lib.hooking import hooked
 from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
 
@@ -35,6 +36,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         ``model``, for chaining.
 
     Raises:
+        RuntimeError: the model is masked right now.
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
             head that was removed before or unequally many of groups; or weights that cannot be sliced:
             quantised, computed from others, in an adapter, tied to another module, of another size
@@ -47,6 +49,11 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0])).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
     blocks = find_heads(model)
+    if hooked(block.part(model, "output") for block in blocks):
+        raise RuntimeError(
+            "the model is masked or measured right now (masked_heads, a sweep): its hooks are made "
+            "for the heads that there are. Remove heads before or after the with block"
+        )
     gone = [
         (block.kind, block.layer, head)
         for block in blocks

@@ -129,6 +129,11 @@ def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _put_back(model: nn.Module, frozen: bool) -> Iterator[None]:
+    if frozen and any(parameter.is_inference() for parameter in model.parameters()):
+        raise ValueError(
+            "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
+            "through them: make or load the model outside of it"
+        )
     modes = [(module, module.training) for module in model.modules()]
     wanted = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()

@@ -40,6 +40,11 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     Raises:
         ValueError: besides, layers that are quantised for inference, or losses without gradient.
     """
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "this runs under torch.inference_mode, which no gradient can be had in: call it "
+            "outside (torch.no_grad does no harm), or use a criterion without gradients"
+        )
     for path, module in model.named_modules():
         if type(module).__module__.startswith(_NO_GRADIENT):
             raise ValueError(

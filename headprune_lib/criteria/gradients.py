@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -181,7 +181,17 @@ def mean_over_batches(
             totals[i] += reduce(gradient.double().cpu(), i)
     if not all(counts):
         raise ValueError("no batches given: head importance is a mean over at least one example")
+    check_some(totals)
     return on_grid(model, blocks, [total / n for total, n in zip(totals, counts, strict=True)])
+
+
+def check_some(totals: Sequence[Tensor]) -> None:
+    """Raises ValueError where every head has exactly 0: no order could be made of that."""
+    if sum(map(len, totals)) and not any(total.any() for total in totals):
+        raise ValueError(
+            "every head's score is exactly 0: no example has a label that counts (all of them "
+            "-100?), or the precision is too coarse for the loss (float16)"
+        )
 
 
 def one_batch(_batch: Batch, _gradient: Tensor, _kind: str) -> int:

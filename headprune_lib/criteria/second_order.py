@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
-from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
+from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
@@ -69,6 +69,7 @@ def second_order(
             total += (-slope.detach() + curve / 2).double().cpu()
     if not count:
         raise ValueError("no batches given: a head's cost is a mean over at least one example")
+    check_some(totals)
     return on_grid(model, blocks, [total / count for total in totals])
 
 
