@@ -145,7 +145,13 @@ def not_plain(module: nn.Module) -> str | None:
             "wraps the weights in an adapter (LoRA): merge it first, "
             "model = model.merge_and_unload()"
         )
-    if parametrize.is_parametrized(module) or "weight_g" in module.__dict__.get("_parameters", {}):
+    stored = module.__dict__.get("_parameters", {})
+    if "weight_orig" in stored:
+        return (
+            "has weights pruned by torch.nn.utils.prune, whose mask would not fit a slice; make "
+            "that last first, torch.nn.utils.prune.remove(module, 'weight')"
+        )
+    if parametrize.is_parametrized(module) or "weight_g" in stored:
         return (
             "computes its weights from others (weight_norm, a parametrization), so that a slice "
             "of them would not last; remove that first, "

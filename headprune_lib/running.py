@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.batching import Batch, check_batch, model_inputs
 from headprune_lib.hooking import claimed, hooking
 
 Result = TypeVar("Result")
@@ -51,6 +51,7 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
     the GPU still computes what it was given before.
     """
+    check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
 
     def moved(value: Any) -> Any:
@@ -91,6 +92,7 @@ def in_halves(
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
+    check_batch(batch, tensors=True)
     room = room or Room()
     sizes = {len(value) if value.ndim else 0 for value in batch.values()}
     divisible = len(sizes) == 1 and max(sizes) > 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch
+from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
 from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
@@ -51,6 +51,7 @@ def second_order(
     generator = torch.Generator().manual_seed(seed)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     for batch in batches:
+        check_batch(batch, tensors=True)
         batch = on_device(batch, device)
         with evaluating(model, frozen=True), torch.enable_grad():
             if not count:  # refused once, and for all batches
