@@ -154,6 +154,7 @@ def prune(
     from headprune_lib.cli.quality import measure
     from headprune_lib.cli.removable import check_amount, check_some_can_go, staying
     from headprune_lib.cli.report import page, written
+    from headprune_lib.cli.text_batches import numbered_batches
     from headprune_lib.cli.text_files import read_rows
     from headprune_lib.criteria import get_criterion
     from headprune_lib.orders import prune_steps
@@ -197,8 +198,9 @@ def prune(
         measured = measure(both, tested)
         if with_bleu:
             rows = read_rows(test or data)
+            numbered = numbered_batches(loaded, tokenizer, rows, batch_size, max_length)
             for moment, one in both.items():
-                figures = {"bleu": bleu(one, tokenizer, rows, batch_size, max_length)}
+                figures = {"bleu": bleu(one, tokenizer, numbered, rows.targets or [], max_length)}
                 measured[moment] = figures | measured[moment]
         html = (
             page(loaded, smaller, budget, cut, scores, taken(steps, cut.mask), tested, measured,

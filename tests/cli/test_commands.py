@@ -29,7 +29,7 @@ from headprune_lib.cli.bleu import bleu, check_bleu
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import measure
 from headprune_lib.cli.tables import scores_table
-from headprune_lib.cli.text_batches import make_own_batches
+from headprune_lib.cli.text_batches import make_own_batches, numbered_batches
 from headprune_lib.cli.text_files import read_rows
 from headprune_lib.criteria import CRITERIA
 
@@ -319,7 +319,8 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     assert 0 < expected < 100
     assert found["before"]["bleu"] == pytest.approx(expected)
     pruned = load_pruned(tmp_path / "out")
-    assert found["after"]["bleu"] == pytest.approx(bleu(pruned, words, read_rows(test), 1, 12))
+    one_by_one = numbered_batches(pruned, words, read_rows(test), 1, 12)
+    assert found["after"]["bleu"] == pytest.approx(bleu(pruned, words, one_by_one, references, 12))
 
 
 def test_bleu_is_refused_before_scores_where_it_cannot_be_had(tmp_path, labelled, monkeypatch):
