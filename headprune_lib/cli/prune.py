@@ -139,7 +139,7 @@ def prune(
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
         check_new(out)
         if report is not None:
-            _check_report(report)
+            _check_report(report, out)
 
     from headprune_lib import (
         fold_gates,
@@ -232,7 +232,9 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _check_report(report: Path) -> None:
+def _check_report(report: Path, out: Path) -> None:
+    if report.resolve() == out.resolve():
+        refuse(f"{report} is where the pruned model goes; name another file for the report")
     if report.exists():
         refuse(f"{report} is there already and is not overwritten; name a new file")
     if not report.parent.is_dir():

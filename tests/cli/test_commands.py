@@ -394,6 +394,33 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert not out.exists() or list(out.iterdir()) == [out / "x"]
 
 
+def test_a_model_without_heads_a_loss_that_is_no_number_and_a_report_in_the_models_place(
+    tmp_path, labelled
+):
+    empty, broken, out = (tmp_path / name for name in ("empty", "broken", "out"))
+    whole = kept_in(tmp_path / "model", classifier())
+    assert run("prune", whole, labelled, empty, "--amount", 1).exit_code == 0
+    model = classifier()
+    model.classifier.weight.data.fill_(torch.nan)
+    kept_in(broken, model)
+    for arguments, message in (
+        (("score", empty, labelled), "no head is left in the model"),
+        (("score", empty, labelled, "--by", "entropy"), "no head is left in the model"),
+        (
+            ("prune", broken, labelled, out, "--amount", 0.5, "--by", "entropy"),
+            "the loss before anything is removed is nan",
+        ),
+        (
+            ("prune", whole, labelled, out, "--amount", 0.5, "--report", out),
+            "is where the pruned model goes",
+        ),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2 and message in result.output, result.output
+        assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
+        assert not out.exists()
+
+
 def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         load_model(str(tmp_path / "nothing"))
