@@ -128,10 +128,19 @@ def distance(found: list[Tensor], expected: list[Tensor]) -> float:
     return most
 
 
+class NotReached(LookupError):
+    """Attention that none of the inputs reached; says which, and what went wrong."""
+
+
 def parts_of(
     model: nn.Module, blocks: list[AttentionBlock]
 ) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
-    """The model with inputs it runs on, then parts of it for the blocks these do not reach."""
+    """The model with inputs it runs on, then parts of it for the blocks these do not reach.
+
+    Raises:
+        NotReached: after the last part, where there are blocks that no inputs reached.
+        LookupError: it runs on no inputs that were found.
+    """
     missing = {block.path for block in blocks}
     roots = ["", *(p for p, m in model.named_modules() if p and hasattr(m, "main_input_name"))]
     problem = ""
@@ -159,7 +168,7 @@ def parts_of(
     if not ran:
         raise LookupError(f"no inputs were found that it runs on ({problem})")
     if missing:
-        raise LookupError(f"no inputs were found that reach {min(missing)} ({problem})")
+        raise NotReached(f"no inputs were found that reach {min(missing)} ({problem})")
 
 
 def _reached(

@@ -23,7 +23,7 @@ from headprune_lib import (
 )
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.discovery import discovered
-from headprune_lib.replication.census.cases import Case, distance, parts_of
+from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
 from headprune_lib.replication.census.importance import importance_problem
 
 LAWS = (
@@ -48,15 +48,19 @@ class Broken(Exception):
     """A law that does not hold; says what was seen."""
 
 
-def ask(model: nn.Module) -> dict[str, str]:
+def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
     """Law -> ``"yes"``, ``"-"`` where it does not apply, ``"refused: …"`` or ``"no: …"``.
 
     Every block is asked: those that the model's own inputs do not reach, in the part of the model
     that reaches them.
 
+    Args:
+        unasked: is told of blocks that nothing reached.
+
     Raises:
         UnknownArchitecture: no attention was found.
-        LookupError: no inputs were found that the model runs on.
+        LookupError: no inputs were found that the model runs on, or, where nobody is to be told,
+            that reach all of it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,9 +70,10 @@ def ask(model: nn.Module) -> dict[str, str]:
             for root, inputs in parts_of(model, found.blocks):
                 for law, answer in _ask_part(root, inputs, whole=root is model).items():
                     answers[law] = max(answers.get(law, NO_SUCH), answer, key=_gravity)
-        except LookupError:  # some block was not reached; what is wrong with others is said
-            if not any(answer.startswith("no: ") for answer in answers.values()):
+        except NotReached as error:
+            if unasked is None:
                 raise
+            unasked.append(str(error))
     return {law: answers.get(law, NO_SUCH) for law in LAWS}
 
 
