@@ -27,7 +27,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:
-        model: a transformers model that :func:`headprune_lib.find_heads` knows.
+        model: a transformers model that :func:`headprune_lib.find_heads` knows; the whole of what
+            is saved later, for ``save_pretrained`` of it alone then notes which heads are left.
         mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
             Of heads that share a key and value head all go, and it with them; or equally many of
             every such group that is left go, and their key and value heads stay.

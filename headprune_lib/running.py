@@ -64,6 +64,16 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     return {name: moved(value) for name, value in batch.items()}
 
 
+def rounding(model: nn.Module) -> float:
+    """The relative rounding of the coarsest numbers that a pass computes with, autocast's too."""
+    weights = [one for one in model.parameters() if one.is_floating_point()]
+    dtypes = {one.dtype for one in weights}
+    for kind in {one.device.type for one in weights}:
+        if torch.is_autocast_enabled(kind):
+            dtypes.add(torch.get_autocast_dtype(kind))
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+
+
 @dataclass
 class Room:
     """How much of a batch memory had room for, so that what had none is not tried again.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from headprune_lib.criteria.example_losses import example_losses
 from headprune_lib.heads import AttentionBlock, HeadTensors, full_mask
 from headprune_lib.losses import Loss
 from headprune_lib.masking import masked_heads
+from headprune_lib.running import rounding
 
 # of the gates, exact in float32: too long where the loss bends, too short where it is rounded
 _STEPS = (2.0**-9, 2.0**-12, 2.0**-6, 2.0**-14, 2.0**-16)
@@ -117,7 +118,8 @@ def check_derivatives(
             f"({watch.seen}; {found}). Score its heads by a criterion that takes none, such as "
             "by='greedy' or 'entropy'"
         )
-    _TRUSTED.setdefault(model, weakref.WeakSet()).add(loss or watching)
+    with suppress(TypeError):  # a loss that cannot be remembered is watched again
+        _TRUSTED.setdefault(model, weakref.WeakSet()).add(loss or watching)
 
 
 @torch.no_grad()
@@ -138,7 +140,7 @@ def _other_derivative(
     nowhere = {kind: torch.zeros_like(one) for kind, one in full.items()}
     at, again = losses(nowhere, 0), losses(nowhere, 0)
     # what two passes differ by, and what rounding does to each
-    noise = (at - again).norm() + 2 * torch.finfo(next(model.parameters()).dtype).eps * at.norm()
+    noise = (at - again).norm() + 2 * rounding(model) * at.norm()
     for way in _ways(full, blocks, gradients):
         slopes = torch.zeros(len(at), dtype=torch.float64)
         for block, gradient in zip(blocks, gradients, strict=True):

@@ -81,7 +81,24 @@ def test_what_is_seen_and_does_no_harm_is_let_through(way, monkeypatch):
     )
 
 
-def test_a_precision_that_cannot_tell_says_nothing():
-    with torch.no_grad():
-        model = hiding("detach").bfloat16()
-    assert head_importance(model, [batch(3)])["self"].isfinite().all()
+class Unhashable:
+    __hash__ = None
+
+    def __call__(self, outputs, batch):
+        return nn.functional.cross_entropy(outputs.logits, batch["labels"], reduction="none")
+
+
+def test_a_loss_that_cannot_be_remembered_is_held_too():
+    expected = head_importance(build("bert"), [batch(3)])["self"]
+    found = head_importance(build("bert"), [batch(3)], loss=Unhashable())["self"]
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(ValueError, match="is not the derivative"):
+        head_importance(hiding("detach"), [batch(3)], loss=Unhashable())
+
+
+@pytest.mark.parametrize("way", ["detach", "straight"])
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_precision_that_cannot_tell_says_nothing(way, auto):
+    model = hiding(way).float() if auto else hiding(way).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=auto):
+        assert head_importance(model, [batch(3)])["self"].isfinite().all()
