@@ -60,7 +60,8 @@ class Watch(TorchFunctionMode):
         ):
             name = getattr(func, "__name__", "")
             if not name.endswith("_like") and not name.startswith("new_"):
-                self.seen = f"{_place()} goes on without a gradient"
+                place = _place()
+                self.seen = f"{place} goes on without a gradient" if place else ""
         return made
 
     def look_back(self, losses: Tensor) -> None:
@@ -77,10 +78,12 @@ class Watch(TorchFunctionMode):
 
 
 def _place() -> str:
-    """File and line of the model's code that is running."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+    """File and line of the model's code that is running; empty where it is a hook of this library."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
+    if frame.f_code.co_filename.startswith(_HERE):
+        return ""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 

@@ -6,7 +6,8 @@ from tiny import batch, build
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headprune_lib import head_importance, score_heads
+from headprune_lib import find_heads, head_importance, score_heads
+from headprune_lib.attention import recorded_weights
 from headprune_lib.criteria import derivatives
 
 
@@ -79,6 +80,18 @@ def test_what_is_seen_and_does_no_harm_is_let_through(way, monkeypatch):
     torch.testing.assert_close(
         head_importance(hiding(way), [batch(3)])["self"], expected, rtol=1e-6, atol=1e-9
     )
+
+
+def test_weights_that_are_noted_are_those_of_the_plain_pass():
+    # finite differences are passes too; and what this library detaches hides nothing
+    expected = score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
+    found = score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
+    torch.testing.assert_close(found, expected)
+    watch = derivatives.Watch()
+    model = build("bert")
+    with recorded_weights(model, find_heads(model)), watch:
+        model(**batch(3))
+    assert watch.seen == ""
 
 
 class Unhashable:
