@@ -18,6 +18,30 @@ NO_LABEL = -100
 """transformers' mark of a position without label."""
 
 
+def check_batch(batch: object, *, tensors: bool = False) -> None:
+    """Raises TypeError for what is no batch, as each key of one is where a list of them was meant.
+
+    Args:
+        tensors: whether every value must be a tensor, and have an example.
+
+    Raises:
+        ValueError: tensors without any example.
+    """
+    if not isinstance(batch, Mapping):
+        raise TypeError(
+            f"a batch is a dict of the model's arguments, given {type(batch).__name__}: batches are "
+            "a list of such dicts, also where there is one, [batch]"
+        )
+    for name, value in batch.items() if tensors else ():
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor: every value of a "
+                "batch has one row an example"
+            )
+        if value.ndim and not len(value):
+            raise ValueError(f"batch[{name!r}] has no rows: a batch holds at least one example")
+
+
 def by_length(rows: Sequence[Sequence], size: int) -> list[list[int]]:
     """Indices of the rows in groups of at most ``size``, shortest rows first.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +18,11 @@ from torch import nn
 from headprune_lib.architectures import ARCHITECTURES, REGISTERED, UnknownArchitecture
 from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock, block_of
-from headprune_lib.example_inputs import example_inputs
 from headprune_lib.kinds import kinds_of
 from headprune_lib.proving import Proof, check, prove
 from headprune_lib.refusals import did_not_run, nothing_found, warn_of
-from headprune_lib.rehearsing import Ran, record
-from headprune_lib.running import evaluating, on_device
+from headprune_lib.rehearsing import Ran, reached
+from headprune_lib.running import evaluating
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
 
@@ -51,9 +49,6 @@ class _Memory:
     elsewhere: dict[str, bool] = field(default_factory=dict)
     how: str = "found"
 
-
-# Arguments that states from outside are given by.
-_OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
 
 _REMEMBERED: weakref.WeakKeyDictionary[nn.Module, _Memory] = weakref.WeakKeyDictionary()
 
@@ -86,7 +81,21 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
         raise UnknownArchitecture(nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
     blocks = list(_blocks(model, proofs, ways, memory))
+    _check_apart(model, blocks)
     return Discovery(blocks, memory.refused)
+
+
+def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+    """Raises ValueError where two blocks have one output projection: a mask would act on both."""
+    users: dict[nn.Module, list[str]] = {}
+    for block in blocks:
+        users.setdefault(block.part(model, "output"), []).append(block.path)
+    shared = next((paths for paths in users.values() if len(paths) > 1), None)
+    if shared:
+        raise ValueError(
+            f"{' and '.join(shared)} share one output projection, where their heads are masked: "
+            "those of one could not be told from those of another. Give each a copy of it"
+        )
 
 
 def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
@@ -152,14 +161,18 @@ def _look(
         return memory
     if not seen and not taught:
         return memory
-    ran, problem = _run(model, [*seen, *taught], inputs)
-    memory.elsewhere = {path: _keys_from_outside(one) for path, one in ran.items()}
+    ran, problem = reached(model, [*seen, *taught], inputs)
+    memory.elsewhere = {path: one.keys_from_outside() for path, one in ran.items()}
     proved: dict[Any, Proof | str] = {}
     # those that ran come first: what they prove holds of modules that are alike and did not run
     for path in sorted([*seen, *taught], key=lambda path: path not in ran):
-        key = alike(model.get_submodule(path), seen.get(path))
-        if key not in proved and path in ran:
-            proved[key] = _proved(model, path, seen.get(path), ran[path])
+        key: Any = alike(model.get_submodule(path), seen.get(path))
+        if path in ran:
+            given = key, ran[path].by_head()
+            if given not in proved:
+                proved[given] = _proved(model, path, seen.get(path), ran[path])
+                proved.setdefault(key, proved[given])
+            key = given
         found = proved.get(key)
         if isinstance(found, Proof):
             memory.proofs[path] = found
@@ -182,16 +195,6 @@ def _proved(model: nn.Module, path: str, seen: Seen | None, ran: Ran) -> Proof |
             return str(reason) if seen is not None else f"as registered: {reason}"
 
 
-def _keys_from_outside(ran: Ran) -> bool:
-    """Whether a module was given something else than its own states to make keys of."""
-    own = next((one for one in (*ran.args, *ran.kwargs.values()) if torch.is_tensor(one)), None)
-    for name in _OUTSIDE:
-        given = ran.kwargs.get(name)
-        if torch.is_tensor(given) and own is not None:
-            return given.shape != own.shape or not torch.equal(given, own)
-    return False
-
-
 def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
     """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
     plain = tuple(
@@ -202,64 +205,6 @@ def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
     )
     shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
     return type(module), seen and seen.candidates, plain, shapes
-
-
-def _run(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict[str, Ran], str]:
-    """What each module is given where the model, or the part of it that holds it, is run."""
-    ran: dict[str, Ran] = {}
-    problem = ""
-    for root_path in _roots(model, paths):
-        root = model.get_submodule(root_path)
-        prefix = f"{root_path}." if root_path else ""
-        wanted = [path for path in paths if path not in ran and path.startswith(prefix)]
-        if not wanted:
-            continue
-        tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
-        with _as_it_was(root):
-            for made in tried:
-                first = next(root.parameters(), None)
-                placed = on_device(made, "cpu" if first is None else first.device)
-                below = [path.removeprefix(prefix) for path in wanted if path not in ran]
-                if not below:
-                    break
-                found, error = record(root, below, placed)
-                # of a pass that ended in an error too: the modules that ran were given real inputs
-                ran |= {prefix + path: one for path, one in found.items()}
-                problem = problem or error
-    return ran, problem
-
-
-def _roots(model: nn.Module, paths: list[str]) -> list[str]:
-    """The model, then the models inside it that hold attention and can be run by themselves."""
-    inner = [
-        path
-        for path, module in model.named_modules()
-        if path
-        and hasattr(module, "config")
-        and hasattr(module, "main_input_name")
-        and any(one.startswith(f"{path}.") for one in paths)
-    ]
-    return ["", *sorted(inner, key=lambda path: path.count("."))]
-
-
-@contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before."""
-    buffers = [
-        (m, n, b, b.clone())
-        for m in model.modules()
-        for n, b in m._buffers.items()
-        if b is not None and not b.is_meta
-    ]
-    with evaluating(model), torch.random.fork_rng():
-        try:
-            yield
-        finally:
-            for module, name, buffer, value in buffers:
-                if module._buffers.get(name) is not buffer:
-                    module._buffers[name] = buffer
-                if buffer.shape == value.shape:
-                    buffer.copy_(value)
 
 
 def _blocks(

@@ -62,10 +62,22 @@ def find_heads(
         inputs: the model's keyword arguments for the proof, where random ones do not do.
 
     Raises:
-        ValueError: a model in DataParallel's wrapper, which runs copies of it.
+        TypeError: not a model.
+        ValueError: a model in DataParallel's wrapper, which runs copies of it, or a traced one.
         UnknownArchitecture: no attention module that is known or was proved; the message says
             what was seen of each class.
     """
+    if not isinstance(model, nn.Module):
+        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(
+            f"expected a model, a torch.nn.Module that holds weights, given {given}; load one, "
+            "AutoModel….from_pretrained(…), and of a pipeline give its .model"
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            f"{type(model).__name__}: what torch.jit made runs without Python, where heads are "
+            "masked; give the model that it was made of"
+        )
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
             f"{type(model).__name__} wraps the model and runs copies of it; give the model "
@@ -125,10 +137,15 @@ def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
         if not isinstance(values, Tensor) or not (
             values.dtype == torch.bool or values.is_floating_point()
         ):
-            given = getattr(values, "dtype", type(values).__name__)
+            given = values.dtype if isinstance(values, Tensor) else type(values).__name__
             raise TypeError(
                 f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
                 "convert it with .bool() or .float()"
+            )
+        if values.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"mask[{kind!r}] asks for a gradient, and none flows through a mask: give "
+                ".detach(), or fit gates, score_heads(model, batches, 'gates')"
             )
         if tuple(values.shape) != grid[kind]:
             raise ValueError(

@@ -12,6 +12,7 @@ from torch import nn
 
 _LOCK = threading.RLock()
 _HOLDERS: WeakKeyDictionary[nn.Module, tuple[int, int]] = WeakKeyDictionary()  # thread, times
+_HOOKED: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # times
 _EAGER = ExitStack()  # the stance of torch.compile, while anyone needs it
 _n_eager = 0
 
@@ -28,8 +29,30 @@ def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
         RuntimeError: another thread masks or measures a model that holds one of these modules; the
             two would see each other's hooks.
     """
-    with claimed(modules), _uncompiled():
+    held = list(modules)
+    with claimed(held), _uncompiled(), _counted(held):
         yield
+
+
+def hooked(modules: Iterable[nn.Module]) -> bool:
+    """Whether the library's hooks are on any of these modules right now."""
+    with _LOCK:
+        return any(module in _HOOKED for module in modules)
+
+
+@contextmanager
+def _counted(modules: list[nn.Module]) -> Iterator[None]:
+    with _LOCK:
+        for module in modules:
+            _HOOKED[module] = _HOOKED.get(module, 0) + 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            for module in modules:
+                _HOOKED[module] -= 1
+                if not _HOOKED[module]:
+                    del _HOOKED[module]
 
 
 @contextmanager

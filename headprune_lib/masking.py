@@ -86,25 +86,30 @@ def _gated(
     """Hooks that multiply, by one factor a head or by one an example and head."""
     blocks = find_heads(model)
     outputs = [block.part(model, "output") for block in blocks]
+    over: list[bool] = []  # a copy that is made inside keeps the hooks
     with hooking(outputs), ExitStack() as stack:
         for block, output in zip(blocks, outputs, strict=True):
             gates = factors[block.kind][block.layer][..., : block.n_heads]
             if bool((gates == 1).all()):
                 continue
-            handle = output.register_forward_pre_hook(_scaling_hook(block, gates))
+            handle = output.register_forward_pre_hook(_scaling_hook(block, gates, over))
             stack.callback(handle.remove)
+        stack.callback(over.append, True)
         yield
 
 
 def _scaling_hook(
     block: AttentionBlock,
     gates: Float[Tensor, "*example head"],
+    over: list[bool],
 ) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
     # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
     columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
     placed: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if over:
+            return inputs
         context = inputs[0]
         place = context.device, context.dtype
         if place not in placed:  # once, not at every piece that is generated

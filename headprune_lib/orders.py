@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from operator import itemgetter
 from typing import Literal, get_args
 
@@ -66,6 +67,9 @@ def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | N
             head that was not removed.
     """
     grid = head_grid(model)
+    for kind, values in scores.items():
+        if not isinstance(values, Tensor):
+            raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
     wanted = {kind: grid[kind] for kind in kinds or grid}
     found = {kind: tuple(values.shape) for kind, values in scores.items()}
     if found not in (wanted, grid):
@@ -187,9 +191,14 @@ def prune_mask(
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
     Raises:
+        TypeError: an amount that is no number.
         ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.orders.prune_steps`
             raises.
     """
+    if isinstance(amount, bool) or not isinstance(amount, Real):
+        raise TypeError(
+            f"amount is {amount!r}, not a number; give the share of heads to remove, 0 to 1"
+        )
     if not 0 <= amount <= 1:
         raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
     steps = prune_steps(

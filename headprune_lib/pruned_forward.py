@@ -53,7 +53,8 @@ def _own_bias(
 ) -> tuple[tuple, dict[str, Any]]:
     given = _bound(core, *args, **kwargs)
     bias = given.arguments.get(argument)
-    if bias is not None:  # (batch, head, query, key)
+    # (batch, head, query, key); a mask for all heads alike is given in the same place
+    if bias is not None and bias.shape[1] == core.headprune_n_heads:
         if returned:
             setattr(core, _BIAS, bias)
         given.arguments[argument] = bias[:, list(core.headprune_kept)]

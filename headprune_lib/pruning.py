@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
+from headprune_lib.hooking import hooked
 from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
 
@@ -26,7 +27,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:
-        model: a transformers model that :func:`headprune_lib.find_heads` knows.
+        model: a transformers model that :func:`headprune_lib.find_heads` knows; the whole of what
+            is saved later, for ``save_pretrained`` of it alone then notes which heads are left.
         mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
             Of heads that share a key and value head all go, and it with them; or equally many of
             every such group that is left go, and their key and value heads stay.
@@ -35,6 +37,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         ``model``, for chaining.
 
     Raises:
+        RuntimeError: the model is masked right now.
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
             head that was removed before or unequally many of groups; or weights that cannot be sliced:
             quantised, computed from others, in an adapter, tied to another module, of another size
@@ -47,6 +50,11 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
         if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0])).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
     blocks = find_heads(model)
+    if hooked(block.part(model, "output") for block in blocks):
+        raise RuntimeError(
+            "the model is masked or measured right now (masked_heads, a sweep): its hooks are made "
+            "for the heads that there are. Remove heads before or after the with block"
+        )
     gone = [
         (block.kind, block.layer, head)
         for block in blocks
@@ -138,7 +146,13 @@ def not_plain(module: nn.Module) -> str | None:
             "wraps the weights in an adapter (LoRA): merge it first, "
             "model = model.merge_and_unload()"
         )
-    if parametrize.is_parametrized(module) or "weight_g" in module.__dict__.get("_parameters", {}):
+    stored = module.__dict__.get("_parameters", {})
+    if "weight_orig" in stored:
+        return (
+            "has weights pruned by torch.nn.utils.prune, whose mask would not fit a slice; make "
+            "that last first, torch.nn.utils.prune.remove(module, 'weight')"
+        )
+    if parametrize.is_parametrized(module) or "weight_g" in stored:
         return (
             "computes its weights from others (weight_norm, a parametrization), so that a slice "
             "of them would not last; remove that first, "

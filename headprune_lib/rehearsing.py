@@ -1,4 +1,4 @@
-"""A module of a model run again by itself, with what it was given in a pass of the model."""
+"""Modules of a model run again by themselves, with what they were given in a pass of the model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
+from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock
+from headprune_lib.example_inputs import example_inputs
 from headprune_lib.messages import one_line
+from headprune_lib.running import evaluating, on_device
 from headprune_lib.structure import NotAttention
+
+# Arguments that states from outside are given by.
+_OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
 
 
 @dataclass
@@ -24,6 +30,30 @@ class Ran:
     args: tuple
     kwargs: dict[str, Any]
     examples: int
+
+    def keys_from_outside(self) -> bool:
+        """Whether it was given something else than its own states to make keys of."""
+        own = next(
+            (one for one in (*self.args, *self.kwargs.values()) if torch.is_tensor(one)), None
+        )
+        for name in _OUTSIDE:
+            given = self.kwargs.get(name)
+            if torch.is_tensor(given) and own is not None:
+                return given.shape != own.shape or not torch.equal(given, own)
+        return False
+
+    def by_head(self) -> tuple[str, ...]:
+        """Names of arguments that may hold something a head: (example, head, query, key).
+
+        Of two modules that are alike one may be given a mask for all heads, and the other a bias a
+        head, which removal has to slice.
+        """
+        each = {**{str(place): one for place, one in enumerate(self.args)}, **self.kwargs}
+        return tuple(
+            name
+            for name, one in sorted(each.items())
+            if torch.is_tensor(one) and one.ndim == 4 and one.shape[1] > 1
+        )
 
 
 def output_of(module: nn.Module, ran: Ran) -> Tensor:
@@ -128,7 +158,80 @@ def record(
     return found, ""
 
 
+def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict[str, Ran], str]:
+    """What each module is given where the model, or the part of it that holds it, is run."""
+    ran: dict[str, Ran] = {}
+    problem = ""
+    for root_path in _roots(model, paths):
+        root = model.get_submodule(root_path)
+        prefix = f"{root_path}." if root_path else ""
+        wanted = [path for path in paths if path not in ran and path.startswith(prefix)]
+        if not wanted:
+            continue
+        tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
+        with _as_it_was(root):
+            for made in tried:
+                first = next(root.parameters(), None)
+                placed = on_device(made, "cpu" if first is None else first.device)
+                below = [path.removeprefix(prefix) for path in wanted if path not in ran]
+                if not below:
+                    break
+                found, error = record(root, below, placed)
+                # of a pass that ended in an error too: the modules that ran were given real inputs
+                ran |= {prefix + path: one for path, one in found.items()}
+                problem = problem or error
+    return ran, problem
+
+
+def _roots(model: nn.Module, paths: list[str]) -> list[str]:
+    """The model, then the models inside it that hold attention and can be run by themselves."""
+    inner = [
+        path
+        for path, module in model.named_modules()
+        if path
+        and hasattr(module, "config")
+        and hasattr(module, "main_input_name")
+        and any(one.startswith(f"{path}.") for one in paths)
+    ]
+    return ["", *sorted(inner, key=lambda path: path.count("."))]
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before."""
+    buffers = [
+        (m, n, b, b.clone())
+        for m in model.modules()
+        for n, b in m._buffers.items()
+        if b is not None and not b.is_meta
+    ]
+    with evaluating(model), torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            for module, name, buffer, value in buffers:
+                if module._buffers.get(name) is not buffer:
+                    module._buffers[name] = buffer
+                if buffer.shape == value.shape:
+                    buffer.copy_(value)
+
+
 def said(error: BaseException) -> str:
     """What an error says; its type too, where it is none of ours."""
     text = one_line(error)
     return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]
+
+
+def tolerance(like: Tensor) -> float:
+    """What rounding may move numbers like these by."""
+    return 4 * torch.finfo(like.dtype).eps * float(like.abs().max())
+
+
+def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
+    """Whether two runs agree up to the rounding of sums of numbers like ``scale``."""
+    if not scale.is_floating_point():  # places of tokens that an indexer chose, or a mask
+        return torch.equal(found, expected)
+    limit = 64 * torch.finfo(scale.dtype).eps * float(scale.abs().nan_to_num().max())
+    limit = max(limit, 64 * torch.finfo(torch.float32).eps * float(scale.abs().nan_to_num().max()))
+    both = found.isnan() & expected.isnan()
+    return bool(((found - expected).abs().masked_fill(both, 0) <= limit + 1e-12).all())

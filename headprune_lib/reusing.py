@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
-from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.batching import Batch, check_batch, model_inputs
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
@@ -247,6 +247,7 @@ def for_one_batch(
     Entered anew for each batch: a generator that yields from inside would leave the model in
     evaluation mode, and gradients off, for whatever its caller does next.
     """
+    check_batch(batch)
     device = placed(model, device)
     # no_grad, for inference mode's tensors could not be changed in place by the caller
     with evaluating(model), torch.no_grad(), first_position_alone(model, batch):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.batching import Batch, check_batch, model_inputs
 from headprune_lib.hooking import claimed, hooking
 
 Result = TypeVar("Result")
@@ -51,6 +51,7 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
     the GPU still computes what it was given before.
     """
+    check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
 
     def moved(value: Any) -> Any:
@@ -61,6 +62,16 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
         return value if to_gpu else value.to(device)
 
     return {name: moved(value) for name, value in batch.items()}
+
+
+def rounding(model: nn.Module) -> float:
+    """The relative rounding of the coarsest numbers that a pass computes with, autocast's too."""
+    weights = [one for one in model.parameters() if one.is_floating_point()]
+    dtypes = {one.dtype for one in weights}
+    for kind in {one.device.type for one in weights}:
+        if torch.is_autocast_enabled(kind):
+            dtypes.add(torch.get_autocast_dtype(kind))
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
 @dataclass
@@ -91,6 +102,7 @@ def in_halves(
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
+    check_batch(batch, tensors=True)
     room = room or Room()
     sizes = {len(value) if value.ndim else 0 for value in batch.values()}
     divisible = len(sizes) == 1 and max(sizes) > 1
@@ -129,6 +141,11 @@ def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _put_back(model: nn.Module, frozen: bool) -> Iterator[None]:
+    if frozen and any(parameter.is_inference() for parameter in model.parameters()):
+        raise ValueError(
+            "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
+            "through them: make or load the model outside of it"
+        )
     modes = [(module, module.training) for module in model.modules()]
     wanted = [p for p in model.parameters() if p.requires_grad] if frozen else []
     model.eval()

@@ -113,7 +113,7 @@ def _inputs(core: nn.Module) -> list[dict[str, str]]:
     fused = [name for name in FUSED if name in children]
     if not found:
         found += [{"fused": name} for name in fused]
-    for name in {part for names in found for part in names.values()}:
+    for name in dict.fromkeys(part for names in found for part in names.values()):
         made = children[name]
         if isinstance(made, _CONVOLUTIONS):
             raise NotAttention(f"its {name} is a convolution ({type(made).__name__})")

@@ -16,10 +16,10 @@ from headprune_lib import (
     full_mask,
     head_importance,
     masked_heads,
-    proving,
     prune_heads,
     prune_mask,
     register_attention,
+    trying_removal,
 )
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.cli.tables import left_out
@@ -43,12 +43,12 @@ class Attention(nn.Module):
             nn.Linear(8, 6 if fault == "narrow" else 8),
         )
 
-    def forward(self, x):
+    def forward(self, x, bias=None):
         query, key, value = (
             part(x).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
             for part in (self.wq, self.wk, self.wv)
         )
-        made = scaled_dot_product_attention(query, key, value)
+        made = scaled_dot_product_attention(query, key, value, bias)
         if self.fault == "mixing":
             made = made + made.flip(1)
         if self.fault == "fixed":
@@ -92,6 +92,32 @@ def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     pruned = prune_heads(copy.deepcopy(model), mask)
     torch.testing.assert_close(pruned(inputs), masked)
     assert [(b.kept, b.how) for b in find_heads(pruned)] == [((0, 2, 3), "found"), ((), "found")]
+
+
+class Biased(Model):
+    """Alike modules: the first is given a mask of one key for all heads, the second a bias a head."""
+
+    def forward(self, input_ids):
+        x = self.embedding(input_ids)
+        length = x.shape[1]
+        masked = torch.zeros(len(x), 1, length, length).index_fill(-1, torch.tensor([1]), -9.0)
+        biases = torch.arange(4.0)[None, :, None, None] * torch.eye(length)
+        for layer, bias in zip(self.layers, (masked, biases), strict=True):
+            x = x + layer(x, bias=bias)
+        return x
+
+
+def test_of_modules_that_are_alike_one_may_be_given_a_bias_a_head():
+    # as the attention of SAM 3's decoder to the image is, and that to the text is not
+    model, inputs = Biased("", ""), torch.randint(0, 20, (3, 5))
+    blocks = find_heads(model)
+    assert [b.architecture.bias_argument for b in blocks] == [None, "bias"]
+    for gone in ([("self", 0, 1), ("self", 1, 3)], [("self", 1, head) for head in range(4)]):
+        mask = cut_heads(model, gone)
+        with masked_heads(model, mask), torch.no_grad():
+            masked = model(inputs)
+        pruned = prune_heads(copy.deepcopy(model), mask)
+        torch.testing.assert_close(pruned(inputs), masked)
 
 
 def test_attention_that_returns_places_of_tokens_too_is_proved():
@@ -360,4 +386,4 @@ def test_a_layer_that_hands_a_bias_on_does_not_lose_all_its_heads():
     ],
 )
 def test_weights_of_attention_are_shares_of_each_query(returned, are):
-    assert proving._weights(returned) is are
+    assert trying_removal._weights(returned) is are

@@ -7,7 +7,7 @@ from tiny import batch_for, build
 
 from headprune_lib import find_heads, head_importance, one_head_ablation, running
 from headprune_lib.criteria import gradients
-from headprune_lib.running import first_position_alone, in_halves, on_device
+from headprune_lib.running import first_position_alone, in_halves, on_device, rounding
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
@@ -180,3 +180,12 @@ def test_quality_is_of_the_target_where_labels_alone_are_given(name):
     with torch.no_grad():
         expected = model(**batch).loss.item()
     assert quality(model, [batch])["loss"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_rounding_is_that_of_the_coarsest_numbers():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2).double(), torch.nn.Linear(2, 2))
+    assert rounding(model) == torch.finfo(torch.float32).eps
+    with torch.autocast("cpu", torch.bfloat16):
+        assert rounding(model) == torch.finfo(torch.bfloat16).eps
+    assert rounding(model.half()) == torch.finfo(torch.float16).eps
+    assert rounding(torch.nn.Identity()) == 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.cli.text_batches import kind_of, numbered_batches, positions
-from headprune_lib.cli.text_files import Rows
+from headprune_lib.batching import Batch
+from headprune_lib.cli.text_batches import kind_of, positions
 from headprune_lib.running import on_device
 
 _SOURCE = ("input_ids", "attention_mask")
@@ -34,26 +35,24 @@ def check_bleu(model: PreTrainedModel) -> None:
 def bleu(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    rows: Rows,
-    batch_size: int,
+    numbered: Sequence[tuple[list[int], Batch]],
+    references: Sequence[str],
     max_length: int,
 ) -> float:
     """sacrebleu's BLEU, 0 to 100, of the translations that the model's generation settings give.
 
     Args:
-        rows: with ``targets``, whose text is what translations are compared with.
-        max_length: pieces that a source is cut to, and that a translation has at most.
-
-    Raises:
-        ValueError: see :func:`headprune_lib.cli.text_batches.make_own_batches`.
+        numbered: sources as :func:`headprune_lib.cli.text_batches.numbered_batches` makes them,
+            once for all models that are compared.
+        references: what translations are compared with, in the order of the rows.
+        max_length: pieces that a translation has at most.
     """
     import sacrebleu
 
     settings = copy.deepcopy(model.generation_config)
     settings.max_length = None  # of which transformers would warn beside the other
     settings.max_new_tokens = min(max_length, positions(model) or max_length)
-    numbered = numbered_batches(model, tokenizer, rows, batch_size, max_length)
-    references, translations = rows.targets or [], [""] * len(rows)
+    translations = [""] * len(references)
     device = next(model.parameters()).device
     for members, batch in numbered:
         # decoder_input_ids are the reference, which a translation must not see
@@ -63,4 +62,4 @@ def bleu(
         texts = tokenizer.batch_decode(pieces, skip_special_tokens=True)
         for i, text in zip(members, texts, strict=True):
             translations[i] = text
-    return sacrebleu.corpus_bleu(translations, [references]).score
+    return sacrebleu.corpus_bleu(translations, [list(references)]).score

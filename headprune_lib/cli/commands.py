@@ -176,7 +176,7 @@ def made_batches(
 
 def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
     """Every head's score, under the kernel that the criterion needs."""
-    from headprune_lib import score_heads
+    from headprune_lib import find_heads, score_heads
     from headprune_lib.attention import eager
     from headprune_lib.cli.progress import Watched
     from headprune_lib.criteria import get_criterion
@@ -186,6 +186,8 @@ def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normal
         Normalise.L2: "l2",
         Normalise.NONE: None,
     }
+    if not any(block.kept for block in find_heads(model)):
+        raise ValueError("no head is left in the model: there is nothing to score")
     try:
         with eager(model) if get_criterion(by).weights else contextlib.nullcontext():
             return score_heads(model, Watched(batches), by, normalize=ways[normalize])

@@ -139,7 +139,7 @@ def prune(
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
         check_new(out)
         if report is not None:
-            _check_report(report)
+            _check_report(report, out)
 
     from headprune_lib import (
         fold_gates,
@@ -154,6 +154,7 @@ def prune(
     from headprune_lib.cli.quality import measure
     from headprune_lib.cli.removable import check_amount, check_some_can_go, staying
     from headprune_lib.cli.report import page, written
+    from headprune_lib.cli.text_batches import numbered_batches
     from headprune_lib.cli.text_files import read_rows
     from headprune_lib.criteria import get_criterion
     from headprune_lib.orders import prune_steps
@@ -197,8 +198,9 @@ def prune(
         measured = measure(both, tested)
         if with_bleu:
             rows = read_rows(test or data)
+            numbered = numbered_batches(loaded, tokenizer, rows, batch_size, max_length)
             for moment, one in both.items():
-                figures = {"bleu": bleu(one, tokenizer, rows, batch_size, max_length)}
+                figures = {"bleu": bleu(one, tokenizer, numbered, rows.targets or [], max_length)}
                 measured[moment] = figures | measured[moment]
         html = (
             page(loaded, smaller, budget, cut, scores, taken(steps, cut.mask), tested, measured,
@@ -230,7 +232,9 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _check_report(report: Path) -> None:
+def _check_report(report: Path, out: Path) -> None:
+    if report.resolve() == out.resolve():
+        refuse(f"{report} is where the pruned model goes; name another file for the report")
     if report.exists():
         refuse(f"{report} is there already and is not overwritten; name a new file")
     if not report.parent.is_dir():

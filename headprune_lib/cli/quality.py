@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -27,10 +28,19 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         ``accuracy`` where they are classes; ``examples_per_second``, the median of three passes
         after a warm-up, the models in turn, so that a slower moment of the machine hits all;
         ``parameters``, ``heads``.
+
+    Raises:
+        ValueError: the first model's loss is no finite number.
     """
     device = next(next(iter(models.values())).parameters()).device
     batches = [on_device(batch, device) for batch in batches]
     found = {name: quality(model, batches) for name, model in models.items()}
+    first, figures = next(iter(found.items()))
+    if not math.isfinite(figures["loss"]):
+        raise ValueError(
+            f"the loss {first} anything is removed is {figures['loss']}: are weights not numbers, "
+            "or does float16 overflow? Nothing can be said of heads then"
+        )
     rounds = [
         {name: pass_seconds(model, batches) for name, model in models.items()}
         for _ in range(_ROUNDS)

@@ -12,7 +12,7 @@ from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import Loss, default_loss
-from headprune_lib.running import evaluating
+from headprune_lib.running import evaluating, rounding
 
 
 def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
@@ -40,6 +40,11 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     Raises:
         ValueError: besides, layers that are quantised for inference, or losses without gradient.
     """
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "this runs under torch.inference_mode, which no gradient can be had in: call it "
+            "outside (torch.no_grad does no harm), or use a criterion without gradients"
+        )
     for path, module in model.named_modules():
         if type(module).__module__.startswith(_NO_GRADIENT):
             raise ValueError(
@@ -129,8 +134,8 @@ def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
             example_losses(model, {k: v[-rows:] for k, v in batch.items()}, loss)[-1].double()
             for rows in (1, 2)
         )
-    # rounding differs with the size of a batch, by the weights' precision
-    precision = min(torch.finfo(next(model.parameters()).dtype).eps ** 0.5, 0.1)
+    # rounding differs with the size of a batch
+    precision = min(rounding(model) ** 0.5, 0.1)
     if not torch.allclose(alone, beside, rtol=precision, atol=precision, equal_nan=True):
         raise ValueError(
             f"the last example's loss is {alone.item():.4g} alone and {beside.item():.4g} beside "

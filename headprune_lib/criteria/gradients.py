@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.derivatives import check_derivatives, watching
 from headprune_lib.criteria.example_losses import (
     check_apart,
     check_unused,
@@ -25,29 +26,6 @@ from headprune_lib.running import (
     on_device,
     placed,
 )
-
-# Model types whose own code gives a gradient that is not the derivative of what it computes: a probe
-# of the attention alone cannot see it, the census of all types did (data/census.csv, finite differences).
-NOT_DERIVATIVES = {
-    "groupvit": "assigns patches to groups by rounding and passes the gradient of what was not rounded",
-    "groupvit_vision_model": "assigns patches to groups by rounding and passes the gradient of what "
-    "was not rounded",
-    "hrm_text": "runs all but its last cycles without a gradient",
-    "rf_detr": "detaches the boxes that its decoder starts from",
-    "yoso": "passes an approximate gradient through its hashed attention",
-}
-"""``model_type`` -> what the code does."""
-
-
-def check_derivatives(model: nn.Module) -> None:
-    """Raises ValueError for a model, or a part of one, of :data:`NOT_DERIVATIVES`."""
-    types = (getattr(getattr(one, "config", None), "model_type", "") for one in model.modules())
-    for name in dict.fromkeys(types):
-        if name in NOT_DERIVATIVES:
-            raise ValueError(
-                f"{name} {NOT_DERIVATIVES[name]}: a gradient in it is not the derivative of the loss. "
-                "Score its heads by a criterion that takes none, such as by='greedy' or 'entropy'"
-            )
 
 
 def gate_gradients(
@@ -69,7 +47,6 @@ def gate_gradients(
             without having a gradient there, as through layers quantised for inference; a model
             whose own code gives another gradient than the derivative.
     """
-    check_derivatives(model)
     blocks = find_heads(model) if blocks is None else blocks
     outputs = [block.part(model, "output") for block in blocks]
     contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
@@ -78,7 +55,10 @@ def gate_gradients(
             handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad(), first_position_alone(model, batch):
-            losses = differentiable_losses(model, batch, loss)
+            with watching(model, loss) as watch:
+                losses = differentiable_losses(model, batch, loss)
+            if watch is not None:
+                watch.look_back(losses)
             # the sum: an example's loss has no gradient in another example's heads. What is missing
             # is not made zeros by autograd: it cannot tell "no influence" from "no derivative"
             flat = [context for own in contexts for context in own]
@@ -97,6 +77,8 @@ def gate_gradients(
             silent += [block] if own else []
             result.append(losses.detach().new_zeros(len(losses), 1, len(block.kept)))
     check_unused(model, batch, loss, silent)
+    if watch is not None:
+        check_derivatives(model, batch, loss, blocks, result, watch)
     return result
 
 
@@ -125,7 +107,6 @@ def opened(model: nn.Module, blocks: list[AttentionBlock], gates: list[Tensor]) 
         gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
             :func:`headprune_lib.masked_heads`.
     """
-    check_derivatives(model)
     outputs = [block.part(model, "output") for block in blocks]
     with hooking(outputs), contextlib.ExitStack() as stack:
         for block, output, gate in zip(blocks, outputs, gates, strict=True):
@@ -200,7 +181,17 @@ def mean_over_batches(
             totals[i] += reduce(gradient.double().cpu(), i)
     if not all(counts):
         raise ValueError("no batches given: head importance is a mean over at least one example")
+    check_some(totals)
     return on_grid(model, blocks, [total / n for total, n in zip(totals, counts, strict=True)])
+
+
+def check_some(totals: Sequence[Tensor]) -> None:
+    """Raises ValueError where every head has exactly 0: no order could be made of that."""
+    if sum(map(len, totals)) and not any(total.any() for total in totals):
+        raise ValueError(
+            "every head's score is exactly 0: no example has a label that counts (all of them "
+            "-100?), or the precision is too coarse for the loss (float16)"
+        )
 
 
 def one_batch(_batch: Batch, _gradient: Tensor, _kind: str) -> int:

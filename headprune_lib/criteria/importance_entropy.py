@@ -91,6 +91,8 @@ def both(
         [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks] for _ in range(3)
     )
     for batch in batches:
+        if not count:  # refused, or held against finite differences, before weights are noted
+            next(batch_gradients(model, [batch], blocks, loss, device))
         with recorded_weights(model, blocks) as found:
             ((moved, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
         if not count:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch
+from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
-from headprune_lib.criteria.gradients import on_grid, opened
+from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
@@ -51,8 +51,11 @@ def second_order(
     generator = torch.Generator().manual_seed(seed)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     for batch in batches:
+        check_batch(batch, tensors=True)
         batch = on_device(batch, device)
         with evaluating(model, frozen=True), torch.enable_grad():
+            if not count:  # refused once, and for all batches
+                gate_gradients(model, batch, blocks, loss)
             gates, losses = _gated(model, blocks, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
             silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
@@ -67,6 +70,7 @@ def second_order(
             total += (-slope.detach() + curve / 2).double().cpu()
     if not count:
         raise ValueError("no batches given: a head's cost is a mean over at least one example")
+    check_some(totals)
     return on_grid(model, blocks, [total / count for total in totals])
 
 

@@ -29,7 +29,7 @@ from headprune_lib.cli.bleu import bleu, check_bleu
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import measure
 from headprune_lib.cli.tables import scores_table
-from headprune_lib.cli.text_batches import make_own_batches
+from headprune_lib.cli.text_batches import make_own_batches, numbered_batches
 from headprune_lib.cli.text_files import read_rows
 from headprune_lib.criteria import CRITERIA
 
@@ -319,7 +319,8 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     assert 0 < expected < 100
     assert found["before"]["bleu"] == pytest.approx(expected)
     pruned = load_pruned(tmp_path / "out")
-    assert found["after"]["bleu"] == pytest.approx(bleu(pruned, words, read_rows(test), 1, 12))
+    one_by_one = numbered_batches(pruned, words, read_rows(test), 1, 12)
+    assert found["after"]["bleu"] == pytest.approx(bleu(pruned, words, one_by_one, references, 12))
 
 
 def test_bleu_is_refused_before_scores_where_it_cannot_be_had(tmp_path, labelled, monkeypatch):
@@ -391,6 +392,33 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert result.exit_code == 2 and message in result.output
     assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
     assert not out.exists() or list(out.iterdir()) == [out / "x"]
+
+
+def test_a_model_without_heads_a_loss_that_is_no_number_and_a_report_in_the_models_place(
+    tmp_path, labelled
+):
+    empty, broken, out = (tmp_path / name for name in ("empty", "broken", "out"))
+    whole = kept_in(tmp_path / "model", classifier())
+    assert run("prune", whole, labelled, empty, "--amount", 1).exit_code == 0
+    model = classifier()
+    model.classifier.weight.data.fill_(torch.nan)
+    kept_in(broken, model)
+    for arguments, message in (
+        (("score", empty, labelled), "no head is left in the model"),
+        (("score", empty, labelled, "--by", "entropy"), "no head is left in the model"),
+        (
+            ("prune", broken, labelled, out, "--amount", 0.5, "--by", "entropy"),
+            "the loss before anything is removed is nan",
+        ),
+        (
+            ("prune", whole, labelled, out, "--amount", 0.5, "--report", out),
+            "is where the pruned model goes",
+        ),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2 and message in result.output, result.output
+        assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
+        assert not out.exists()
 
 
 def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):

@@ -15,6 +15,7 @@ from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.heads import HeadTensors
+from headprune_lib.running import recorded
 
 
 class Case:
@@ -31,7 +32,27 @@ class Case:
     @cached_property
     def plain(self) -> list[Tensor]:
         """What the model returns."""
-        return outputs_of(self.model, self.inputs)
+        return self.run(self.model)
+
+    @cached_property
+    def made_of_codes(self) -> bool:
+        """Whether the model returns the same without the heads that :attr:`mask` cuts.
+
+        A tiny model's outputs may be made of codes that no cut changes; its layers then tell.
+        """
+        with masked_heads(self.model, self.mask):
+            masked = outputs_of(self.model, self.inputs)
+        return distance(masked, outputs_of(self.model, self.inputs)) == 0
+
+    def run(self, model: nn.Module, inputs: dict[str, Any] | None = None) -> list[Tensor]:
+        """What the model, or a copy of it, returns; its layers too, where it is made of codes."""
+        inputs = self.inputs if inputs is None else inputs
+        if not self.made_of_codes:
+            return outputs_of(model, inputs)
+        layers = dict.fromkeys(block.layer_path for block in self.blocks)
+        with recorded([model.get_submodule(path) for path in layers]) as calls:
+            outputs = outputs_of(model, inputs)
+        return [*outputs, *(tensors_of(call.output)[0] for call in calls)]
 
     @cached_property
     def mask(self) -> HeadTensors:
@@ -59,7 +80,7 @@ class Case:
     def masked(self) -> list[Tensor]:
         """The same under :attr:`mask`."""
         with masked_heads(self.model, self.mask):
-            return outputs_of(self.model, self.inputs)
+            return self.run(self.model)
 
     @cached_property
     def pruned(self) -> Any:
@@ -69,7 +90,7 @@ class Case:
     @cached_property
     def of_pruned(self) -> list[Tensor]:
         """What that copy returns."""
-        return outputs_of(self.pruned, self.inputs)
+        return self.run(self.pruned)
 
 
 def outputs_of(model: nn.Module, inputs: dict[str, Any]) -> list[Tensor]:
@@ -107,10 +128,19 @@ def distance(found: list[Tensor], expected: list[Tensor]) -> float:
     return most
 
 
+class NotReached(LookupError):
+    """Attention that none of the inputs reached; says which, and what went wrong."""
+
+
 def parts_of(
     model: nn.Module, blocks: list[AttentionBlock]
 ) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
-    """The model with inputs it runs on, then parts of it for the blocks these do not reach."""
+    """The model with inputs it runs on, then parts of it for the blocks these do not reach.
+
+    Raises:
+        NotReached: after the last part, where there are blocks that no inputs reached.
+        LookupError: it runs on no inputs that were found.
+    """
     missing = {block.path for block in blocks}
     roots = ["", *(p for p, m in model.named_modules() if p and hasattr(m, "main_input_name"))]
     problem = ""
@@ -138,7 +168,7 @@ def parts_of(
     if not ran:
         raise LookupError(f"no inputs were found that it runs on ({problem})")
     if missing:
-        raise LookupError(f"no inputs were found that reach {min(missing)} ({problem})")
+        raise NotReached(f"no inputs were found that reach {min(missing)} ({problem})")
 
 
 def _reached(

@@ -9,7 +9,7 @@ import resource
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -103,9 +103,9 @@ def row_of(name: str) -> Row:
         model = build(name)
     except Exception as error:
         return _not_built(name, _named(error))
-    row = {"model type": name, "class": type(model).__name__}
+    row, unasked = {"model type": name, "class": type(model).__name__}, list[str]()
     try:
-        answers = ask(model)
+        answers = ask(model, unasked)
         blocks, refused = find_heads(model), discovered(model).refused
     except UnknownArchitecture as error:
         seen = str(error).partition("seen and refused: ")[2].partition(" Known: ")[0]
@@ -123,14 +123,14 @@ def row_of(name: str) -> Row:
         kinds.setdefault(block.kind, []).append(str(block.n_heads))
     return {
         **row,
-        "outcome": _outcome(answers, refused),
+        "outcome": _outcome(answers, refused, unasked),
         **{law: _short(answer) for law, answer in answers.items()},
         "kinds": "; ".join(f"{kind} {'+'.join(heads)}" for kind, heads in kinds.items()),
         "seconds": f"{time.perf_counter() - start:.1f}",
     }
 
 
-def _outcome(answers: Mapping[str, str], refused: Mapping[str, str]) -> str:
+def _outcome(answers: Mapping[str, str], refused: Mapping[str, str], unasked: Sequence[str]) -> str:
     if any(answer.startswith("no: ") for answer in answers.values()):
         return WRONG
     said = [answer for answer in answers.values() if answer.startswith("refused: ")]
@@ -139,6 +139,8 @@ def _outcome(answers: Mapping[str, str], refused: Mapping[str, str]) -> str:
     if refused:
         reasons = "; ".join(dict.fromkeys(refused.values()))
         return f"{PASSED} in part: {len(refused)} modules not taken, {_short(reasons)}"
+    if unasked:
+        return f"{PASSED} in part: {_short(unasked[0])}"
     return PASSED
 
 

@@ -16,17 +16,15 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
     full_mask,
-    head_importance,
     load_pruned,
     masked_heads,
     prune_heads,
     save_pruned,
 )
 from headprune_lib.architectures import UnknownArchitecture
-from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.discovery import discovered
-from headprune_lib.replication.census.cases import Case, distance, outputs_of, parts_of, tensors_of
+from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
+from headprune_lib.replication.census.importance import importance_problem
 
 LAWS = (
     "identity",
@@ -43,7 +41,6 @@ a finite difference; removal is masking, of some heads and of all heads of a lay
 loads; a pruned model generates what a masked one does; nothing stays behind."""
 
 YES, NO_SUCH = "yes", "-"
-_STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
 _LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
 
 
@@ -51,25 +48,38 @@ class Broken(Exception):
     """A law that does not hold; says what was seen."""
 
 
-def ask(model: nn.Module) -> dict[str, str]:
+def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
     """Law -> ``"yes"``, ``"-"`` where it does not apply, ``"refused: …"`` or ``"no: …"``.
 
     Every block is asked: those that the model's own inputs do not reach, in the part of the model
     that reaches them.
 
+    Args:
+        unasked: is told of blocks that nothing reached.
+
     Raises:
         UnknownArchitecture: no attention was found.
-        LookupError: no inputs were found that the model runs on.
+        LookupError: no inputs were found that the model runs on, or, where nobody is to be told,
+            that reach all of it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = discovered(model)
         answers: dict[str, str] = {}
-        for root, inputs in parts_of(model, found.blocks):
-            for law, answer in _ask_part(root, inputs, whole=root is model).items():
-                if answers.get(law, NO_SUCH) in (YES, NO_SUCH):
-                    answers[law] = answer if answer != NO_SUCH else answers.get(law, NO_SUCH)
+        try:
+            for root, inputs in parts_of(model, found.blocks):
+                for law, answer in _ask_part(root, inputs, whole=root is model).items():
+                    answers[law] = max(answers.get(law, NO_SUCH), answer, key=_gravity)
+        except NotReached as error:
+            if unasked is None:
+                raise
+            unasked.append(str(error))
     return {law: answers.get(law, NO_SUCH) for law in LAWS}
+
+
+def _gravity(answer: str) -> int:
+    """Of two parts' answers the graver one is the model's; of two alike the first."""
+    return (NO_SUCH, YES, "refused", "no").index(answer.partition(": ")[0])
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
@@ -88,10 +98,10 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
 
 
 def _identity(case: Case) -> str:
-    if distance(outputs_of(case.model, case.inputs), case.plain):
+    if distance(case.run(case.model), case.plain):
         raise Broken("the model returns something else at each pass")
     with masked_heads(case.model, full_mask(case.model)):
-        if distance(outputs_of(case.model, case.inputs), case.plain):
+        if distance(case.run(case.model), case.plain):
             raise Broken("a mask of ones changes the output")
     return YES
 
@@ -104,7 +114,7 @@ def _columns(case: Case) -> str:
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
                 weight[head * block.width : (head + 1) * block.width] = 0  # (in, out)
-    _same(case.masked, outputs_of(zeroed, case.inputs), "masked and zeroed")
+    _same(case.masked, case.run(zeroed), "masked and zeroed")
     if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")
     return YES
@@ -116,21 +126,6 @@ def _same(found: list[Tensor], expected: list[Tensor], what: str) -> None:
         raise Broken(f"{what} differ by {apart:.1e}")
 
 
-def _loss(outputs: Any, batch: Batch) -> Tensor:
-    """(example,): a fixed random sum of what the model returns for each."""
-    n = next(len(one) for one in batch.values() if isinstance(one, Tensor))
-    total = torch.zeros(n, dtype=torch.float64)
-    for number, tensor in enumerate(tensors_of(outputs)):
-        rows = tensor if len(tensor) == n else tensor[None] if n == 1 else None
-        if rows is None:
-            continue
-        flat = rows.reshape(n, -1).double().nan_to_num(neginf=0, posinf=0)
-        generator = torch.Generator().manual_seed(number)
-        weights = torch.randn(flat.shape[1], generator=generator, dtype=torch.float64)
-        total = total + flat @ weights / len(weights) ** 0.5
-    return total
-
-
 def _importance(case: Case) -> str:
     model, n = case.model, next(len(x) for x in case.inputs.values() if isinstance(x, Tensor))
     batch = {k: v for k, v in case.inputs.items() if isinstance(v, Tensor)}
@@ -139,46 +134,10 @@ def _importance(case: Case) -> str:
             return NO_SUCH  # several images in one tensor: one alone cannot be taken out
         batch = {k: v[:1] for k, v in batch.items()}
     extra = {k: v for k, v in case.inputs.items() if not isinstance(v, Tensor)}
-    with _given(model, extra):
-        try:
-            scores = head_importance(model, [batch], loss=_loss, normalize=None)
-        except RuntimeError as error:
-            raise ValueError(f"{error}".partition("\n")[0]) from None
-        for kind, layer, head in _some_heads(case.blocks):
-            found, expected = float(scores[kind][layer, head]), []
-            for step in _STEPS:  # too long where the loss bends, too short where it is rounded
-                difference, size = _difference(model, batch, (kind, layer, head), step)
-                expected.append(f"{difference:.4g}")
-                if abs(found - difference) < 0.02 * abs(difference) + 2e-7 / step * size + 1e-6:
-                    break
-            else:
-                raise Broken(
-                    f"{kind} {layer} {head}: {found:.4g}, finite differences {', '.join(expected)}"
-                )
+    problem = importance_problem(model, batch, extra, case.blocks)
+    if problem:
+        raise Broken(problem)
     return YES
-
-
-def _difference(
-    model: nn.Module, batch: Batch, place: tuple[str, int, int], step: float
-) -> tuple[float, float]:
-    """The mean size of the examples' central finite differences in a gate, and of their losses."""
-    kind, layer, head = place
-    losses = []
-    for sign in (1, -1):
-        mask = full_mask(model)
-        mask[kind][layer, head] = 1 + sign * step
-        with masked_heads(model, mask), torch.no_grad():
-            torch.manual_seed(0)
-            losses.append(_loss(model(**batch), batch))
-    difference = (losses[0] - losses[1]) / (2 * step)
-    return float(difference.abs().mean()), float(losses[0].abs().mean())
-
-
-def _some_heads(blocks: list[AttentionBlock]) -> list[tuple[str, int, int]]:
-    """Of each kind the first head of the first layer and the last of the last."""
-    first = {b.kind: (b.kind, b.layer, 0) for b in reversed(blocks)}
-    last = {b.kind: (b.kind, b.layer, b.n_heads - 1) for b in blocks}
-    return sorted({*first.values(), *last.values()})
 
 
 def _apart(case: Case, n: int) -> bool:
@@ -188,22 +147,8 @@ def _apart(case: Case, n: int) -> bool:
     first = {
         k: v[:1] if isinstance(v, Tensor) and len(v) == n else v for k, v in case.inputs.items()
     }
-    alone = outputs_of(case.model, first)
+    alone = case.run(case.model, first)
     return distance(alone, [tensor[:1] for tensor in case.plain]) < 1e-3
-
-
-class _given:
-    """Inside, arguments that are no tensors are given to each pass."""
-
-    def __init__(self, model: nn.Module, extra: dict[str, Any]) -> None:
-        self.handle = model.register_forward_pre_hook(
-            lambda _module, args, kwargs: (args, {**extra, **kwargs}), with_kwargs=True
-        )
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_error: object) -> None:
-        self.handle.remove()
 
 
 def _removal(case: Case) -> str:
@@ -213,9 +158,9 @@ def _removal(case: Case) -> str:
 
 def _emptying(case: Case) -> str:
     with masked_heads(case.model, case.emptying):
-        masked = outputs_of(case.model, case.inputs)
+        masked = case.run(case.model)
     pruned = prune_heads(copy.deepcopy(case.model), case.emptying)
-    _same(outputs_of(pruned, case.inputs), masked, "pruned and masked")
+    _same(case.run(pruned), masked, "pruned and masked")
     return YES
 
 
@@ -224,7 +169,7 @@ def _saving(case: Case) -> str:
         return NO_SUCH  # a part of a model, or a class that transformers does not offer
     with tempfile.TemporaryDirectory() as folder:
         loaded = load_pruned(save_pruned(case.pruned, Path(folder) / "pruned"))
-    _same(outputs_of(loaded, case.inputs), case.of_pruned, "saved and loaded")
+    _same(case.run(loaded), case.of_pruned, "saved and loaded")
     return YES
 
 

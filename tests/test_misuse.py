@@ -1,0 +1,225 @@
+"""What a practitioner gets wrong is refused with what to do, or does no harm."""
+
+import contextlib
+import copy
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+from tiny import batch, build
+from torch import nn
+from torch.nn.utils import prune as torch_prune
+
+from headprune_lib import (
+    cut_heads,
+    find_heads,
+    full_mask,
+    head_importance,
+    masked_heads,
+    one_head_ablation,
+    prune_heads,
+    prune_mask,
+    score_heads,
+    tune_mask,
+)
+from headprune_lib.ablation import masked_logits
+
+
+def first_cut(model):
+    return cut_heads(model, [("self", 0, 1)])
+
+
+def logits(model, inputs):
+    with torch.no_grad():
+        return model(**inputs).logits
+
+
+def scored(model, by="importance", **changed):
+    inputs = {**batch(3), **changed}
+    return score_heads(model, [{k: v for k, v in inputs.items() if v is not None}], by)
+
+
+def under_inference(model):
+    with torch.inference_mode():
+        return head_importance(model, [batch(3)])
+
+
+def made_under_inference(_model):
+    with torch.inference_mode():
+        model = build("bert")
+    return head_importance(model, [batch(3)])
+
+
+def traced(model):
+    model.config.return_dict = False
+    ids = (batch(3)["input_ids"],)
+    return find_heads(torch.jit.trace(model, ids, check_trace=False, strict=False))
+
+
+def pruned_by_torch(model):
+    query = model.bert.encoder.layer[0].attention.self.query
+    torch_prune.l1_unstructured(query, "weight", amount=0.5)
+    prune_heads(model, first_cut(model))
+
+
+def sharing(model):
+    first, second, _ = model.bert.encoder.layer
+    second.attention.output.dense = first.attention.output.dense
+    find_heads(model)
+
+
+def removing_under_a_mask(model):
+    with masked_heads(model, cut_heads(model, [("self", 0, 3)])):
+        prune_heads(model, first_cut(model))
+
+
+def removing_in_a_sweep(model):
+    for _ in one_head_ablation(model, [batch(3)], reduce=lambda *_: removing(model)):
+        pass
+
+
+def removing(model):
+    prune_heads(model, first_cut(model))
+
+
+def masked_with(value):
+    def run(model):
+        with masked_heads(model, {"self": value(full_mask(model)["self"])}):
+            pass
+
+    return run
+
+
+def prune_share(amount):
+    return lambda model: prune_mask(model, {"self": torch.rand(3, 4)}, amount)
+
+
+MISUSES = {
+    "one batch for a list": (
+        lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, swept": (
+        lambda m: list(one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, masked": (
+        lambda m: list(masked_logits(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, tuned": (
+        lambda m: tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, looked at": (
+        lambda m: score_heads(m, batch(3), "entropy"), TypeError, r"given str: .*\[batch\]"),
+    "pairs for dicts": (
+        lambda m: head_importance(m, [(1, 2)]), TypeError, "given tuple"),
+    "labels in a list": (
+        lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"batch\['labels'\] is of type list"),
+    "a number among tensors": (
+        lambda m: scored(m, "second-order", extra=1), TypeError, r"batch\['extra'\] is of type int"),
+    "no examples": (
+        lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
+        ValueError, "has no rows"),
+    "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
+    "a model's class": (lambda _: find_heads(t.BertModel), TypeError, "given the class BertModel"),
+    "no model": (lambda _: head_importance(None, [batch(3)]), TypeError, "given NoneType"),
+    "a traced model": (traced, ValueError, "torch.jit made runs without Python"),
+    "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
+    "weights of inference mode": (
+        made_under_inference, ValueError, "weights were made under torch.inference_mode"),
+    "a mask that is learned": (
+        masked_with(lambda ones: ones.requires_grad_()), ValueError, "no.* flows through a mask"),
+    "a mask of numpy": (masked_with(lambda ones: ones.numpy()), TypeError, "given ndarray"),
+    "scores of numpy": (
+        lambda m: prune_mask(m, {"self": np.ones((3, 4))}, 0.5), TypeError, "is a ndarray"),
+    "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
+    "a share that is text": (prune_share("0.5"), TypeError, "amount is '0.5'"),
+    "a shared projection": (
+        sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
+    "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
+    "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
+    "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
+    misuse, error, message = MISUSES[name]
+    model = build("bert")
+    expected = logits(model, batch(3))
+    with pytest.raises(error, match=message):
+        misuse(model)
+    if name not in ("a shared projection", "weights pruned by torch", "a traced model"):
+        torch.testing.assert_close(logits(model, batch(3)), expected, rtol=0, atol=0)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name
+
+
+def test_labels_of_which_none_counts():
+    model = build("gpt2")
+    inputs = {k: v for k, v in batch(3).items() if k != "labels"}
+    none = torch.full_like(inputs["input_ids"], -100)
+    for by in ("importance", "fisher", "second-order"):
+        with pytest.raises(ValueError, match="every head's score is exactly 0: no example has a"):
+            score_heads(model, [{**inputs, "labels": none}], by)
+    some = none.clone()  # an example without labels beside others is an example of loss 0
+    some[0, 1:3] = inputs["input_ids"][0, 1:3]
+    scores = head_importance(model, [{**inputs, "labels": some}], normalize=None)["self"]
+    alone = {k: v[:1] for k, v in {**inputs, "labels": some}.items()}
+    torch.testing.assert_close(3 * scores, head_importance(model, [alone], normalize=None)["self"])
+
+
+def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
+    model, inputs = build("bert"), batch(3)
+    plain = logits(model, inputs)
+    with masked_heads(model, first_cut(model)):
+        made = copy.deepcopy(model)
+        masked = logits(model, inputs)
+        assert torch.equal(logits(made, inputs), masked) and not torch.equal(masked, plain)
+    assert torch.equal(logits(made, inputs), plain)
+    pruned = prune_heads(made, first_cut(made))  # nor does anything refuse the copy
+    torch.testing.assert_close(logits(pruned, inputs), masked)
+
+
+def test_after_an_exception_under_a_mask_heads_can_be_removed():
+    model = build("bert")
+    with contextlib.suppress(ZeroDivisionError), masked_heads(model, first_cut(model)):
+        raise ZeroDivisionError
+    assert find_heads(prune_heads(model, first_cut(model)))[0].kept == (0, 2, 3)
+
+
+@pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])
+def test_what_does_no_harm(state):
+    model, inputs = build("bert"), batch(3)
+    expected = head_importance(model, [inputs], normalize=None)["self"]
+    given: object = [inputs]
+    if state == "dropout":
+        for module in model.train().modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.5
+    elif state == "frozen":
+        model.requires_grad_(False)
+    elif state == "checkpointing":
+        model.train().gradient_checkpointing_enable()
+    elif state == "loader":
+        rows = [{k: v[i] for k, v in inputs.items()} for i in range(3)]
+        given = torch.utils.data.DataLoader(rows, batch_size=2)
+    with torch.no_grad() if state == "no_grad" else contextlib.nullcontext():
+        found = head_importance(model, given, normalize=None)["self"]
+    torch.testing.assert_close(found, expected)
+    assert model.training is (state in ("dropout", "checkpointing"))
+
+
+def test_a_part_of_a_model_is_masked_as_the_whole_is():
+    model, inputs = build("bert"), batch(3)
+    with masked_heads(model, first_cut(model)):
+        expected = logits(model, inputs)
+    encoder = model.bert.encoder
+    with masked_heads(encoder, first_cut(encoder)):
+        assert torch.equal(logits(model, inputs), expected)
+
+
+def test_nested_masks_multiply():
+    model, inputs = build("bert"), batch(3)
+    with masked_heads(model, cut_heads(model, [("self", 0, 1), ("self", 1, 2)])):
+        expected = logits(model, inputs)
+    with (
+        masked_heads(model, first_cut(model)),
+        masked_heads(model, cut_heads(model, [("self", 1, 2)])),
+    ):
+        assert torch.equal(logits(model, inputs), expected)
