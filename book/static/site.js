@@ -62,13 +62,15 @@ document.addEventListener("DOMContentLoaded", () => {
 
 // What is larger than its frame can be scrolled with the keyboard, and says so.
 document.addEventListener("DOMContentLoaded", () => {
-  const FRAMES = ".table-frame, .bd-article .pst-scrollable-table-container";
+  const FRAMES = ".table-frame, .scrolled, .bd-article .pst-scrollable-table-container";
   const mark = (frame) => {
     const wide = frame.scrollWidth > frame.clientWidth + 1;
     const tall = frame.scrollHeight > frame.clientHeight + 1;
     const caption = frame.querySelector(".caption-text") ?? frame.querySelector("caption");
     const words = caption?.textContent.trim() ?? "Table";
-    if (wide || tall) {
+    if (frame.classList.contains("scrolled")) {
+      // Made as a region with a name, which takes the focus.
+    } else if (wide || tall) {
       frame.tabIndex = 0;
       frame.setAttribute("role", "group");
       frame.setAttribute("aria-label", `${words} (scrolls)`);

@@ -128,7 +128,7 @@ STATEMENTS = [
     Statement(PAGE, "At a loss of at most 2%", lambda: SHOWN_TOLERANCE == 0.02),
     Statement(
         PAGE,
-        "All orders but importance are measured on the first fine-tuning alone;",
+        "The other orders are measured on the first fine-tuning alone;",
         lambda: (
             len(values(*REVIEWS)["curves"]["importance"]["runs"]) > 1
             and all(
@@ -203,7 +203,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "By 60% they have cut {glue:text}`mpnet_gone` whole",
+        "By 60% they have removed {glue:text}`mpnet_gone` whole",
         lambda: abs(values(*MPNET)["kept"]["importance unnormalised"]["kept"][6]) < 0.05,
     ),
     Statement(

@@ -110,8 +110,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "in the norm that is divided by they differ sixfold and more in the German-English translators, "
-        "but about as much on SNLI as on the reviews, two to three times.",
+        "The largest norm of a layer is sixfold the smallest and more in the German-English translators, "
+        "but on SNLI as on the reviews it is two to three times.",
         lambda: (
             all(round(spread(*one)) >= 6 for one in TRANSLATORS)
             and all(2 <= spread(*one) <= 3 for one in (ENCODER, PAIRS))
@@ -119,8 +119,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "all of them in the pre-norm translator, where entropy has a weight. There entropy does say "
-        "something that chance does not; but the ranking by kinds costs more than that.",
+        "all of them in the pre-norm translator, where entropy has a weight. There entropy says "
+        "something that chance does not, but ranking by kinds costs more than that.",
         lambda: (
             area(TRANSLATORS[1], "combined against its control")[0] > 0
             and area(TRANSLATORS[1], "combined against importance")[1] < 0

@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from headprune_lib.replication.pages.plots.palette import BLUE
-from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
+from headprune_lib.replication.pages.plots.style import NARROW, WIDE, below, style
 from headprune_lib.replication.pages.svg import as_svg
 
 
@@ -54,6 +54,23 @@ def test_colours_follow_the_page():
     picture = as_svg(drawn(), "f", "alt", "wide")
     assert f"var(--figure-blue, {BLUE})" in picture and "var(--figure-grid" in picture
     assert "#000000" not in picture
+
+
+def test_a_long_name_in_the_legend_of_a_narrow_figure_is_broken_into_lines():
+    name = "importance and entropy, weight chosen on training sentences"
+    lines = {}
+    for layout in (WIDE, NARROW):
+        with style():
+            figure, (axes,) = layout.panels(1, 200)
+            axes.plot([0, 1], label=name)
+            below(figure, layout)
+        (text,) = figure.legends[0].get_texts()
+        lines[layout] = text.get_text().split("\n")
+        figure.canvas.draw()
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+    assert lines[WIDE] == [name] and len(lines[NARROW]) == 2
+    plt.close("all")
 
 
 def test_panels_stand_below_one_another_where_it_is_narrow():

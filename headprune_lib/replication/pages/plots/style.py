@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ __all__ = [
     "as_png",
 ]
 
+_LETTERS = 48  # of a legend, that the narrow layout has room for
 SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
 """Colours of lines that have none of their own, in turn."""
 
@@ -111,7 +113,9 @@ def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
             shown.setdefault(label, handle)
     handles, labels = list(shown.values()), list(shown)
     columns = columns if layout.columns > 1 else 1
-    rows = -(-len(labels) // columns)
+    if columns == 1:
+        labels = [textwrap.fill(label, _LETTERS) for label in labels]
+    rows = -(-sum(label.count("\n") + 1 for label in labels) // columns)
     height = 72 * figure.get_size_inches()[1]
     added = 17 * rows + 8
     figure.set_size_inches(layout.width / 72, (height + added) / 72)

@@ -96,10 +96,11 @@ def _models(results: Sequence[Result]) -> str:
         each = [f"{name} ({heads} heads)" for name, heads in encoders.items()]
         told.append(f"{_number(len(each))} {_plural('encoder', each)}, {listed(each)}")
     if translators:
-        heads = sorted(translators.values())
-        each = [str(one) for one in heads]
+        counts = sorted(Counter(translators.values()).items())
+        each = [f"{_number(n)} of {heads} heads" for heads, n in counts]
         told.append(
-            f"{_number(len(each))} small {_plural('translator', each)} of {listed(each)} heads"
+            f"{_number(len(translators))} small {_plural('translator', list(translators))}, "
+            f"{listed(each)}"
         )
     return f"We measured {', and '.join(told)}." if told else "No model was measured."
 

@@ -83,7 +83,10 @@ def prepare_page(
         title = re.sub(r"<[^>]+>", "", context.get("title", ""))
         context["metatags"] = context.get("metatags", "") + head_tags(
             title,
-            description_of(doctree) or title,
+            # of the front page what was found, not who wrote it
+            app.config.myst_substitutions["tally"]
+            if pagename == "index"
+            else description_of(doctree) or title,
             app.config.site_address,
             f"{pagename}.html",
         )

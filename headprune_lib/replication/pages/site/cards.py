@@ -162,9 +162,16 @@ def _dot_name(setting: str, label: str) -> str:
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     """What the dots are, and which side of the bound is the paper's."""
     what, form, side = SHOWN[claim.id]
-    estimates = [one for row in rows for one in row.judged.estimates]
-    bounds = sorted({one.bound for one in estimates}, reverse=True)
-    said = " or ".join(form.format(bound) if bound else "0" for bound in bounds)
+    kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
+    for row in rows:
+        kind = "translators" if row.half == "translation" else "encoders"
+        for one in row.judged.estimates:
+            kinds.setdefault(one.bound, set()).add(kind)
+    bounds = [(form.format(bound) if bound else "0", kinds[bound]) for bound in sorted(kinds)[::-1]]
+    if len(bounds) == 2 and all(len(of) == 1 for _, of in bounds):
+        said = " and ".join(f"{bound} for {', '.join(of)}" for bound, of in bounds)
+    else:
+        said = " or ".join(bound for bound, _ in bounds)
     return (
         f"{what[0].upper()}{what[1:]}. Our bound is {said}; the paper's claim lies to its {side}."
     )

@@ -1,5 +1,7 @@
 """A card says what its verdict says, row by row."""
 
+from dataclasses import replace
+
 import pytest
 from bs4 import BeautifulSoup
 
@@ -40,7 +42,9 @@ def test_what_does_not_vote_is_hollow_and_says_why():
     shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.1))
     assert [line["class"] for line in shown.select(".dots li")] == [["votes"], ["silent"]]
     front = (project_root() / "index.md").read_text("utf-8")
-    assert "Hollow dots could not have decided, and do not count." in front
+    assert (
+        "A hollow dot rests on too little data for our rule to decide, and does not count." in front
+    )
     assert [cells.select("td")[-1].text for cells in shown.select("tbody tr")] == [
         "yes",
         "no: power 0.10",
@@ -51,6 +55,14 @@ def test_a_caption_says_what_the_dots_are_and_where_the_paper_is():
     assert card(row("tiny, toy", 0.9)).figcaption.text == (
         "Share of the heads that can go alone. Our bound is 80%; the paper's claim lies to its right."
     )
+
+
+def test_a_bound_of_each_kind_of_model_is_named():
+    encoder = row("tiny, toy", 0.9)
+    (one,) = encoder.judged.estimates
+    judged = replace(encoder.judged, estimates=(replace(one, bound=0.4),))
+    shown = card(encoder, replace(encoder, half="translation", judged=judged))
+    assert "Our bound is 80% for encoders and 40% for translators;" in shown.figcaption.text
 
 
 def test_text_is_escaped_and_every_row_has_a_link_of_its_own():

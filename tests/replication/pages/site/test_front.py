@@ -8,7 +8,7 @@ import pytest
 from browser import needs_chromium, served
 
 from headprune_lib.replication.claims.evidence import all_verdicts
-from headprune_lib.replication.pages.site.answer import answer
+from headprune_lib.replication.pages.site.answer import answer, tally
 from headprune_lib.replication.store import Key
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -66,7 +66,7 @@ def chosen(browser):
 def test_the_title_is_the_answer(pages):
     page = pages[FRONT]
     assert page.h1.get_text().removesuffix("#").strip() == answer(all_verdicts())
-    assert page.select_one("meta[name=description]")["content"]
+    assert page.select_one("meta[name=description]")["content"] == tally(all_verdicts())
     assert page.select_one("meta[property='og:title']")["content"] in page.h1.get_text()
     assert len(page.select("article.claim")) == 8
     assert not page.select("meta[http-equiv=refresh]")
