@@ -119,6 +119,12 @@ MISUSES = {
     "a model's class": (lambda _: find_heads(t.BertModel), TypeError, "given the class BertModel"),
     "no model": (lambda _: head_importance(None, [batch(3)]), TypeError, "given NoneType"),
     "a traced model": (traced, ValueError, "torch.jit made runs without Python"),
+    "a loss of torch's": (
+        lambda m: head_importance(m, [batch(3)], loss=nn.CrossEntropyLoss()),
+        TypeError, "CrossEntropyLoss takes logits and labels: give lambda outputs, batch"),
+    "a loss that is a number": (
+        lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
+        TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
     "weights of inference mode": (
         made_under_inference, ValueError, "weights were made under torch.inference_mode"),

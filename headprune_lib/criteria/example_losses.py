@@ -19,12 +19,23 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """Each example's loss (batch,), the model's usual one if none is given.
 
     Raises:
+        TypeError: a loss of torch's, which takes logits and labels, or one that returns no tensor.
         ValueError: a loss that is not one number an example, or a model whose usual loss is not
             known.
     """
+    if isinstance(loss, nn.modules.loss._Loss):
+        raise TypeError(
+            f"loss is called with the model's outputs and the batch, and {type(loss).__name__} takes "
+            "logits and labels: give lambda outputs, batch: torch.nn.functional.cross_entropy("
+            "outputs.logits, batch['labels'], reduction='none'), or the like"
+        )
     loss_of = loss or default_loss(model)
     outputs = model(**(model_inputs(model, batch) if loss is None else batch))
     losses = loss_of(outputs, batch)
+    if not isinstance(losses, Tensor):
+        raise TypeError(
+            f"the loss is a {type(losses).__name__}, not a tensor of one number an example, (batch,)"
+        )
     if losses.ndim != 1 or len(losses) not in _sizes(batch):
         raise ValueError(
             f"the loss has shape {tuple(losses.shape)} for a batch of "
