@@ -16,7 +16,7 @@ _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _TAG = re.compile(r"<[^>]*>")
-_LONG_NUMBER = re.compile(r"(\d+\.\d)\d+")
+_LONG_NUMBER = re.compile(r"(?<!opacity: )(\d+\.\d)\d+")
 _DOT = re.compile(r'<use (?:xlink:)?(href="[^"]+") x="([^"]+)" y="([^"]+)" style="([^"]*)"/>')
 _DOTS = re.compile(rf"(?:{_DOT.pattern}\s*){{2,}}")
 _EMPTY_GROUP = re.compile(r"<g>\s*</g>\s*")
@@ -42,7 +42,7 @@ def as_svg(figure: Figure, name: str, alt: str, variant: str) -> str:
     short = {target: f"{name}-{variant}-{number}" for number, target in enumerate(used)}
     body = _ID.sub(lambda found: f'id="{short[found[1]]}"' if found[1] in short else "", body)
     body = _REFERENCE.sub(lambda found: found[1] + short[found[2]], body)
-    # of places, not of what is written
+    # of places, not of what is written or of how dense a band is
     body = _TAG.sub(lambda found: _LONG_NUMBER.sub(r"\1", found[0]), body)
     body = _COLOUR.sub(lambda found: css_colour(found[0]), body)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)

@@ -50,6 +50,14 @@ def test_places_are_rounded_and_what_is_written_is_not():
     assert not any(re.search(r"\d\.\d\d", path["d"]) for path in picture.select("path"))
 
 
+def test_a_band_is_as_dense_as_it_was_drawn():
+    with style():
+        figure, (axes,) = WIDE.panels(1, 200)
+        axes.axvspan(0, 0.5, color=BLUE, alpha=0.18)
+    densities = re.findall(r"opacity: ([\d.]+)", as_svg(figure, "f", "alt", "wide"))
+    assert "0.18" in densities
+
+
 def test_colours_follow_the_page():
     picture = as_svg(drawn(), "f", "alt", "wide")
     assert f"var(--figure-blue, {BLUE})" in picture and "var(--figure-grid" in picture
