@@ -37,14 +37,18 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
             numbers[f"{_KEYS[one.name]}_n_{side}"] = len(names)
     for one in decide(values, every_task=True):
         numbers |= {f"first_{key}": value for key, value in _contrast(one).items()}
-    chosen = {name: one["orders"][COMBINED]["said"] for name, one in able.items()}
+    chosen = {
+        name: one["orders"][COMBINED]["said"]
+        for name, one in able.items()
+        if COMBINED in one["orders"]
+    }
     weighted = [name for name, said in chosen.items() if said != ["alpha=1"]]
     return numbers | {
         "n_weighted": len(weighted),
         "weighted": _named(
             [f"{name} (importance weighs {_alphas(chosen[name])})" for name in weighted]
         ),
-        "n_not_weighted": len(able) - len(weighted),
+        "n_not_weighted": len(chosen) - len(weighted),
     }
 
 

@@ -16,7 +16,7 @@ def made_up(least=0.2, said=("alpha=1",), **contrasts):
         }
         for key, (value, low, high) in contrasts.items()
     }
-    orders = {"importance-entropy chosen": {"said": list(said)}}
+    orders = {"importance-entropy chosen": {"said": list(said)}} if said else {}
     return SimpleNamespace(
         values={"least_above_chance": least, "contrasts": estimates, "orders": orders}
     )
@@ -27,6 +27,7 @@ def test_models_stand_on_the_side_of_their_own_interval():
         "up, one": made_up(entropy=(0.2, 0.1, 0.3), unnormalised=(0.01, -0.01, 0.03)),
         "down, one": made_up(entropy=(-0.1, -0.2, -0.05), said=("alpha=0.5",)),
         "across": made_up(entropy=(0.01, -0.1, 0.12)),
+        "no weight asked": made_up(said=()),
     }
     told = numbers.which_first(found)
     assert [told[f"entropy_{side}"] for side in ("above", "below", "open")] == [
