@@ -16,9 +16,9 @@ _KEYS = dict(zip(FAMILY, ("combined", "entropy", "rescored", "unnormalised"), st
 def which_first(found: Mapping[str, Result]) -> Numbers:
     """Contrasts over everything that is measured, in points of the share kept, and their words.
 
-    Of each contrast: its word, the difference, on how many models it is measured, and the models
-    whose own interval lies above 0, below 0, or on both sides; and what the first rule gave, which
-    left no task out.
+    Of each contrast: its word and the difference; and what the first rule gave, which left no task
+    out. Of entropy and normalisation, on how many models the interval of their own difference lies
+    above 0, below 0, or (``open``) on both sides.
 
     Args:
         found: name of task and model -> result of ``which_first``.
@@ -32,11 +32,18 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
     }
     for one in decide(values):
         numbers |= _contrast(one)
-        for side, names in _sides(able, one.name).items():
-            numbers[f"{_KEYS[one.name]}_{side}"] = _named(names)
-            numbers[f"{_KEYS[one.name]}_n_{side}"] = len(names)
+        if one.control is not None:
+            numbers["control"] = points(one.control[0], one.control[1:])
     for one in decide(values, every_task=True):
         numbers |= {f"first_{key}": value for key, value in _contrast(one).items()}
+    sides = {key: _sides(able, name) for name, key in _KEYS.items()}
+    for side, names in sides["entropy"].items():
+        numbers[f"entropy_n_{side}"] = len(names)
+    for side in ("above", "below"):
+        names = sides["unnormalised"][side]
+        numbers |= {f"unnormalised_n_{side}": len(names), f"unnormalised_{side}": _named(names)}
+    for key in ("unnormalised", "rescored"):
+        numbers[f"{key}_n"] = sum(map(len, sides[key].values()))
     chosen = {
         name: one["orders"][COMBINED]["said"]
         for name, one in able.items()
@@ -44,7 +51,6 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
     }
     weighted = [name for name, said in chosen.items() if said != ["alpha=1"]]
     return numbers | {
-        "n_weighted": len(weighted),
         "weighted": _named(
             [f"{name} (importance weighs {_alphas(chosen[name])})" for name in weighted]
         ),
@@ -54,14 +60,10 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
 
 def _contrast(one: Contrast) -> Numbers:
     key, run = _KEYS[one.name], one.word != "not run"
-    numbers: Numbers = {
+    return {
         f"{key}_word": one.word,
         key: points(one.value, one.interval) if run else NOT_MEASURED,
-        f"{key}_n": len(one.tasks),
     }
-    if one.control is not None:
-        numbers["control"] = points(one.control[0], one.control[1:])
-    return numbers
 
 
 def _sides(able: Mapping[str, Mapping], contrast: str) -> dict[str, list[str]]:

@@ -25,21 +25,19 @@ def made_up(least=0.2, said=("alpha=1",), **contrasts):
 def test_models_stand_on_the_side_of_their_own_interval():
     found = {
         "up, one": made_up(entropy=(0.2, 0.1, 0.3), unnormalised=(0.01, -0.01, 0.03)),
-        "down, one": made_up(entropy=(-0.1, -0.2, -0.05), said=("alpha=0.5",)),
+        "down, one": made_up(
+            entropy=(-0.1, -0.2, -0.05), unnormalised=(-0.1, -0.2, -0.05), said=("alpha=0.5",)
+        ),
         "across": made_up(entropy=(0.01, -0.1, 0.12)),
         "no weight asked": made_up(said=()),
     }
     told = numbers.which_first(found)
-    assert [told[f"entropy_{side}"] for side in ("above", "below", "open")] == [
-        "up, one",
-        "down, one",
-        "across",
-    ]
     assert [told[f"entropy_n_{side}"] for side in ("above", "below", "open")] == [1, 1, 1]
-    assert told["entropy_n"] == 3 and told["unnormalised_n"] == 1
+    assert (told["unnormalised_n"], told["unnormalised_n_above"], told["rescored_n"]) == (2, 0, 0)
+    assert told["unnormalised_below"] == "down, one" and told["unnormalised_above"] == "none"
     assert told["rescored"] == "not measured" and told["rescored_word"] == "not run"
     assert told["weighted"] == "down, one (importance weighs 0.5)"
-    assert (told["n_weighted"], told["n_not_weighted"]) == (1, 2)
+    assert told["n_not_weighted"] == 2
     assert told["left_out"] == "none"
 
 
