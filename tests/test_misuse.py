@@ -229,3 +229,12 @@ def test_nested_masks_multiply():
         masked_heads(model, cut_heads(model, [("self", 1, 2)])),
     ):
         assert torch.equal(logits(model, inputs), expected)
+
+
+def test_scores_are_all_zero_under_a_mask_that_cuts_everything():
+    model = build("bert")
+    none = {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
+    for criterion in ("importance", "second-order"):
+        with masked_heads(model, none):
+            scores = score_heads(model, [batch(3)], criterion, normalize=None)
+        assert not any(values.any() for values in scores.values())

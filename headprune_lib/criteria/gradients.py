@@ -16,7 +16,7 @@ from headprune_lib.criteria.example_losses import (
     differentiable_losses,
 )
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
-from headprune_lib.hooking import hooking
+from headprune_lib.hooking import hooked, hooking
 from headprune_lib.losses import Loss
 from headprune_lib.running import (
     Room,
@@ -181,12 +181,19 @@ def mean_over_batches(
             totals[i] += reduce(gradient.double().cpu(), i)
     if not all(counts):
         raise ValueError("no batches given: head importance is a mean over at least one example")
-    check_some(totals)
+    check_some(model, blocks, totals)
     return on_grid(model, blocks, [total / n for total, n in zip(totals, counts, strict=True)])
 
 
-def check_some(totals: Sequence[Tensor]) -> None:
-    """Raises ValueError where every head has exactly 0: no order could be made of that."""
+def check_some(
+    model: nn.Module, blocks: Sequence[AttentionBlock], totals: Sequence[Tensor]
+) -> None:
+    """Raises ValueError where every head has exactly 0: no order could be made of that.
+
+    Under a mask it may be so: what is left of a model may have no influence.
+    """
+    if hooked(block.part(model, "output") for block in blocks):
+        return
     if sum(map(len, totals)) and not any(total.any() for total in totals):
         raise ValueError(
             "every head's score is exactly 0: no example has a label that counts (all of them "

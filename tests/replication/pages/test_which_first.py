@@ -73,6 +73,17 @@ def test_curves_have_a_line_an_order_and_the_control_ends_in_the_middle(found):
     plt.close(figure)
 
 
+def test_a_model_not_above_chance_has_a_panel_only_where_there_is_no_other(found):
+    below = {**found.values, "least_above_chance": -0.1}
+    for shown, titles in (
+        ({"fine": found.values, "below": below}, ["fine"]),
+        ({"below": below}, ["below"]),
+    ):
+        figure = plots.curves_of_orders(shown, ["importance"])
+        assert [axes.get_title() for axes in figure.axes] == titles
+        plt.close(figure)
+
+
 def test_areas_are_points_in_their_order(found, smoke):
     figure = plots.areas_of_orders(found.values)
     (axes,) = figure.axes

@@ -32,7 +32,7 @@ def board(found: Mapping[str, Result]) -> Numbers:
     numbers: Numbers = {
         "where": where,
         "n_orders": len(_plain_rows(where, found[where])),
-        "bests": "; ".join(f"{row['title']} ({name})" for name, row in firsts.items()),
+        "bests": "; ".join(f"{row['title']} ({name})" for name, row in firsts.items()) or "none",
         "n_unnormalised_first": sum(plain),
         "n_compared": len(plain),
     }

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from headprune_lib.replication.claims.contrasts import above_chance
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
@@ -29,10 +30,13 @@ def curves_of_orders(
 ) -> Figure:
     """What is kept of the metric above chance, a panel a task, a line an order.
 
+    A task whose uncut model is not above chance has no panel, unless there is no other.
+
     Args:
         shown: name of task and model -> values of ``which_first``.
         orders: which lines; those that a result does not have are left out of its panel.
     """
+    shown = {name: one for name, one in shown.items() if above_chance(one)} or shown
     with style():
         figure, panels = layout.panels(len(shown), 330, columns=2, sharey=True)
         for axes, (title, values) in zip(panels, shown.items(), strict=True):

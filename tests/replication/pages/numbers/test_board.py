@@ -36,7 +36,7 @@ def test_a_model_that_is_not_above_chance_has_no_best_order(result):
     of = result("which_first")
     below = dataclasses.replace(of, values={**of.values, "least_above_chance": -0.1})
     told = numbers.board({"tiny, synthetic": below})
-    assert (told["bests"], told["n_compared"], told["n_unnormalised_first"]) == ("", 0, 0)
+    assert (told["bests"], told["n_compared"], told["n_unnormalised_first"]) == ("none", 0, 0)
 
 
 def test_fitted_gates_are_a_column_not_an_order(found):
