@@ -26,7 +26,7 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
     values = {name: result.values for name, result in found.items()}
     able = {name: one for name, one in values.items() if above_chance(one)}
     numbers: Numbers = {
-        "models": "; ".join(able),
+        "models": _named(list(able)),
         "n_models": len(able),
         "left_out": _named([name for name in values if name not in able]),
     }
