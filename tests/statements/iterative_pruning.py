@@ -70,6 +70,14 @@ def others_level():
 STATEMENTS = [
     Statement(
         PAGE,
+        "points: that row votes, and C8 replicates.",
+        lambda: (
+            row(CURVE, "snli-held", "minilm", "C8").word == "replicates"
+            and row(CURVE, "snli-held", "minilm", "C8").votes
+        ),
+    ),
+    Statement(
+        PAGE,
         "which is as much as the paper says. MPNet keeps **{glue:text}`mpnet_kept`** of its accuracy "
         "above chance on SST-2 (60% removed), which is less.",
         lambda: (

@@ -28,6 +28,7 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
     numbers: Numbers = {
         "models": _named(list(able)),
         "n_models": len(able),
+        "control": NOT_MEASURED,
         "left_out": _named([name for name in values if name not in able]),
     }
     for one in decide(values):

@@ -91,6 +91,13 @@ def test_numbers_of_a_model_and_task_are_its_own(result):
     assert found["mpnet_cola_kept"] == found["minilm_sst2_kept"] == "not measured"
 
 
+def test_what_importance_leads_by_on_the_held_pairs_is_told(result):
+    held = result("figure3b", model="minilm", task="snli-held")
+    lead = held.values["early_area_differences"]["oracle leak-free"]["difference"]
+    assert shown(page(result, held)["held_leak_early"]) == pytest.approx(100 * lead, abs=0.005)
+    assert page(result)["held_leak_early"] == "not measured"
+
+
 def test_points_lost_and_the_rule_in_points(result):
     mrpc = result("figure6c", model="mpnet", task="mrpc")
     found = page(result, mrpc)

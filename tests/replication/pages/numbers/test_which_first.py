@@ -38,7 +38,7 @@ def test_models_stand_on_the_side_of_their_own_interval():
     assert told["rescored"] == "not measured" and told["rescored_word"] == "not run"
     assert told["weighted"] == "down, one (importance weighs 0.5)"
     assert told["n_not_weighted"] == 2
-    assert told["left_out"] == "none"
+    assert told["left_out"] == "none" and told["control"] == "not measured"
 
 
 def test_a_model_that_is_not_above_chance_stands_in_the_first_rule_alone():
