@@ -293,6 +293,8 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 _WINDOWED = {"image_size": 64, "window_size": 2, "patch_size": 4}
 OVERRIDES: dict[str, dict[str, Any]] = {
     "mpnet": {"relative_attention_num_buckets": 32},  # its code counts on it
+    # with its own norm, which divides by nothing, no head of random weights has any influence
+    "mobilebert": {"normalization_type": "layer_norm"},
     "sam3_tracker_video": {"image_size": 32},  # which its configuration takes without naming it
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), _WINDOWED),
 }
