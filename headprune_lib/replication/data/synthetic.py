@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-
-import transformers
+from typing import TYPE_CHECKING
 
 from headprune_lib.replication.data.examples import Examples, split_by_hash
+
+if TYPE_CHECKING:
+    import transformers
 
 WORDS = {
     1: ["good", "fine", "warm", "bright", "glad", "sharp"],
@@ -52,6 +54,7 @@ def synthetic_pairs(seed: int) -> Callable[[], Splits]:
 
 def word_tokenizer() -> transformers.PreTrainedTokenizerBase:
     """One word of the made-up sentences a token."""
+    import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]

@@ -39,7 +39,7 @@ def all_but_one(
 
 def _classifier(table6: Result) -> Numbers:
     worst = _worst(table6.values["layers"])
-    return {**_chosen(table6), "worst": 100 * worst["delta"], "power": power_of(table6, "C2")}
+    return {**_chosen(table6), "worst": 100 * worst["delta"]}  # which the page rounds
 
 
 def _chosen(table6: Result | None, suffix: str = "") -> Numbers:

@@ -123,7 +123,9 @@ def _tasks(curves: Mapping[str, Result]) -> Numbers:
     return numbers | {
         "held_kept": _kept(pick(curves, "minilm", "snli-held")),
         "held_pairs": getattr(pick(curves, "minilm", "snli-held"), "n_examples", NOT_MEASURED),
-        "held_leak_early": _led(pick(curves, "minilm", "snli-held")),
+        "held_leak_early": _area(
+            _of(curves, "minilm", "snli-held"), "early_area_differences", "oracle leak-free", points
+        ),
         "sst2_singly": _singly(_of(curves, "minilm", "sst2")),
         "cola_singly": _singly(_of(curves, "minilm", "cola")),
         "mrpc_lost": _lost(_of(curves, "mpnet", "mrpc"), 0.3),
@@ -235,10 +237,3 @@ def _lost(values: Values, removed: float) -> str:
         return NOT_MEASURED
     scores = values["curves"]["importance"]["mean"]
     return f"{100 * (scores[0] - scores[step_at(values['shares'], removed)]):.1f}"
-
-
-def _led(curve: Result | None) -> str:
-    """Importance minus the one-by-one order of training text, where C8 is judged, in points."""
-    if curve is None:
-        return NOT_MEASURED
-    return _area(curve.values, "early_area_differences", "oracle leak-free", points)

@@ -19,7 +19,12 @@ def one_head(figure1b: Result, table1: Result, shown: Mapping[str, Result]) -> N
     Args:
         shown: name -> result of Figure 1b.
     """
-    return {**_classifier(figure1b), **_least(shown), **_held(shown), **_translator(table1)}
+    return {
+        **_classifier(figure1b),
+        **_least(shown),
+        **_counted("held", pick(shown, "minilm", "snli-held")),
+        **_translator(table1),
+    }
 
 
 def _classifier(figure1b: Result) -> Numbers:
@@ -46,30 +51,27 @@ def _classifier(figure1b: Result) -> Numbers:
 
 def _least(shown: Mapping[str, Result]) -> Numbers:
     if not shown:
-        keys = ("", "_removable", "_heads", "_share", "_needed", "_power", "_n", "_detectable")
-        return dict.fromkeys((f"least{key}" for key in keys), NOT_MEASURED)
+        return {"least": NOT_MEASURED, **_counted("least", None), "least_detectable": NOT_MEASURED}
     counts = {name: result.values["counts"] for name, result in shown.items()}
     least = min(counts, key=lambda name: counts[name]["removable"] / counts[name]["heads"])
     return {
         "least": least,
-        "least_removable": counts[least]["removable"],
-        "least_heads": counts[least]["heads"],
-        **_removable("least_", counts[least], shown[least].values["removable"]),
-        "least_n": f"{shown[least].n_examples:,}",
+        **_counted("least", shown[least]),
         "least_detectable": f"{100 * _detectable(shown[least].values['heads']):.1f}",
     }
 
 
-def _held(shown: Mapping[str, Result]) -> Numbers:
-    if (held := pick(shown, "minilm", "snli-held")) is None:
-        keys = ("removable", "heads", "n", "share", "needed", "power")
-        return dict.fromkeys((f"held_{key}" for key in keys), NOT_MEASURED)
-    counts = held.values["counts"]
+def _counted(prefix: str, figure1b: Result | None) -> Numbers:
+    """Of one result: how many heads, how many of them removable, and on how many texts."""
+    if figure1b is None:
+        keys = ("removable", "heads", "share", "needed", "power", "n")
+        return dict.fromkeys((f"{prefix}_{key}" for key in keys), NOT_MEASURED)
+    counts = figure1b.values["counts"]
     return {
-        "held_removable": counts["removable"],
-        "held_heads": counts["heads"],
-        "held_n": f"{held.n_examples:,}",
-        **_removable("held_", counts, held.values["removable"]),
+        f"{prefix}_removable": counts["removable"],
+        f"{prefix}_heads": counts["heads"],
+        **_removable(f"{prefix}_", counts, figure1b.values["removable"]),
+        f"{prefix}_n": f"{figure1b.n_examples:,}",
     }
 
 
