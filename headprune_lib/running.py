@@ -160,45 +160,6 @@ def _put_back(model: nn.Module, frozen: bool) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-# Their classifiers read the first position of the last layer, whose feed-forward part is the modules
-# ``intermediate`` and ``output``: position by position, and nothing else comes after attention.
-_READ_FIRST = {
-    f"{name}ForSequenceClassification"
-    for name in ("Bert", "Camembert", "Electra", "Ernie", "MPNet", "Roberta", "XLMRoberta")
-}
-
-
-@contextmanager
-def first_position_alone(model: nn.Module, batch: Mapping[str, Any]) -> Iterator[bool]:
-    """Inside, the last layer's feed-forward part computes only what the classifier reads of it.
-
-    That is a sixth of the work of 4 layers, a ninth of 6. The last hidden state has one position.
-
-    Args:
-        batch: the model's inputs; where they ask for hidden states, all positions are computed.
-
-    Yields:
-        whether it does: for classifiers of some classes of transformers that read the first
-        position, and not for classes derived from them.
-    """
-    inner: Any = getattr(model, "_orig_mod", model)  # of what torch.compile wrapped
-    kind = type(inner)
-    ours = kind.__module__.startswith("transformers.models.") and kind.__name__ in _READ_FIRST
-    if not ours or batch.get("output_hidden_states", inner.config.output_hidden_states):
-        yield False
-        return
-    last = inner.base_model.encoder.layer[-1]
-    parts: list[nn.Module] = [last.intermediate, last.output]
-    with hooking(parts), ExitStack() as stack:
-        for part in parts:
-            stack.callback(part.register_forward_pre_hook(_first_position).remove)
-        yield True
-
-
-def _first_position(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(one[:, :1] for one in inputs)
-
-
 @dataclass
 class Call:
     """What a module was given by position, and returned, when it last ran; ``times`` it did.

@@ -1,13 +1,12 @@
-"""Batches that memory has no room for, where batches are put, and positions that nobody reads."""
+"""Batches that memory has no room for, and where batches are put."""
 
 import pytest
 import torch
-import transformers as t
 from tiny import batch_for, build
 
-from headprune_lib import find_heads, head_importance, one_head_ablation, running
+from headprune_lib import head_importance, running
 from headprune_lib.criteria import gradients
-from headprune_lib.running import first_position_alone, in_halves, on_device, rounding
+from headprune_lib.running import in_halves, on_device, rounding
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
@@ -101,72 +100,6 @@ def test_a_copy_to_a_gpu_is_pinned_and_not_waited_for(monkeypatch):
     done.clear()
     on_device({"input_ids": ids}, "cpu")
     assert done == [("cpu", {})], "nothing is pinned where nothing is copied to a GPU"
-
-
-READ_FIRST = sorted(running._READ_FIRST)
-PADDED = {
-    "input_ids": torch.arange(5, 26).view(3, 7),
-    "attention_mask": torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [1] * 3 + [0] * 4]),
-}
-
-
-def classifier(name, **settings):
-    made = getattr(t, name)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": 50}
-    config = made.config_class(num_attention_heads=2, num_hidden_layers=3, **sizes, **settings)
-    torch.manual_seed(0)
-    return made(config).double().eval()
-
-
-@pytest.mark.parametrize("name", READ_FIRST)
-def test_a_classifier_reads_the_first_position_alone(name):
-    model = classifier(name)
-    with torch.no_grad():
-        expected = model(**PADDED).logits
-        with first_position_alone(model, PADDED) as alone:
-            found = model(**PADDED).logits
-            hidden = model.base_model(**PADDED).last_hidden_state
-    assert alone and hidden.shape == (3, 1, 16)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    assert model.base_model(**PADDED).last_hidden_state.shape == (3, 7, 16)
-
-
-@pytest.mark.parametrize("name", READ_FIRST)
-def test_sweeps_and_importance_are_those_of_all_positions(name, monkeypatch):
-    model, batch = classifier(name), PADDED | {"labels": torch.tensor([0, 1, 1])}
-
-    def measured():
-        ((uncut, cut),) = one_head_ablation(model, [batch])
-        by_position = gradients.gate_gradients(model, batch, find_heads(model))
-        return [uncut, *cut.values(), *by_position]
-
-    found = measured()
-    monkeypatch.setattr(running, "_READ_FIRST", set())
-    for one, other in zip(found, measured(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
-
-
-def test_positions_that_somebody_may_read_are_computed():
-    class Own(t.BertForSequenceClassification):
-        """May read what it likes."""
-
-    own = Own(classifier("BertForSequenceClassification").config)
-    plain = classifier("BertForSequenceClassification")
-    talkative = classifier("BertForSequenceClassification", output_hidden_states=True)
-    for model, inputs in (
-        (own, {}),
-        (plain, {"output_hidden_states": True}),
-        (talkative, {}),
-        (classifier("BertForTokenClassification"), {}),
-        (torch.nn.Linear(2, 2), {}),
-        (build("distilbert"), {}),
-        (build("gpt2"), {}),
-    ):
-        with first_position_alone(model, inputs) as alone:
-            assert not alone
-    with pytest.raises(RuntimeError, match="stop"), first_position_alone(plain, {}):
-        raise RuntimeError("stop")
-    assert plain.base_model(**PADDED).last_hidden_state.shape == (3, 7, 16)
 
 
 @pytest.mark.parametrize("name", ["bart", "t5"])

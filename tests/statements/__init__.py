@@ -19,6 +19,7 @@ from typing import Any
 from bs4 import BeautifulSoup
 
 from headprune_lib.replication import measurements, store
+from headprune_lib.replication.bench.stored import read_runs
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
 from headprune_lib.replication.paths import bench_path, project_root
@@ -40,9 +41,9 @@ class Statement:
     follows: Callable[[], bool]
 
 
-def timings(half: str = "encoder") -> list[dict[str, Any]]:
-    """The rows that ``headprune bench`` stored."""
-    return json.loads(bench_path(half).read_text("utf-8"))["rows"]
+def timings(half: str = "encoder", machine: int = 0) -> list[dict[str, Any]]:
+    """The rows that ``headprune bench`` stored of a machine; 0 is the one that was timed last."""
+    return read_runs(bench_path(half))[machine]["rows"]
 
 
 def all_statements() -> list[Statement]:

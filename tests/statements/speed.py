@@ -24,18 +24,25 @@ def mostly_embeddings():
 
 def against_the_old():
     """Importance, frozen importance, sweep, padded sweep, pass, removal: seconds there over here."""
-    _, frozen, sweep, padded, _, removal = timings("before")
-    missed = sum(
-        row["ratio"] < float(row["target"].removeprefix("at least "))
-        for row in (frozen, sweep, padded)
-    )
+    machines = [timings("before", machine) for machine in range(2)]
+    for _, frozen, sweep, _, _, removal in machines:
+        holds = (
+            sweep["ratio"] > 2
+            and abs(sweep["ratio"] / sweep["floor"] - 1) < 0.05
+            and 1 < frozen["ratio"] < 1.15
+            and removal["ratio"] < 1
+            and removal["reference_seconds"] < 0.1
+        )
+        if not holds:
+            return False
+    (_, frozen, sweep, padded, *_), (*_, before, _, _) = machines
+    met = [
+        row["ratio"] >= float(row["target"].removeprefix("at least ")) for row in (sweep, padded)
+    ]
     return (
-        sweep["ratio"] > 2
-        and abs(sweep["ratio"] / sweep["floor"] - 1) < 0.05
-        and 1 < frozen["ratio"] < 1.15
-        and missed == 3
-        and removal["ratio"] < 1
-        and removal["reference_seconds"] < 0.1
+        met == [True, False]
+        and round(frozen["floor"], 2) == 1.17
+        and before["ratio"] < padded["ratio"]
     )
 
 
@@ -58,10 +65,13 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Against transformers 4 the sweep is more than twice as fast, near its floor, and exact "
-        "importance is a little faster than a loop that sums over a batch with frozen weights. Three "
-        "aims are missed on this machine. Removing heads takes longer here, less than a tenth of a second "
-        "in all.",
+        "Against transformers 4 the sweep is more than twice as fast, at what the work alone allows, and "
+        "exact importance is a little faster than a loop that sums over a batch with frozen weights. "
+        "That loop must compute only 1.17 times as much, so that the aim of 1.25 is out of reach for six "
+        "layers. Against padding the ratio grows with the number of sentences, which then sort better by "
+        "length: the aim of 8 is missed with 64. The AMD machine was timed on 23 November, before the last "
+        "layer's queries were spared, and on 32 sentences. Removing heads takes longer here, less than a "
+        "tenth of a second in all.",
         against_the_old,
     ),
     Statement(

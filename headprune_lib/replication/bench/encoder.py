@@ -8,6 +8,7 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
+from headprune_lib.first_position import first_position_alone
 from headprune_lib.heads import find_heads
 from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
@@ -20,7 +21,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.running import first_position_alone, pass_seconds
+from headprune_lib.running import pass_seconds
 from headprune_lib.scoring import head_importance, score_heads
 
 
@@ -143,8 +144,8 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
 
 def spared(model: torch.nn.Module) -> float:
     """Layers' worth of a pass that is not computed where the classifier reads one position."""
-    with first_position_alone(model, {}) as alone:
-        return 8 / 12 if alone else 0.0
+    with first_position_alone(model, {}) as share:
+        return share
 
 
 def sweep_work(model: torch.nn.Module) -> float:
@@ -152,9 +153,14 @@ def sweep_work(model: torch.nn.Module) -> float:
 
     That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
     """
-    blocks = find_heads(model)
-    above = [8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept]
-    return sum(above) + len(blocks) - (len(above) + 1) * spared(model)
+    blocks, less = find_heads(model), spared(model)
+    above = [
+        8 / 12 + len(blocks) - 1 - i - less
+        for i, block in enumerate(blocks[:-1])
+        for _ in block.kept
+    ]
+    last = [8 / 12 - min(less, 8 / 12)] * len(blocks[-1].kept)
+    return sum(above) + sum(last) + len(blocks) - less
 
 
 def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -195,17 +194,18 @@ def run_bench(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="The figures, as JSON; bench.<half>.json beside the results if left out."
+            help="The figures of every machine, as JSON; bench.<half>.json beside the results if "
+            "left out."
         ),
     ] = None,
 ) -> None:
     """Time a half's computations against their references, in one run."""
     from headprune_lib.replication.bench import bench
+    from headprune_lib.replication.bench.stored import store_run
     from headprune_lib.replication.pages.tables import bench_table
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.store import plain, provenance
-    from headprune_lib.replication.store.files import replace_files
+    from headprune_lib.replication.store import provenance
 
     started = time.monotonic()
     with refusing():
@@ -214,10 +214,8 @@ def run_bench(
     command = (
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
-    found = {"rows": rows, "provenance": provenance(command, time.monotonic() - started)}
     target = output or bench_path(half, settings.folder)
-    content = json.dumps(plain(found), indent=1, sort_keys=True) + "\n"
-    replace_files({target: content.encode()})
+    store_run(target, rows, provenance(command, time.monotonic() - started))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
 

@@ -26,11 +26,11 @@ def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definiti
         low, high = row["quartiles"]
         assert 0 < low <= row["ratio"] <= high
     floors = [row["floor"] for row in rows]
-    # two layers of 12 units, the last without its feed-forward part, 8; the lowest layer's q, k and v
+    # two layers of 12 units, of which the last computes its k and v, 2; the lowest layer's q, k and v
     # need no gradient
-    scoring = (16 + 16 - 3) / 24
-    # a cut below leaves its own feed-forward part and the upper attention, one above nothing
-    sweep = (4 * (8 + 4) + 4 * 0 + 16) / (8 * 16)
+    scoring = (14 + 14 - 3) / 24
+    # a cut below leaves its own feed-forward part and the upper k and v, one above nothing
+    sweep = (4 * (8 + 2) + 4 * 0 + 14) / (8 * 14)
     assert floors[:4] == pytest.approx([scoring, scoring, scoring / 3, sweep])
 
 

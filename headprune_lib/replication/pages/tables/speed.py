@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 from IPython.display import HTML
 
+from headprune_lib.replication.bench.stored import read_runs
 from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.published import paper
@@ -24,11 +24,13 @@ __all__ = [
 
 
 def bench_table(path: Path) -> pd.DataFrame:
-    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing."""
+    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing.
+
+    A machine's rows stand together, those of the machine that was timed last first.
+    """
     columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
-    if not path.is_file():
-        return pd.DataFrame(columns=columns)
-    rows, stored = [], json.loads(path.read_text("utf-8"))["rows"]
+    runs = read_runs(path)
+    rows, stored = [], [row for run in runs for row in run["rows"]]
     for row in stored:
         target = row["target"]
         bound = float(target.split()[-1]) if target else 0.0
@@ -45,6 +47,8 @@ def bench_table(path: Path) -> pd.DataFrame:
         )
     table = pd.DataFrame(rows, columns=columns)
     table.attrs["prose"] = True  # two columns of words
+    if len(runs) > 1:
+        table["on"] = [run["provenance"]["hardware"]["cpu"] for run in runs for _ in run["rows"]]
     if any(row.get("n") for row in stored):
         table["each a second"] = [
             f"{row['n'] / row['seconds']:.3g}, {row['n'] / row['reference_seconds']:.3g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pandas as pd
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.criteria import SCORES_BY
+from headprune_lib.replication.bench.stored import read_runs
 from headprune_lib.replication.claims.contrasts import Contrast, above_chance
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.order_names import tuned_in
@@ -101,9 +101,9 @@ def costs_of_criteria(path: Path) -> pd.DataFrame:
     Args:
         path: what ``headprune bench criteria`` stored; empty if there is nothing.
     """
-    if not path.is_file():
+    if not (runs := read_runs(path)):
         return pd.DataFrame()
-    rows = json.loads(path.read_text("utf-8"))["rows"]
+    rows = runs[0]["rows"]
     named = {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
     table = pd.DataFrame(
         [

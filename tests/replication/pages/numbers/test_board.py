@@ -1,10 +1,10 @@
 """Page 13."""
 
 import dataclasses
-import json
 
 import pytest
 
+from headprune_lib.replication.bench.stored import store_run
 from headprune_lib.replication.pages import numbers, tables
 from headprune_lib.replication.published_orders import published_orders
 from headprune_lib.replication.titles import order_title
@@ -83,7 +83,7 @@ def test_costs_are_in_forward_passes_the_cheapest_first(tmp_path):
     path = tmp_path / "bench.criteria.json"
     assert tables.costs_of_criteria(path).empty
     rows = [{"what": f"scores by {name}", "ratio": ratio} for name, ratio in COSTS.items()]
-    path.write_text(json.dumps({"rows": rows}))
+    store_run(path, rows, {"date": "2026-11-24", "hardware": {"cpu": "x", "cores": 1, "gpu": None}})
     shown = tables.costs_of_criteria(path)
     assert shown["criterion"].tolist() == ["attention entropy, high kept", "greedy by the loss"]
     assert shown["forward passes"].tolist() == ["1.3", "2,592"]

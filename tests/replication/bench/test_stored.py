@@ -1,0 +1,33 @@
+"""What machines timed stands together in one file."""
+
+from headprune_lib.replication.bench.stored import read_runs, store_run
+from headprune_lib.replication.pages import tables
+
+ROW = {
+    "what": "a",
+    "reference": "b",
+    "seconds": 2.0,
+    "reference_seconds": 1.0,
+    "ratio": 2.0,
+    "quartiles": [1.9, 2.1],
+    "floor": None,
+    "target": "at most 2.0",
+    "n": None,
+}
+
+
+def timed(path, cpu, day, ratio):
+    hardware = {"cpu": cpu, "cores": 2, "gpu": None}
+    store_run(path, [ROW | {"ratio": ratio}], {"date": f"2026-11-{day}", "hardware": hardware})
+
+
+def test_a_machine_replaces_its_own_run_alone(tmp_path):
+    path = tmp_path / "bench.x.json"
+    assert read_runs(path) == [] and tables.bench_table(path).empty
+    timed(path, "old", 20, 3.0)
+    assert "on" not in tables.bench_table(path)
+    timed(path, "new", 21, 1.5)
+    timed(path, "old", 19, 2.5)
+    assert [run["rows"][0]["ratio"] for run in read_runs(path)] == [1.5, 2.5]
+    shown = tables.bench_table(path)
+    assert shown["on"].tolist() == ["new", "old"] and shown["met"].tolist() == ["yes", "no"]
