@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headprune_lib.saving import load_pruned, save_pruned
     from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.uniform import uniform_mask
+    from headprune_lib.unpruning import unprune_heads
 
 __all__ = [
     "all_but_one",
@@ -50,6 +51,7 @@ __all__ = [
     "score_heads",
     "tune_mask",
     "uniform_mask",
+    "unprune_heads",
 ]
 
 __version__ = version("headprune")
@@ -80,6 +82,7 @@ _HOMES = {
     "score_heads": "scoring",
     "tune_mask": "mask_tuning",
     "uniform_mask": "uniform",
+    "unprune_heads": "unpruning",
 }
 
 

@@ -25,7 +25,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A folder, a Hub name, or with the replication a task that it has "
+        help="A folder, a .gguf file, a Hub name, or with the replication a task that it has "
         "weights for, such as reviews.",
     ),
 ]

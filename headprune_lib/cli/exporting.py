@@ -42,6 +42,14 @@ def export(
             metavar="GGUF", help="With --format gguf: a file of the unpruned model's tokenizer."
         ),
     ] = None,
+    full_size: Annotated[
+        bool,
+        typer.Option(
+            "--full-size",
+            help="With --format transformers: the size before pruning, with zeros in place of the "
+            "heads removed. Every class opens it; it saves no time.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a pruned model so that programs without this library open it.
@@ -52,11 +60,13 @@ def export(
         check_new(out)
     if tokenizer_from is not None and form is not Format.GGUF:
         refuse("--tokenizer-from is for --format gguf; the other formats take MODEL's own")
+    if full_size and form is not Format.TRANSFORMERS:
+        refuse("--full-size is for --format transformers; the other formats write any numbers")
 
     from headprune_lib.cli.models import load_model
 
     with refusing():
-        said = _written(load_model(model), model, out, form, tokenizer_from)
+        said = _written(load_model(model), model, out, form, tokenizer_from, full_size)
     if as_json:
         typer.echo(json.dumps({"model": str(out), "format": str(form), **said}, indent=1))
         return
@@ -65,7 +75,12 @@ def export(
 
 
 def _written(
-    loaded: PreTrainedModel, name: str, out: Path, form: Format, tokenizer_from: Path | None
+    loaded: PreTrainedModel,
+    name: str,
+    out: Path,
+    form: Format,
+    tokenizer_from: Path | None,
+    full_size: bool,
 ) -> dict[str, str | float]:
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.saving import new_folder
@@ -75,7 +90,7 @@ def _written(
         return {"architecture": done.architecture, "tokenizer": done.tokenizer}
     with new_folder(out) as staged:
         if form is Format.TRANSFORMERS:
-            plain = export_transformers(loaded, staged)
+            plain = export_transformers(loaded, staged, full_size=full_size)
             said = {"class": plain.model_class, "route": plain.route}
             found = plain.difference
         else:

@@ -1,4 +1,4 @@
-"""A model with its tokenizer: a folder, a Hub name, or a name that an extra knows."""
+"""A model with its tokenizer: a folder, a file of llama.cpp, a Hub name, or one an extra knows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.named_models import NamedModel, named_model
+from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import load_pruned
 
@@ -23,8 +24,9 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     """A model in evaluation mode.
 
     Args:
-        name: a folder of transformers or of :func:`headprune_lib.save_pruned`, the name of a model
-            on the Hub, or a name that :func:`headprune_lib.cli.named_models.named_model` knows.
+        name: a folder of transformers or of :func:`headprune_lib.save_pruned`, a ``.gguf`` file,
+            the name of a model on the Hub, or a name that
+            :func:`headprune_lib.cli.named_models.named_model` knows.
 
     Raises:
         FileNotFoundError: a folder without a model, or a name that cannot be fetched.
@@ -35,6 +37,8 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     if (named := _named(name)) is not None:
         return _placed(named.load(), device)
     folder = Path(name)
+    if folder.suffix == ".gguf" and folder.is_file():
+        return _placed(read_gguf(folder), device)
     if folder.is_dir():
         if (folder / "headprune.json").is_file():
             return _placed(load_pruned(folder), device)
@@ -44,7 +48,7 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
                 "save_pretrained or save_pruned wrote"
             )
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:  # no name on the Hub
-        raise FileNotFoundError(f"no folder {name}")
+        raise FileNotFoundError(f"no folder {name}, nor a .gguf file")
     model_class = _class_of(name)
     try:
         with quiet():
@@ -130,6 +134,8 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     if (named := _named(name)) is not None:
         return named.load_tokenizer()
+    if Path(name).suffix == ".gguf" and Path(name).is_file():
+        return read_gguf_tokenizer(Path(name))
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_on_disk_only(name))

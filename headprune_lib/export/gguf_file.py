@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from headprune_lib.export.comparing import whole
 from headprune_lib.heads import find_heads
 
-# llama.cpp's architecture of Llama with numbers of heads, and layers without any, of their own
-ARCHITECTURE = "deci"
+# llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
+EVEN, ARCHITECTURE = "llama", "deci"
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM")
 _IN_LAYER = {
     "attn_norm": "input_layernorm",
@@ -56,10 +56,11 @@ def export_gguf(
 ) -> ExportedFile:
     """Write a Llama, or a Mistral without a sliding window, as a GGUF file in float32.
 
-    Layers may have any numbers of heads left; the first needs one. It is llama.cpp's architecture
-    ``deci``, Llama's with numbers of heads for each layer, and with layers that have none. Quantise
-    the file with llama.cpp's own ``llama-quantize``. Nothing here opens the file again: a test
-    compares the logits of llama.cpp with the model's.
+    Layers may have any numbers of heads left; the first needs one. Where all have as many it is
+    llama.cpp's architecture ``llama``; else ``deci``, the same with numbers of heads for each
+    layer, and with layers that have none. Quantise the file with llama.cpp's own
+    ``llama-quantize``. Nothing here opens the file again: a test compares the logits of llama.cpp
+    with the model's.
 
     Args:
         tokenizer_from: a GGUF file of the unpruned model, whose tokenizer is copied. Without one
@@ -83,9 +84,9 @@ def export_gguf(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
         staged = Path(around) / "staged"
-        _write(model, staged, tokenizer_from)
+        architecture = _write(model, staged, tokenizer_from)
         staged.rename(path)
-    return ExportedFile(path, ARCHITECTURE, str(tokenizer_from or "none"))
+    return ExportedFile(path, architecture, str(tokenizer_from or "none"))
 
 
 def _check_described(model: PreTrainedModel) -> None:
@@ -127,18 +128,22 @@ def _further_weights(model: PreTrainedModel) -> list[str]:
     return [name for name, _ in model.named_parameters() if name not in known]
 
 
-def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> None:
+def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> str:
+    """Returns llama.cpp's name of the architecture."""
     import gguf
 
     config, blocks = model.config, find_heads(model)
-    writer = gguf.GGUFWriter(path, ARCHITECTURE)
+    heads = [(len(block.kept), len(block.groups)) for block in blocks]
+    even = len(set(heads)) == 1
+    writer = gguf.GGUFWriter(path, EVEN if even else ARCHITECTURE)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_vocab_size(config.vocab_size)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(len(blocks))
-    writer.add_feed_forward_length([config.intermediate_size] * len(blocks))
-    writer.add_head_count([len(block.kept) for block in blocks])
-    writer.add_head_count_kv([len(block.groups) for block in blocks])
+    wide = config.intermediate_size
+    writer.add_feed_forward_length(wide if even else [wide] * len(blocks))
+    writer.add_head_count(heads[0][0] if even else [queries for queries, _ in heads])
+    writer.add_head_count_kv(heads[0][1] if even else [groups for _, groups in heads])
     for width in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
         width(blocks[0].width)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
@@ -151,6 +156,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return EVEN if even else ARCHITECTURE
 
 
 def _tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:

@@ -26,10 +26,12 @@ from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder
 from headprune_lib.uniform import shares_biases
+from headprune_lib.unpruning import unprune_heads
 
 _OTHERWISE = (
-    "keep the folder of save_pruned, which load_pruned opens, or take --format onnx, which writes "
-    "any numbers of heads"
+    "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
+    "any numbers of heads; or --full-size (full_size=True), which writes the unpruned size with "
+    "zeros in place of what was removed"
 )
 
 
@@ -41,7 +43,8 @@ class Exported:
         folder: where.
         model_class: name of the class of transformers that opens it.
         route: ``"uniform"``, one number of heads for all layers; ``"uniform, head_dim"``, which
-            says the width of a head besides; ``"per layer"``; or ``"as …"``, under another class.
+            says the width of a head besides; ``"per layer"``; ``"as …"``, under another class; or
+            ``"full size"``.
         difference: largest difference of the outputs of the model and of what was loaded from the
             folder, on random inputs.
     """
@@ -52,7 +55,9 @@ class Exported:
     difference: float
 
 
-def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Exported:
+def export_transformers(
+    model: PreTrainedModel, folder: str | os.PathLike, *, full_size: bool = False
+) -> Exported:
     """Write a folder that ``AutoModel….from_pretrained`` opens without this library.
 
     A configuration that says what is left is looked for, and what was written is loaded again and
@@ -61,6 +66,10 @@ def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Ex
     class takes the width of a head apart from the hidden size, or another class computes the same
     and does (Llama's weights under Mistral's class); different numbers where the class reads them.
     The folder does not say which heads were removed: in it, heads are counted anew.
+
+    Args:
+        full_size: write the size before pruning, with zeros in place of what was removed
+            (:func:`headprune_lib.unprune_heads`). Every class can say that; it saves no time.
 
     Raises:
         FileExistsError: the folder holds something already.
@@ -74,7 +83,10 @@ def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Ex
             "which therefore could not open it; merge adapters first, model = "
             f"model.merge_and_unload(); {_OTHERWISE}"
         )
-    folder, weights, reasons = Path(folder), _plain_weights(model), []
+    folder, reasons = Path(folder), []
+    if full_size:
+        return _export_full_size(model, folder)
+    weights = _plain_weights(model)
     with new_folder(folder) as staged, quiet():
         for one in candidates(model):
             try:
@@ -85,9 +97,16 @@ def export_transformers(model: PreTrainedModel, folder: str | os.PathLike) -> Ex
             plain.save_pretrained(staged)
             if getattr(model, "generation_config", None) is not None:
                 model.generation_config.save_pretrained(staged)
-            difference = check_same(model, _loaded(one, model, staged))
+            difference = check_same(model, _loaded(one.model_class, model, staged))
             return Exported(folder, one.model_class.__name__, one.route, difference)
         raise ValueError(_refusal(model, reasons))
+
+
+def _export_full_size(model: PreTrainedModel, folder: Path) -> Exported:
+    with new_folder(folder) as staged, quiet():
+        unprune_heads(model).save_pretrained(staged)
+        difference = check_same(model, _loaded(type(model), model, staged))
+    return Exported(folder, type(model).__name__, "full size", difference)
 
 
 def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel:
@@ -112,9 +131,8 @@ def _with_weights(one: Candidate, weights: dict[str, Tensor]) -> PreTrainedModel
     return plain.eval()
 
 
-def _loaded(one: Candidate, model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+def _loaded(model_class: Any, model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     kernel = getattr(model.config, "_attn_implementation", None)
-    model_class: Any = one.model_class
     loaded = model_class.from_pretrained(
         folder, dtype=model.dtype, attn_implementation=kernel, local_files_only=True
     )

@@ -27,6 +27,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 16,
 }
 GROUP = [("self", 1, 2), ("self", 1, 3)]
+OF_EACH = [("self", layer, head) for layer in range(4) for head in (0, 1)]
 LAYERS = [("self", layer, head) for layer in (2, 3) for head in range(4)]
 
 
@@ -67,16 +68,25 @@ def llama_cpp_logits(path, ids):
     ("cut", "more"),
     [
         ([], {}),
+        (OF_EACH, {}),
         (GROUP, {}),
         (GROUP + LAYERS, {}),
         (GROUP, {"rope_parameters": LLAMA3}),
         (GROUP, {"model_class": t.MistralForCausalLM, "tie_word_embeddings": True}),
     ],
-    ids=["whole", "a group less", "two layers without", "llama 3", "mistral"],
+    ids=[
+        "whole",
+        "a group of each layer less",
+        "a group less",
+        "two layers without",
+        "llama 3",
+        "mistral",
+    ],
 )
 def test_llama_cpp_computes_the_same(cut, more, tmp_path):
     model, ids = pruned(cut, **more), [5, 9, 11, 20, 7, 8, 22, 4, 6, 13]
     written = export_gguf(model, tmp_path / "model.gguf")
+    assert written.architecture == ("llama" if cut in ([], OF_EACH) else "deci")
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, -1]
     made = llama_cpp_logits(written.path, ids)

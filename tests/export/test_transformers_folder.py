@@ -41,6 +41,13 @@ def drawn(model_class, **more):
     return uniform(model_class(config).eval(), 0.25)
 
 
+def cut_unevenly(model):
+    """One head, and all of another layer."""
+    return prune_heads(
+        model, cut_heads(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
+    )
+
+
 def step():
     """A group of heads gone from one layer of the text, none from the next."""
     config = tiny_config("step3p7")
@@ -72,6 +79,8 @@ ROUTES = {
                lambda: uniform(build("gemma3", dtype=torch.float32), 0.5)),
     "bfloat16": (CAUSAL, "uniform", "MistralForCausalLM",
                  lambda: drawn(t.MistralForCausalLM).to(torch.bfloat16)),
+    "bert": ("AutoModelForSequenceClassification", "full size", "BertForSequenceClassification",
+             lambda: cut_unevenly(build("bert", dtype=torch.float32))),
     "step3p7": ("AutoModelForImageTextToText", "per layer", "Step3p7ForConditionalGeneration", step),
 }  # fmt: skip
 
@@ -95,7 +104,7 @@ torch.save(made, sys.argv[2])
 
 
 def inputs_of(name):
-    kind = "vit" if name == "vit" else "t5" if name == "t5" else "llama"
+    kind = name if name in ("vit", "t5", "bert") else "llama"
     made = batch_for(kind)
     made.pop("labels")
     if kind == "vit":
@@ -110,10 +119,10 @@ def opened(tmp_path_factory):
     """Each model, what was written of it, and what another process made of that."""
     base = tmp_path_factory.mktemp("elsewhere")
     found, asked = {}, {}
-    for name, (auto, *_, make) in ROUTES.items():
+    for name, (auto, route, _, make) in ROUTES.items():
         (base / name).mkdir()
         model, inputs = make(), inputs_of(name)
-        written = export_transformers(model, base / name / "out")
+        written = export_transformers(model, base / name / "out", full_size=route == "full size")
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
     (base / "asked.json").write_text(json.dumps(asked))

@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import nn
 
-from headprune_lib.messages import quiet
+from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
 from headprune_lib.replication.data import Source, WrongChecksum, file_sha256
 from headprune_lib.replication.data.packages import fetch_packages
 from headprune_lib.replication.data.synthetic import word_tokenizer
@@ -137,16 +137,7 @@ def load_language_model(name: str) -> nn.Module:
         torch.manual_seed(0)
         return transformers.AutoModelForCausalLM.from_config(entry.build()).eval()
     check_installed("gguf")
-    path = entry.path()
-    with quiet():
-        read = transformers.AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32
-        )
-    # what was read counts as quantised, although its weights are numbers: it would not be trained
-    del read.config.quantization_config
-    model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
-    model.load_state_dict(read.state_dict())
-    return model.eval()
+    return read_gguf(entry.path())
 
 
 @cache
@@ -156,6 +147,4 @@ def load_language_tokenizer(name: str) -> transformers.PreTrainedTokenizerBase:
     if entry.build is not None:
         return word_tokenizer()
     check_installed("gguf")
-    path = entry.path()
-    with quiet():
-        return transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    return read_gguf_tokenizer(entry.path())
