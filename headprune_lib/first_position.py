@@ -13,30 +13,50 @@ from headprune_lib.hooking import hooking
 
 
 class _Names(NamedTuple):
-    """How the last layer of a class names what it is made of (paths below the layer).
+    """How a class names its layers, and the parts of one (paths below it).
 
     Attributes:
+        layers: the list of layers, below the base model.
         core: the attention module; its queries, keys and values, and the output projection where
             it applies that itself.
         after: the module that is given the attention's output and the layer's input.
+        ends: modules whose inputs are all that is read after attention, position by position.
     """
 
+    layers: str
     core: str
     query: str
     key: str
     value: str
     output: str | None
     after: str
+    ends: tuple[str, ...]
 
 
-_BERT = _Names("attention.self", "query", "key", "value", None, "attention.output")
-_MPNET = _Names("attention.attn", "q", "k", "v", "o", "attention.LayerNorm")
+_ENDS = ("intermediate", "output")
+_BERT = _Names(
+    "encoder.layer", "attention.self", "query", "key", "value", None, "attention.output", _ENDS
+)
+_MPNET = _Names("encoder.layer", "attention.attn", "q", "k", "v", "o", "attention.LayerNorm", _ENDS)
+_DISTILBERT = _Names(
+    "transformer.layer",
+    "attention",
+    "q_lin",
+    "k_lin",
+    "v_lin",
+    "out_lin",
+    "sa_layer_norm",
+    ("sa_layer_norm",),
+)
 
-# Their classifiers read the first position of the last layer, whose feed-forward part is the modules
-# ``intermediate`` and ``output``: position by position, and nothing else comes after attention.
+# Their classifiers read the first position of the last layer.
 _READ_FIRST = {
-    f"{name}ForSequenceClassification": _MPNET if name == "MPNet" else _BERT
-    for name in ("Bert", "Camembert", "Electra", "Ernie", "MPNet", "Roberta", "XLMRoberta")
+    f"{name}ForSequenceClassification": names
+    for name, names in {
+        **dict.fromkeys(("Bert", "Camembert", "Electra", "Ernie", "Roberta", "XLMRoberta"), _BERT),
+        "DistilBert": _DISTILBERT,
+        "MPNet": _MPNET,
+    }.items()
 }
 
 
@@ -63,11 +83,12 @@ def first_position_alone(model: nn.Module, batch: Mapping[str, Any]) -> Iterator
     if not ours or batch.get("output_hidden_states", inner.config.output_hidden_states):
         yield 0.0
         return
-    last, names = inner.base_model.encoder.layer[-1], _READ_FIRST[kind.__name__]
+    names = _READ_FIRST[kind.__name__]
+    last = inner.base_model.get_submodule(names.layers)[-1]
     core = last.get_submodule(names.core)
     one_query = _only_ours(core, inner.config, batch)
-    after = [last.get_submodule(names.after)] if one_query else []
-    parts: list[nn.Module] = [*after, last.intermediate, last.output]
+    cut = dict.fromkeys([*([names.after] if one_query else []), *names.ends])
+    parts = [last.get_submodule(name) for name in cut]
     with hooking([core, *parts] if one_query else parts), ExitStack() as stack:
         for part in parts:
             stack.callback(part.register_forward_pre_hook(_first_position).remove)
@@ -111,7 +132,7 @@ def _first_query(core: Any, names: _Names) -> Callable[..., tuple]:
             dropout_p=core.dropout.p if core.training else 0.0,
         )
         context = context.transpose(1, 2).flatten(2)  # (B, 1, heads * width)
-        return (context, None) if names.output is None else (getattr(core, names.output)(context),)
+        return context if names.output is None else getattr(core, names.output)(context), None
 
     return forward
 
