@@ -127,3 +127,19 @@ def test_the_command_says_what_is_left(nowhere, monkeypatch):
     assert "to be fetched: 0.00 GB" in told.output and "hours left on cpu" in told.output
     refused = CliRunner().invoke(app, ["plan", "smoke", "--only", "figure9"])
     assert refused.exit_code == 2 and "unknown artifact 'figure9'" in refused.output
+
+
+@pytest.mark.parametrize("name", sorted(measurements.MEASUREMENTS))
+def test_every_measurement_is_planned_or_refused(name, nowhere):
+    profile = load_profile("smoke")
+    _, half, _, _ = measurements.find_artifact(name, profile)
+    if name in {**planning.encoder.PASSES, **planning.translation.WORK} and half != "language":
+        assert any(f"({name})" in step.what for step in planning.steps(profile, name))
+        return
+    with pytest.raises(ValueError, match=f"{name} is not in the paper, and its work is not"):
+        planning.steps(profile, name)
+
+
+def test_what_is_not_estimated_ends_in_one_line(nowhere):
+    refused = CliRunner().invoke(app, ["plan", "smoke", "--only", "recovery"])
+    assert refused.exit_code == 2 and "headprune reproduce recovery shows" in refused.output

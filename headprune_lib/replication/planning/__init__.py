@@ -13,6 +13,9 @@ from headprune_lib.replication.profiles import Profile
 __all__ = ["Probe", "Step", "downloads", "probes", "steps"]
 
 
+_ESTIMATED = {"encoder": encoder.PASSES, "translation": translation.WORK}
+
+
 def steps(profile: Profile, only: str | None = None) -> list[Step]:
     """Every training and measurement of a profile, what they need before them.
 
@@ -20,11 +23,16 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
         only: a table or figure of the paper, such as ``"figure3b"``.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, or that of a measurement whose work is not estimated.
     """
     found: dict[tuple[str, str], Step] = {}
     for name in artifacts(profile) if only is None else [only]:
         measurement, half, own, task = find_artifact(name, profile)
+        if measurement.name not in _ESTIMATED.get(half, ()):
+            raise ValueError(
+                f"{name} is not in the paper, and its work is not estimated: plan one of "
+                f"{', '.join(artifacts(profile))}; headprune reproduce {name} shows how far it is"
+            )
         of = (encoder if half == "encoder" else translation).measured_with_trainings
         for key, step in of(name, measurement, own, task):
             found.setdefault(key, step)

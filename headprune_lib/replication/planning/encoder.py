@@ -45,7 +45,7 @@ def measured_with_trainings(
     """The trainings that a table or figure needs, each under its own name, and the measurement."""
     for seed in profile.seeds if measurement.name == "pruning_curve" else profile.seeds[:1]:
         yield (task, f"training {seed}"), _training(profile, task, seed)
-    passes = _PASSES[measurement.name](profile, task)
+    passes = PASSES[measurement.name](profile, task)
     state = state_of(measurement, "encoder", profile, task)
     yield (task, name), Step(f"{name} ({measurement.name})", task, passes, state)
 
@@ -103,7 +103,7 @@ def _timed(profile: Profile, _task: str) -> float:
     return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring
 
 
-_PASSES: dict[str, Callable[[Profile, str], float]] = {
+PASSES: dict[str, Callable[[Profile, str], float]] = {
     "one_head": lambda profile, task: _sweep(profile, _n_test(profile, task)),
     "all_but_one": lambda profile, task: _sweep(profile, _n_test(profile, task)),
     "best_heads": lambda profile, _task: _sweep(profile, profile.n_selection),

@@ -54,7 +54,7 @@ def measured_with_trainings(
     for seed in every if measurement.name in several else every[:1]:
         if not isinstance(profile.translator(task, profile.model_of(task)), Published):
             yield (task, f"training {seed}"), _training(profile, task, seed)
-    translations, passes = _WORK[measurement.name](profile, task)
+    translations, passes = WORK[measurement.name](profile, task)
     state = state_of(measurement, "translation", profile, task)
     what = f"{name} ({measurement.name})"
     yield (task, name), Step(what, task, passes, state, translations, "translation")
@@ -180,7 +180,7 @@ def _along(profile: Profile, task: str) -> tuple[float, float]:
     return _added(*[once] * points * len(profile.trainings(task)))
 
 
-_WORK: dict[str, Callable[[Profile, str], tuple[float, float]]] = {
+WORK: dict[str, Callable[[Profile, str], tuple[float, float]]] = {
     "one_head": _one_head,
     "all_but_one": _all_but_one,
     "best_heads": _best,
