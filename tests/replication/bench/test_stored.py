@@ -25,9 +25,11 @@ def test_a_machine_replaces_its_own_run_alone(tmp_path):
     path = tmp_path / "bench.x.json"
     assert read_runs(path) == [] and tables.bench_table(path).empty
     timed(path, "old", 20, 3.0)
-    assert "on" not in tables.bench_table(path)
+    assert tables.bench_table(path).columns[2] == "ratio (quartiles)"
     timed(path, "new", 21, 1.5)
     timed(path, "old", 19, 2.5)
     assert [run["rows"][0]["ratio"] for run in read_runs(path)] == [1.5, 2.5]
     shown = tables.bench_table(path)
-    assert shown["on"].tolist() == ["new", "old"] and shown["met"].tolist() == ["yes", "no"]
+    assert shown.columns[2:4].tolist() == [f"ratio (quartiles), {cpu}" for cpu in ("new", "old")]
+    assert shown.iloc[0, 2].startswith("1.50") and shown.iloc[0, 3].startswith("2.50")
+    assert shown["met"].tolist() == ["yes, no"] and shown["floor"].tolist() == ["–"]

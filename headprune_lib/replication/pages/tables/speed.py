@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -26,35 +26,57 @@ __all__ = [
 def bench_table(path: Path) -> pd.DataFrame:
     """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing.
 
-    A machine's rows stand together, those of the machine that was timed last first.
+    Each machine has a column of ratios, the one that was timed last the first; where floors or
+    answers differ they stand in the same order.
     """
-    columns = ["time of", "over the time of", "ratio (quartiles)", "floor", "target", "met"]
     runs = read_runs(path)
-    rows, stored = [], [row for run in runs for row in run["rows"]]
-    for row in stored:
-        target = row["target"]
-        bound = float(target.split()[-1]) if target else 0.0
-        met = row["ratio"] <= bound if "most" in target else row["ratio"] >= bound
+    ratios = [f"ratio (quartiles){_on(run, runs)}" for run in runs] or ["ratio (quartiles)"]
+    columns = ["time of", "over the time of", *ratios, "floor", "target", "met"]
+    timed = [{(row["what"], row["reference"]): row for row in run["rows"]} for run in runs]
+    rows = []
+    for what in dict.fromkeys(name for one in timed for name in one):
+        found = [one.get(what) for one in timed]
+        there = [row for row in found if row is not None]
         rows.append(
             (
-                row["what"],
-                row["reference"],
-                estimate(row["ratio"], row["quartiles"]),
-                f"{row['floor']:.2f}" if row["floor"] else "–",
-                target or "–",
-                ("yes" if met else "no") if target else "–",
+                *what,
+                *(
+                    "–" if row is None else estimate(row["ratio"], row["quartiles"])
+                    for row in found
+                ),
+                _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in there),
+                there[0]["target"] or "–",
+                _told(_met(row) for row in there),
             )
         )
     table = pd.DataFrame(rows, columns=columns)
     table.attrs["prose"] = True  # two columns of words
-    if len(runs) > 1:
-        table["on"] = [run["provenance"]["hardware"]["cpu"] for run in runs for _ in run["rows"]]
+    stored = runs[0]["rows"] if runs else []
     if any(row.get("n") for row in stored):
         table["each a second"] = [
             f"{row['n'] / row['seconds']:.3g}, {row['n'] / row['reference_seconds']:.3g}"
             for row in stored
         ]
     return table
+
+
+def _on(run: dict, runs: list[dict]) -> str:
+    cpu = run["provenance"]["hardware"]["cpu"]
+    name = cpu.replace("(R)", "").removesuffix(" Processor")
+    return f", {name}" if len(runs) > 1 else ""
+
+
+def _told(values: Iterable[str]) -> str:
+    """What machines have, once where it is the same."""
+    values = list(values)
+    return values[0] if len(set(values)) == 1 else ", ".join(values)
+
+
+def _met(row: dict) -> str:
+    if not (target := row["target"]):
+        return "–"
+    bound = float(target.split()[-1])
+    return "yes" if (row["ratio"] <= bound if "most" in target else row["ratio"] >= bound) else "no"
 
 
 def precision_table(found: Result) -> pd.DataFrame:
