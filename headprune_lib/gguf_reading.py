@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -26,9 +28,10 @@ def read_gguf(path: Path) -> PreTrainedModel:
     _check_reader(path)
     try:
         with quiet():
-            read = AutoModelForCausalLM.from_pretrained(
-                path.parent, gguf_file=path.name, dtype=torch.float32
+            read, found = AutoModelForCausalLM.from_pretrained(
+                path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
             )
+        _check_all_read(path, read, found)
     except Exception as error:  # whatever the reader makes of bytes that cannot be
         raise ValueError(
             f"{path}: transformers cannot read this file ({one_line(error)})"
@@ -41,20 +44,56 @@ def read_gguf(path: Path) -> PreTrainedModel:
     return model.eval()
 
 
+def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
+    """Raises ValueError where the file lacks weights, which are made up, or holds others."""
+    if missing := sorted(found["missing_keys"]):
+        raise ValueError(f"it lacks {len(missing)} tensors, such as {missing[0]}")
+    names = _tensors(path)
+    if any(name.startswith("rope_") for name in names):  # of Llama 3.1's scaled positions
+        raise ValueError(
+            "it holds scaled rotary positions (rope_freqs), which are not put into the model"
+        )
+    biases = [name for name in names if name.endswith(".bias")]
+    taken = [name for name, _ in read.named_parameters() if name.endswith(".bias")]
+    if len(biases) > len(taken) or len(names) > len(list(read.parameters())):
+        raise ValueError(
+            f"it holds {len(names)} tensors, {len(biases)} biases among them, and "
+            f"{type(read).__name__} takes {len(list(read.parameters()))} and {len(taken)}"
+        )
+
+
+def _tensors(path: Path) -> list[str]:
+    import gguf
+
+    return [tensor.name for tensor in gguf.GGUFReader(path).tensors]
+
+
 def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in the file.
 
     Raises:
-        ValueError: as of :func:`read_gguf`; or the file holds none that transformers reads.
+        FileNotFoundError: there is none.
+        ValueError: as of :func:`read_gguf`; or one that transformers does not read.
     """
     _check_reader(path)
+    if not _has_tokenizer(path):
+        raise FileNotFoundError(f"{path} holds no tokenizer")
     try:
         with quiet():
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     except Exception as error:  # whatever the reader makes of bytes that cannot be
         raise ValueError(
-            f"{path}: transformers finds no tokenizer in it that it reads ({one_line(error)})"
+            f"{path}: transformers does not read its tokenizer ({one_line(error)})"
         ) from None
+
+
+def _has_tokenizer(path: Path) -> bool:
+    import gguf
+
+    try:
+        return "tokenizer.ggml.tokens" in gguf.GGUFReader(path).fields
+    except Exception:  # damaged: transformers says how
+        return True
 
 
 def _check_reader(path: Path) -> None:

@@ -86,7 +86,7 @@ def swept(
     """
     blocks = find_heads(model)
     cut: dict[Head, Tensor] = {}
-    with for_one_batch(model, batch, device) as inputs:
+    with for_one_batch(model, batch, device, reduce) as inputs:
         run = _Run(model, inputs, reduce or logits_of)
         with _noted(model, blocks) as uncut:
             made = run()
@@ -240,7 +240,10 @@ def _opaque(projection: nn.Module) -> bool:
 
 @contextmanager
 def for_one_batch(
-    model: nn.Module, batch: Batch, device: str | torch.device | None
+    model: nn.Module,
+    batch: Batch,
+    device: str | torch.device | None,
+    reduce: Reduce | None = None,
 ) -> Iterator[Batch]:
     """The batch on the device, while the model is ready for it.
 
@@ -250,7 +253,7 @@ def for_one_batch(
     check_batch(batch)
     device = placed(model, device)
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model), torch.no_grad(), first_position_alone(model, batch):
+    with evaluating(model), torch.no_grad(), first_position_alone(model, batch, reduce):
         yield on_device(batch, device)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
+from headprune_lib.hooking import hooked
 from headprune_lib.records import Kept, heads_left
 from headprune_lib.slicing import keep_heads
 
@@ -29,8 +30,9 @@ def unprune_heads(
         original: the unpruned model, whose weights the removed heads get; zeros if not given.
 
     Raises:
-        ValueError: a model that its class and configuration do not make again, or an original of
-            other sizes.
+        ValueError: a model that its class and configuration do not make again, modules put in
+            others' places among it, or an original of other sizes. Hooks are not carried over.
+        RuntimeError: the model is masked right now.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -41,36 +43,39 @@ def unprune_heads(
         >>> unprune_heads(pruned).encoder.layer[0].attention.self.query.weight.shape
         torch.Size([8, 8])
     """
-    weights = dict(model.state_dict())
-    whole = _made_again(model)
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    _check_plain(model)
+    weights, whole = dict(model.state_dict()), _made_again(model)
     sizes = {name: values.shape for name, values in whole.state_dict().items()}
     changed = [name for name, values in weights.items() if values.shape != sizes.get(name)]
+    _check_same_parts(model, whole)
     places = _places(_made_again(model), heads_left(model), changed)
-    unlike = [
-        name for name in changed if name not in places or places[name].shape != weights[name].shape
-    ]
-    if unlike or weights.keys() != sizes.keys():
-        name = next(iter([*unlike, *(weights.keys() ^ sizes.keys())]))
-        raise ValueError(
-            f"{type(model).__name__} was changed beside its heads, so that its configuration does "
-            f"not describe it: {name}. Merge adapters (merge_and_unload), and put other changes "
-            "into model.config"
-        )
+    for name in (*changed, *sorted(weights.keys() ^ sizes.keys())):
+        if name not in places or places[name].shape != weights[name].shape:
+            raise _changed(model, name)
     given = _weights_of(original, sizes) if original is not None else {}
     for name in changed:
         values = weights[name]
         full = given[name].to(values).clone() if given else values.new_zeros(sizes[name])
         full.view(-1)[places[name].to(full.device)] = values
         weights[name] = full
-    whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
-    whole.tie_weights()
+    _fill(whole, model, weights)
     if getattr(model, "generation_config", None) is not None:
         whole.generation_config = copy.deepcopy(model.generation_config)
-    for (_, mine), (_, theirs) in zip(
-        sorted(whole.named_parameters()), sorted(model.named_parameters()), strict=True
-    ):
-        mine.requires_grad_(theirs.requires_grad)
-    return whole.to(model.device).train(model.training)
+    return whole.train(model.training)
+
+
+def _check_plain(model: Any) -> None:
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(
+            f"{type(model).__module__}.{type(model).__qualname__} is no model of transformers: "
+            "give the one in it, without adapters (merge_and_unload)"
+        )
+    if hooked(block.part(model, "output") for block in find_heads(model)):
+        raise RuntimeError(
+            "the model is masked or measured right now (masked_heads, a sweep), which a new model "
+            "would not be: put its heads back before or after the with block"
+        )
 
 
 def _made_again(model: PreTrainedModel) -> Any:
@@ -78,11 +83,50 @@ def _made_again(model: PreTrainedModel) -> Any:
     own: Any = type(model)
     try:
         with torch.random.fork_rng(devices=[]):
-            return own(copy.deepcopy(model.config))
+            # in the same precision: whether a found class can lose heads is tried by running it
+            return own(copy.deepcopy(model.config)).to(model.dtype)
     except TypeError as error:
         raise ValueError(
             f"{own.__module__}.{own.__qualname__} is not made of its configuration alone ({error})"
         ) from error
+
+
+def _check_same_parts(model: PreTrainedModel, whole: PreTrainedModel) -> None:
+    """Raises ValueError where a module was put in another's place: weights do not tell."""
+    made = {path: type(module) for path, module in whole.named_modules()}
+    for path, module in model.named_modules():
+        if made.get(path) is not type(module):
+            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
+
+
+def _changed(model: PreTrainedModel, what: str) -> ValueError:
+    return ValueError(
+        f"{type(model).__name__} was changed beside its heads, or made with more than its "
+        f"configuration, which does not describe it: {what}. Merge adapters (merge_and_unload), and "
+        "put other changes into model.config"
+    )
+
+
+def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
+    """Give the unpruned model its weights, and what the pruned one has besides.
+
+    Raises:
+        ValueError: the class ties weights that are not tied in the pruned model.
+    """
+    whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
+    whole.tie_weights()
+    for name, values in whole.state_dict().items():
+        if not values.is_meta and not torch.equal(values, weights[name]):
+            raise _changed(model, f"{name} is not tied as its class ties it")
+    asking = dict(model.named_parameters(remove_duplicate=False))
+    for name, parameter in whole.named_parameters(remove_duplicate=False):
+        parameter.requires_grad_(asking[name].requires_grad)
+    whole.to(model.device)
+    for name, values in model.named_buffers():  # those that are not stored: positions
+        holder, _, own = name.rpartition(".")
+        module = whole.get_submodule(holder)
+        if name not in weights and getattr(module, own).shape == values.shape:
+            setattr(module, own, values.clone())
 
 
 def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tensor]:
@@ -92,6 +136,11 @@ def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tenso
     here needs to know how an architecture lays its heads out.
     """
     blocks = find_heads(whole)  # before the weights are places: some are found by running the model
+    if {block.path for block in blocks} != kept.keys():
+        raise ValueError(
+            f"{type(whole).__name__} shows heads of {sorted(kept)} when it is pruned, and before of "
+            f"{sorted(block.path for block in blocks)}: they cannot be put back"
+        )
     for name in changed:
         holder, _, own = name.rpartition(".")
         tensors = whole.get_submodule(holder)

@@ -1,23 +1,28 @@
 """The last layer of classifiers that read one position of it."""
 
+import copy
+
 import pytest
 import torch
 import transformers as t
 from tiny import build
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.bert.modeling_bert import BertSelfAttention
 
 from headprune_lib import (
     find_heads,
-    first_position,
     full_mask,
     head_importance,
     one_head_ablation,
     prune_heads,
+    reading_first,
     score_heads,
 )
 from headprune_lib.criteria.gradients import gate_gradients
 from headprune_lib.first_position import first_position_alone
+from headprune_lib.losses import default_loss
 
-READ_FIRST = sorted(first_position._READ_FIRST)
+READ_FIRST = sorted(reading_first.READ_FIRST)
 PADDED = {
     "input_ids": torch.arange(5, 26).view(3, 7),
     "attention_mask": torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [1] * 3 + [0] * 4]),
@@ -69,7 +74,7 @@ def test_sweeps_and_importance_are_those_of_all_positions(name, cut, kernel, mon
         return [*found, token["self"].nan_to_num(-1)]
 
     found = measured()
-    monkeypatch.setattr(first_position, "_READ_FIRST", {})
+    monkeypatch.setattr(reading_first, "READ_FIRST", {})
     for one, other in zip(found, measured(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
 
@@ -95,6 +100,7 @@ def test_what_replaces_attention_is_gone_afterwards_and_leaves_others_code_alone
     with first_position_alone(model, {}) as share:
         assert share == 8 / 12
     assert "forward" in core.__dict__
+    del core.forward
     kernel = model.config._attn_implementation = "flash_attention_2"
     with first_position_alone(model, {}) as share:
         assert share == 8 / 12, kernel
@@ -134,3 +140,118 @@ def test_positions_that_somebody_may_read_are_computed():
     with pytest.raises(RuntimeError, match="stop"), first_position_alone(plain, {}):
         raise RuntimeError("stop")
     assert plain.base_model(**PADDED).last_hidden_state.shape == (3, 7, 16)
+
+
+def _blind_row(model, batch):
+    batch["attention_mask"][1] = 0
+
+
+def _added_mask(model, batch):
+    """Booleans are added by the kernel that adds its mask."""
+    seen = batch["attention_mask"].bool()[:, None, None, :]
+    batch["attention_mask"] = seen.expand(3, 1, 7, 7).clone()
+
+
+def _one_layer_thrice(model, batch):
+    layers = model.bert.encoder.layer
+    model.bert.encoder.layer = torch.nn.ModuleList([layers[0]] * 3)
+
+
+def _one_attention_twice(model, batch):
+    layers = model.bert.encoder.layer
+    layers[2].attention.self = layers[0].attention.self
+
+
+class MeanPooler(torch.nn.Module):
+    def forward(self, states):
+        return states.mean(1)
+
+
+def _own_pooler(model, batch):
+    model.bert.pooler = MeanPooler()
+
+
+def _own_forward(model, batch):
+    def forward(labels=None, **inputs):
+        states = model.bert(**inputs).last_hidden_state
+        return SequenceClassifierOutput(logits=model.classifier(states.mean(1)))
+
+    model.forward = forward
+
+
+def _own_attention(model, batch):
+    class Own(BertSelfAttention):
+        def forward(self, hidden_states, *args, **kwargs):
+            return super().forward(hidden_states.flip(1), *args, **kwargs)
+
+    model.bert.encoder.layer[-1].attention.self.__class__ = Own
+
+
+def _own_scale(model, batch):
+    model.bert.encoder.layer[-1].attention.self.scaling *= 3
+
+
+def _mixing_hook(model, batch):
+    mixed = lambda module, inputs, output: output + output.mean(1, keepdim=True)  # noqa: E731
+    model.bert.encoder.layer[-1].output.register_forward_hook(mixed)
+
+
+def _mixing_activation(model, batch):
+    class Mixed(torch.nn.Module):
+        def forward(self, states):
+            return torch.relu(states.mean(1, keepdim=True) + states)
+
+    model.bert.encoder.layer[-1].intermediate.intermediate_act_fn = Mixed()
+
+
+def _chunks(model, batch):
+    for layer in model.bert.encoder.layer:
+        layer.chunk_size_feed_forward = model.config.chunk_size_feed_forward = 7
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize(
+    "change",
+    [_blind_row, _added_mask, _one_layer_thrice, _one_attention_twice, _own_pooler, _own_forward,
+     _own_attention, _own_scale, _mixing_hook, _mixing_activation, _chunks],
+)  # fmt: skip
+def test_what_somebody_changed_is_computed_as_it_is(change, kernel, monkeypatch):
+    """Each was silently wrong, or an error, at some time."""
+    model = classifier("BertForSequenceClassification", attn_implementation=kernel)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    batch = {name: values.clone() for name, values in PADDED.items()}
+    batch["labels"] = torch.tensor([0, 1, 1])
+    change(model, batch)
+
+    def measured():
+        ((uncut, each),) = one_head_ablation(model, [batch])
+        importance = head_importance(model, [batch], normalize=None)["self"]
+        return [uncut, *each.values(), importance]
+
+    found = measured()
+    monkeypatch.setattr(reading_first, "READ_FIRST", {})
+    for one, other in zip(found, measured(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_loss_of_ones_own_may_read_all_positions():
+    model = classifier("BertForSequenceClassification")
+    seen = []
+
+    def loss(outputs, batch):
+        states = model.bert(batch["input_ids"]).last_hidden_state
+        seen.append(states.shape[1])
+        return states.square().mean((1, 2))
+
+    head_importance(model, [PADDED], loss=loss)
+    ((_, _),) = one_head_ablation(model, [PADDED], reduce=loss)
+    assert set(seen) == {7}
+    # the library's own reads what the model returns
+    with first_position_alone(model, PADDED, default_loss(model)) as share:
+        assert share == 10 / 12
+    model.bert.config = copy.deepcopy(model.config)
+    model.bert.config.output_hidden_states = True
+    with first_position_alone(model, {}) as share:
+        assert share == 0

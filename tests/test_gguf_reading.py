@@ -6,6 +6,7 @@ import transformers as t
 from tiny import GROUPED
 
 from headprune_lib import cut_heads, export_gguf, head_importance, prune_heads
+from headprune_lib.export import gguf_file
 from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
 
 pytest.importorskip("gguf", reason="the extra gguf is not installed")
@@ -43,7 +44,7 @@ def test_files_that_cannot_be_read_are_refused(written, tmp_path):
     for name in (damaged, tmp_path / "none.gguf"):
         with pytest.raises(ValueError, match=f"{name.name}: transformers cannot read this file"):
             read_gguf(name)
-    with pytest.raises(ValueError, match="no tokenizer in it"):
+    with pytest.raises(FileNotFoundError, match="holds no tokenizer"):
         read_gguf_tokenizer(path)
 
 
@@ -51,3 +52,34 @@ def test_the_extra_that_is_missing_is_named(written, monkeypatch):
     monkeypatch.setattr("headprune_lib.gguf_reading.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'headprune\[gguf\]'"):
         read_gguf(written[1])
+
+
+def test_weights_that_would_be_made_up_or_dropped_are_refused(written, tmp_path, monkeypatch):
+    model, _ = written
+    real = gguf_file._tensors
+    bias = ("blk.0.attn_q.bias", torch.zeros(64))
+    for name, tensors, message in (
+        (
+            "less",
+            lambda one: (own for own in real(one) if own[0] != "blk.1.attn_q.weight"),
+            "it lacks 1 ",
+        ),
+        ("more", lambda one: (*real(one), bias), "1 biases among them"),
+    ):
+        monkeypatch.setattr(gguf_file, "_tensors", tensors)
+        path = export_gguf(model, tmp_path / f"{name}.gguf").path
+        with pytest.raises(ValueError, match=message):
+            read_gguf(path)
+    monkeypatch.setattr(gguf_file, "_tensors", real)
+    scaled = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0,
+              "high_freq_factor": 4.0, "original_max_position_embeddings": 16}  # fmt: skip
+    config = t.LlamaConfig(**CONFIG, rope_parameters=scaled)
+    path = export_gguf(t.LlamaForCausalLM(config), tmp_path / "scaled.gguf").path
+    with pytest.raises(ValueError, match="scaled rotary positions"):
+        read_gguf(path)
+
+
+def test_another_activation_is_not_written(tmp_path):
+    model = t.LlamaForCausalLM(t.LlamaConfig(**CONFIG, hidden_act="gelu"))
+    with pytest.raises(ValueError, match="compute silu, and this model gelu"):
+        export_gguf(model, tmp_path / "gelu.gguf")

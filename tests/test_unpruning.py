@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import BUILDERS, batch_for, build
 
-from headprune_lib import cut_heads, find_heads, full_mask, prune_heads, prune_mask
+from headprune_lib import cut_heads, find_heads, full_mask, masked_heads, prune_heads, prune_mask
 from headprune_lib.unpruning import unprune_heads
 
 
@@ -120,9 +120,23 @@ def test_what_cannot_be_made_again_is_refused():
     small = t.BertForSequenceClassification(t.BertConfig(hidden_size=8, num_attention_heads=4))
     with pytest.raises(ValueError, match="the model that the heads were removed from"):
         unprune_heads(pruned, small)
+    with masked_heads(pruned, full_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
+        unprune_heads(pruned)
+    activation = pruned.bert.pooler.activation
+    pruned.bert.pooler.activation = torch.nn.ReLU()
+    with pytest.raises(ValueError, match="bert.pooler.activation is ReLU"):
+        unprune_heads(pruned)
+    pruned.bert.pooler.activation = activation
     pruned.classifier = torch.nn.Linear(16, 7)
     with pytest.raises(ValueError, match="classifier.*put other changes into model.config"):
         unprune_heads(pruned)
+    with pytest.raises(ValueError, match="DataParallel is no model of transformers"):
+        unprune_heads(torch.nn.DataParallel(build("bert")))
+    untied = build("gpt2")
+    assert untied.config.tie_word_embeddings
+    untied.lm_head.weight = torch.nn.Parameter(untied.lm_head.weight.detach() + 1)
+    with pytest.raises(ValueError, match="is not tied as its class ties it"):
+        unprune_heads(cut(untied, 1))
 
     class Own(t.BertForSequenceClassification):
         def __init__(self, config, more):
@@ -130,3 +144,10 @@ def test_what_cannot_be_made_again_is_refused():
 
     with pytest.raises(ValueError, match="Own is not made of its configuration alone"):
         unprune_heads(Own(build("bert").config, 1))
+
+
+def test_positions_are_in_the_precision_that_the_model_has():
+    pruned = cut(build("llama"), 0, per_group=True).to(torch.bfloat16)
+    ids = torch.arange(4, 12)[None]
+    with torch.no_grad():
+        assert torch.equal(unprune_heads(pruned)(ids).logits, pruned(ids).logits)

@@ -37,7 +37,9 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     if (named := _named(name)) is not None:
         return _placed(named.load(), device)
     folder = Path(name)
-    if folder.suffix == ".gguf" and folder.is_file():
+    if folder.suffix.lower() == ".gguf" and not folder.is_dir():
+        if not folder.is_file():
+            raise FileNotFoundError(f"no file {name}")
         return _placed(read_gguf(folder), device)
     if folder.is_dir():
         if (folder / "headprune.json").is_file():
@@ -134,7 +136,7 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     if (named := _named(name)) is not None:
         return named.load_tokenizer()
-    if Path(name).suffix == ".gguf" and Path(name).is_file():
+    if Path(name).suffix.lower() == ".gguf" and Path(name).is_file():
         return read_gguf_tokenizer(Path(name))
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:

@@ -54,7 +54,7 @@ def gate_gradients(
         for output, own in zip(outputs, contexts, strict=True):
             handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
-        with torch.enable_grad(), first_position_alone(model, batch) as spared:
+        with torch.enable_grad(), first_position_alone(model, batch, loss) as spared:
             with watching(model, loss) as watch:
                 losses = differentiable_losses(model, batch, loss)
             if watch is not None:

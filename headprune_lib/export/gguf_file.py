@@ -70,8 +70,8 @@ def export_gguf(
         FileExistsError: the file is there.
         FileNotFoundError: ``tokenizer_from`` is not.
         ValueError: the extra ``gguf`` is not installed; or a model that the architecture does not
-            describe: another class, biases, a sliding window, scaled rotary positions other than
-            Llama 3's, a first layer without heads.
+            describe: another class or activation, biases, a sliding window, scaled rotary positions
+            other than Llama 3's, a first layer without heads.
     """
     model, path = whole(model), Path(path)
     if path.exists():
@@ -101,6 +101,11 @@ def _check_described(model: PreTrainedModel) -> None:
         raise ValueError(
             f"llama.cpp's {ARCHITECTURE!r} has no {further[0]}; merge an adapter first, "
             f"model = model.merge_and_unload(){otherwise}"
+        )
+    if config.hidden_act != "silu":
+        raise ValueError(
+            f"llama.cpp's {EVEN!r} and {ARCHITECTURE!r} compute silu, and this model "
+            f"{config.hidden_act}{otherwise}"
         )
     if getattr(config, "sliding_window", None):
         raise ValueError(
