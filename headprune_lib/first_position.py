@@ -36,7 +36,7 @@ def first_position_alone(
         the share of the last layer that is spared; 0 but for the models of
         :func:`headprune_lib.reading_first.names_of`.
     """
-    ours = read is None or getattr(read, "__module__", "").startswith("headprune_lib.")
+    ours = read is None or (getattr(read, "__module__", None) or "").startswith("headprune_lib.")
     names = names_of(model, batch) if ours else None
     if names is None:
         yield 0.0

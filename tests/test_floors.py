@@ -24,6 +24,7 @@ CORE = {"torch", "transformers", "safetensors", "numpy"}
 FURTHER = {
     "cli": {"typer", "huggingface_hub", "jinja2", "sacrebleu", "tqdm"},
     "export": {"gguf", "onnxruntime"},
+    "gguf_reading": {"gguf"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}

@@ -27,6 +27,7 @@ from headprune_lib import (
     score_heads,
     tune_mask,
     uniform_mask,
+    unprune_heads,
 )
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.budgets import cut_until
@@ -84,7 +85,7 @@ def test_masks_removal_and_files(pair, tmp_path):
     near(expected, masked)
     pruned = prune_heads(there, mask)
     loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"), device="cuda")
-    for model in (pruned, loaded):
+    for model in (pruned, loaded, unprune_heads(pruned)):
         assert next(model.parameters()).is_cuda
         with torch.no_grad():
             inputs = {k: v for k, v in batches("cuda")[0].items() if k != "labels"}

@@ -9,7 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from headprune_lib.replication.data.fetched import check_fetched, noted
 from headprune_lib.replication.data.sources import MissingData, WrongChecksum, file_sha256
@@ -103,12 +103,20 @@ class Archive:
 def _extract(path: Path, folder: str) -> None:
     try:
         with tarfile.open(path) as opened:
-            opened.extractall(folder, filter="data")  # nothing outside of the folder
+            if hasattr(tarfile, "data_filter"):
+                opened.extractall(folder, filter="data")  # nothing outside of the folder
+            else:  # Python before 3.11.4: files alone, by names that stay within the folder
+                opened.extractall(folder, [one for one in opened if _stays(one)])
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # a full disk, say
             raise
         why = str(error).partition("\n")[0].rstrip(":")
         raise WrongChecksum(f"{path} is no whole archive ({why})") from None
+
+
+def _stays(member: tarfile.TarInfo) -> bool:
+    path = PurePosixPath(member.name)
+    return member.isreg() and not path.is_absolute() and ".." not in path.parts
 
 
 def _going_on(part: Path) -> Callable[[str, str, object], None]:
