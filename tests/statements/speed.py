@@ -25,25 +25,14 @@ def mostly_embeddings():
 def against_the_old():
     """Importance, frozen importance, sweep, padded sweep, pass, removal: seconds there over here."""
     machines = [timings("before", machine) for machine in range(2)]
-    for _, frozen, sweep, _, _, removal in machines:
-        holds = (
-            sweep["ratio"] > 2
-            and abs(sweep["ratio"] / sweep["floor"] - 1) < 0.05
-            and 1 < frozen["ratio"] < 1.15
-            and removal["ratio"] < 1
-            and removal["reference_seconds"] < 0.1
-        )
-        if not holds:
-            return False
-    (_, frozen, sweep, padded, *_), (*_, before, _, _) = machines
-    met = [
-        row["ratio"] >= float(row["target"].removeprefix("at least ")) for row in (sweep, padded)
+    holds = [
+        sweep["ratio"] > 2
+        and 1 < frozen["ratio"] < 1.15
+        and removal["ratio"] < 1
+        and removal["reference_seconds"] < 0.1
+        for _, frozen, sweep, _, _, removal in machines
     ]
-    return (
-        met == [True, False]
-        and round(frozen["floor"], 2) == 1.17
-        and before["ratio"] < padded["ratio"]
-    )
+    return all(holds) and round(machines[0][1]["floor"], 2) == 1.17
 
 
 def timed_on_a_gpu(one):
@@ -65,13 +54,13 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Against transformers 4 the sweep is more than twice as fast, at what the work alone allows, and "
-        "exact importance is a little faster than a loop that sums over a batch with frozen weights. "
-        "That loop must compute only 1.17 times as much, so that the aim of 1.25 is out of reach for six "
-        "layers. Against padding the ratio grows with the number of sentences, which then sort better by "
-        "length: the aim of 8 is missed with 64. The AMD machine was timed on 23 November, before the last "
-        "layer's queries were spared, and on 32 sentences. Removing heads takes longer here, less than a "
-        "tenth of a second in all.",
+        "Against transformers 4 the sweep is more than twice as fast, and exact importance is a "
+        "little faster than a loop that sums over a batch with frozen weights. That loop must compute "
+        "only 1.17 times as much, so that the aim of 1.25 is out of reach for six layers. Two runs "
+        "differ by more than the rounds of one: two hours before, the same Intel machine gave 1.92 "
+        "forward passes for importance, 2.50 for the sweep and 7.6 against padding. The AMD machine "
+        "was timed on 23 November, before the last layer's queries were spared, and on 32 sentences "
+        "in place of 64. Removing heads takes longer here, less than a tenth of a second in all.",
         against_the_old,
     ),
     Statement(
