@@ -53,12 +53,12 @@ def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
         raise ValueError(
             "it holds scaled rotary positions (rope_freqs), which are not put into the model"
         )
-    biases = [name for name in names if name.endswith(".bias")]
-    taken = [name for name, _ in read.named_parameters() if name.endswith(".bias")]
-    if len(biases) > len(taken) or len(names) > len(list(read.parameters())):
+    taken = [name for name, _ in read.named_parameters()]
+    biases, biases_taken = (sum(name.endswith(".bias") for name in each) for each in (names, taken))
+    if biases > biases_taken or len(names) > len(taken):
         raise ValueError(
-            f"it holds {len(names)} tensors, {len(biases)} biases among them, and "
-            f"{type(read).__name__} takes {len(list(read.parameters()))} and {len(taken)}"
+            f"it holds {len(names)} tensors, {biases} biases among them, and "
+            f"{type(read).__name__} takes {len(taken)} and {biases_taken}"
         )
 
 

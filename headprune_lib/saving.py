@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headprune_lib.architectures import ARCHITECTURES
+from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import find_heads
 from headprune_lib.model_classes import class_named
 from headprune_lib.records import (
@@ -144,7 +145,17 @@ def _known_by_name(model: nn.Module, kept: Kept) -> bool:
 
 def _with_heads(model: Any, kept: Kept) -> Any:
     """An unpruned model with these heads left."""
-    blocks = find_heads(model)
+    keep_recorded(model, find_heads(model), kept)
+    record_when_saved(model)
+    return model
+
+
+def keep_recorded(model: nn.Module, blocks: Sequence[AttentionBlock], kept: Kept) -> None:
+    """Slice all blocks of an unpruned model down to the heads that are recorded of each.
+
+    Raises:
+        ValueError: other blocks or heads are recorded than the model has.
+    """
     if {block.path for block in blocks} != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
     for block in blocks:
@@ -152,8 +163,6 @@ def _with_heads(model: Any, kept: Kept) -> Any:
         if heads != sorted(set(heads) & set(range(block.n_heads))):
             raise ValueError(f"{heads} are no heads of {block.path}, which has {block.n_heads}")
         keep_heads(model, block, heads)
-    record_when_saved(model)
-    return model
 
 
 def _check_fit(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:

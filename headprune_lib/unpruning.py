@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from headprune_lib.heads import find_heads
 from headprune_lib.hooking import hooked
 from headprune_lib.records import Kept, heads_left
-from headprune_lib.slicing import keep_heads
+from headprune_lib.saving import keep_recorded
 
 
 def unprune_heads(
@@ -49,7 +49,7 @@ def unprune_heads(
     sizes = {name: values.shape for name, values in whole.state_dict().items()}
     changed = [name for name, values in weights.items() if values.shape != sizes.get(name)]
     _check_same_parts(model, whole)
-    places = _places(_made_again(model), heads_left(model), changed)
+    places = _places(copy.deepcopy(whole), heads_left(model), changed)
     for name in (*changed, *sorted(weights.keys() ^ sizes.keys())):
         if name not in places or places[name].shape != weights[name].shape:
             raise _changed(model, name)
@@ -136,11 +136,6 @@ def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tenso
     here needs to know how an architecture lays its heads out.
     """
     blocks = find_heads(whole)  # before the weights are places: some are found by running the model
-    if {block.path for block in blocks} != kept.keys():
-        raise ValueError(
-            f"{type(whole).__name__} shows heads of {sorted(kept)} when it is pruned, and before of "
-            f"{sorted(block.path for block in blocks)}: they cannot be put back"
-        )
     for name in changed:
         holder, _, own = name.rpartition(".")
         tensors = whole.get_submodule(holder)
@@ -152,8 +147,7 @@ def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tenso
             setattr(tensors, own, nn.Parameter(places, requires_grad=False))
         else:
             setattr(tensors, own, places)
-    for block in blocks:
-        keep_heads(whole, block, kept[block.path])
+    keep_recorded(whole, blocks, kept)
     return {name: values.long() for name, values in whole.state_dict().items() if name in changed}
 
 

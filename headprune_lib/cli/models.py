@@ -36,11 +36,9 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     check_device(device)
     if (named := _named(name)) is not None:
         return _placed(named.load(), device)
+    if (file := _gguf_file(name)) is not None:
+        return _placed(read_gguf(file), device)
     folder = Path(name)
-    if folder.suffix.lower() == ".gguf" and not folder.is_dir():
-        if not folder.is_file():
-            raise FileNotFoundError(f"no file {name}")
-        return _placed(read_gguf(folder), device)
     if folder.is_dir():
         if (folder / "headprune.json").is_file():
             return _placed(load_pruned(folder), device)
@@ -136,8 +134,8 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     if (named := _named(name)) is not None:
         return named.load_tokenizer()
-    if Path(name).suffix.lower() == ".gguf" and Path(name).is_file():
-        return read_gguf_tokenizer(Path(name))
+    if (file := _gguf_file(name)) is not None:
+        return read_gguf_tokenizer(file)
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_on_disk_only(name))
@@ -152,6 +150,16 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     if Path(name).is_dir() and not any((Path(name) / file).is_file() for file in files):
         raise FileNotFoundError(missing)  # transformers makes up an empty one
     return tokenizer
+
+
+def _gguf_file(name: str) -> Path | None:
+    """The file of llama.cpp that a name stands for; FileNotFoundError where it is not there."""
+    path = Path(name)
+    if path.suffix.lower() != ".gguf" or path.is_dir():
+        return None
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {name}")
+    return path
 
 
 def _placed(model: nn.Module, device: str) -> PreTrainedModel:

@@ -18,7 +18,7 @@ from headprune_lib.export.comparing import whole
 from headprune_lib.heads import find_heads
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
-EVEN, ARCHITECTURE = "llama", "deci"
+EVEN, UNEVEN = "llama", "deci"
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM")
 _IN_LAYER = {
     "attn_norm": "input_layernorm",
@@ -95,21 +95,21 @@ def _check_described(model: PreTrainedModel) -> None:
     if name not in _CLASSES:
         raise ValueError(
             f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
-            f"which {' and '.join(_CLASSES)} have in its {ARCHITECTURE!r}{otherwise}"
+            f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}{otherwise}"
         )
     if further := _further_weights(model):
         raise ValueError(
-            f"llama.cpp's {ARCHITECTURE!r} has no {further[0]}; merge an adapter first, "
+            f"llama.cpp's {UNEVEN!r} has no {further[0]}; merge an adapter first, "
             f"model = model.merge_and_unload(){otherwise}"
         )
     if config.hidden_act != "silu":
         raise ValueError(
-            f"llama.cpp's {EVEN!r} and {ARCHITECTURE!r} compute silu, and this model "
+            f"llama.cpp's {EVEN!r} and {UNEVEN!r} compute silu, and this model "
             f"{config.hidden_act}{otherwise}"
         )
     if getattr(config, "sliding_window", None):
         raise ValueError(
-            f"llama.cpp's {ARCHITECTURE!r} has no sliding window, and this model's is "
+            f"llama.cpp's {UNEVEN!r} has no sliding window, and this model's is "
             f"{config.sliding_window}{otherwise}"
         )
     kind = config.rope_parameters["rope_type"]
@@ -140,7 +140,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     config, blocks = model.config, find_heads(model)
     heads = [(len(block.kept), len(block.groups)) for block in blocks]
     even = len(set(heads)) == 1
-    writer = gguf.GGUFWriter(path, EVEN if even else ARCHITECTURE)
+    writer = gguf.GGUFWriter(path, EVEN if even else UNEVEN)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_vocab_size(config.vocab_size)
     writer.add_embedding_length(config.hidden_size)
@@ -161,7 +161,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return EVEN if even else ARCHITECTURE
+    return EVEN if even else UNEVEN
 
 
 def _tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:

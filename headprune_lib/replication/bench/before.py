@@ -23,7 +23,12 @@ from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
-from headprune_lib.replication.bench.encoder import padded_batches, spared, sweep_work
+from headprune_lib.replication.bench.encoder import (
+    padded_batches,
+    scoring_work,
+    spared,
+    sweep_work,
+)
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Profile
@@ -96,8 +101,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
             return compare(what, lambda: old(job), reference, own, rounds, floor, target)
 
         floor = layers * len(order) / sweep_work(subject.model)
-        # the lowest layer's queries, keys and values need no gradient, there and here
-        frozen = (2 * layers - 3 / 12) / (2 * (layers - spared(subject.model)) - 3 / 12)
+        frozen = scoring_work(layers) / scoring_work(layers, spared(subject.model))
         return [
             pair("importance, transformers 4", "importance", "exact Eq. 2 here", exact, ""),
             pair("importance with frozen weights, transformers 4", "importance_frozen",

@@ -59,9 +59,8 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             forward()
 
     layers = len(find_heads(subject.model))
-    # per layer 12 d^2 a token: q, k, v, o and 8 for the feed-forward; the lowest layer's q, k and v
-    # need no gradient. A training step adds the weights' gradients: three forward passes.
-    work = 2 * (layers - spared(subject.model)) - 3 / 12
+    # a training step adds the weights' gradients: three forward passes
+    work = scoring_work(layers, spared(subject.model))
     return [
         compare(
             "exact I_h",
@@ -146,6 +145,18 @@ def spared(model: torch.nn.Module) -> float:
     """Layers' worth of a pass that is not computed where the classifier reads one position."""
     with first_position_alone(model, {}) as share:
         return share
+
+
+def scoring_work(layers: int, less: float = 0.0) -> float:
+    """Layers' worth of a pass and of its gradient, with the weights frozen.
+
+    Per layer 12 d^2 a token: q, k, v, o and 8 for the feed-forward; the lowest layer's q, k and v
+    need no gradient.
+
+    Args:
+        less: what :func:`spared` says.
+    """
+    return 2 * (layers - less) - 3 / 12
 
 
 def sweep_work(model: torch.nn.Module) -> float:

@@ -33,3 +33,14 @@ def test_a_machine_replaces_its_own_run_alone(tmp_path):
     assert shown.columns[2:4].tolist() == [f"ratio (quartiles), {cpu}" for cpu in ("new", "old")]
     assert shown.iloc[0, 2].startswith("1.50") and shown.iloc[0, 3].startswith("2.50")
     assert shown["met"].tolist() == ["yes, no"] and shown["floor"].tolist() == ["–"]
+
+
+def test_machines_that_timed_other_things_stand_together(tmp_path):
+    path = tmp_path / "bench.x.json"
+    timed(path, "old", 20, 3.0)
+    hardware = {"cpu": "new", "cores": 2, "gpu": None}
+    rows = [ROW | {"what": "c", "n": 4}]
+    store_run(path, rows, {"date": "2026-11-21", "hardware": hardware})
+    shown = tables.bench_table(path)
+    assert shown["time of"].tolist() == ["c", "a"]
+    assert shown["each a second"].tolist() == ["2, 4", ""]
