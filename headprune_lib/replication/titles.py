@@ -14,7 +14,11 @@ from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
-_TRANSLATORS = {"post-norm": "post-norm translator", "pre-norm": "pre-norm translator"}
+_TRANSLATORS = {
+    "post-norm": "post-norm translator",
+    "post-norm-6": "post-norm translator of six epochs",
+    "pre-norm": "pre-norm translator",
+}
 
 
 def spelled(name: str) -> str:

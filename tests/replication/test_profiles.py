@@ -117,10 +117,13 @@ def test_a_translation_model_is_named_by_task_and_model():
     assert profile.translator("deen", "pre-norm").shape.norm == "before"
     assert {task: list(models) for task, models in profile.translation.items()} == {
         "enfr": ["post-norm"],
-        "deen": ["post-norm", "pre-norm"],
+        "deen": ["post-norm", "post-norm-6", "pre-norm"],
         "multi30k": ["pre-norm"],
     }
     assert profile.translator("multi30k", "pre-norm") == profile.translator("deen", "pre-norm")
+    both = profile.translator("deen", "post-norm-6"), profile.translator("deen", "pre-norm")
+    assert both[0] == dataclasses.replace(both[1], shape=both[0].shape)
+    assert both[0].shape == profile.translator("deen").shape
     with pytest.raises(
         ValueError, match="unknown model of enfr 'pre-norm': did you mean post-norm"
     ):
