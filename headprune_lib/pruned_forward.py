@@ -20,6 +20,8 @@ from headprune_lib.architectures import Architecture
 
 Attention = Any  # a module with attributes that its own class alone knows
 _NUMBERS = ("layer_idx", "layer_id", "layer_number")
+OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
+"""What modules call the states that their keys are made of, where these are not their own."""
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
@@ -79,16 +81,20 @@ def _attend_with_no_head(
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
-    The cache still learns how many tokens went by: generation reads it off the first layer.
+    The cache still learns how many tokens went by: generation reads it off the first layer. Tokens
+    of an encoder are none of these; where self- and cross-attention have a cache each, the one of
+    the latter stays as it is.
     """
     bound = _bound(core, *args, **kwargs).arguments
     # what the module is given first, whatever it calls it: (batch, position, hidden)
     hidden_states: Tensor = list(bound.values())[1]
     given = {**bound, **bound.get("kwargs", {})}
     length = key_length = hidden_states.shape[1]
-    if given.get("key_value_states") is not None:
-        key_length = given["key_value_states"].shape[1]
-    elif (cache := _cache(given)) is not None:
+    cache = _cache(given)
+    if (outside := _outside(given, cache)) is not None:
+        key_length = outside.shape[1]
+    elif cache is not None:
+        cache = getattr(cache, "self_attention_cache", cache)
         new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
         key_length = cache.update(new, new, layer_number(core))[0].shape[-2]
     made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
@@ -119,11 +125,22 @@ def _bound(core: Attention, *args: Any, **kwargs: Any) -> inspect.BoundArguments
     return inspect.signature(type(core).forward).bind(core, *args, **kwargs)
 
 
-def _cache(given: dict[str, Any]) -> Cache | None:
+def _cache(given: dict[str, Any]) -> Cache | EncoderDecoderCache | None:
     """The cache among a module's arguments, which not every model calls ``past_key_values``."""
-    caches = (one for one in given.values() if isinstance(one, Cache | EncoderDecoderCache))
-    cache = next(caches, None)
-    return getattr(cache, "self_attention_cache", cache)
+    return next(
+        (one for one in given.values() if isinstance(one, Cache | EncoderDecoderCache)), None
+    )
+
+
+def _outside(given: dict[str, Any], cache: Cache | EncoderDecoderCache | None) -> Tensor | None:
+    """States of another sequence that keys would be made of; None where nothing says so.
+
+    Where one cache serves both (Mllama), the model asks it whether a layer has seen an image, so
+    that the layer must note something there.
+    """
+    both = cache is None or isinstance(cache, EncoderDecoderCache)
+    names = OUTSIDE if both else OUTSIDE[:1]
+    return next((given[name] for name in names if isinstance(given.get(name), Tensor)), None)
 
 
 def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:

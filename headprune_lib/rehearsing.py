@@ -16,11 +16,9 @@ from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.messages import one_line
+from headprune_lib.pruned_forward import OUTSIDE
 from headprune_lib.running import evaluating, on_device
 from headprune_lib.structure import NotAttention
-
-# Arguments that states from outside are given by.
-_OUTSIDE = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "memory")
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Ran:
         own = next(
             (one for one in (*self.args, *self.kwargs.values()) if torch.is_tensor(one)), None
         )
-        for name in _OUTSIDE:
+        for name in OUTSIDE:
             given = self.kwargs.get(name)
             if torch.is_tensor(given) and own is not None:
                 return given.shape != own.shape or not torch.equal(given, own)
