@@ -38,9 +38,14 @@ def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
             core.compute_bias = partial(_own_computed_bias, core)
 
 
-def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -> None:
-    """From now on the module contributes the bias of its output projection, and nothing else."""
-    core.forward = partial(_attend_with_no_head, core, names)
+def run_without_heads(
+    core: Attention, output: nn.Module, names: Architecture, *, beside: bool = False
+) -> None:
+    """From now on the module contributes the bias of its output projection, and nothing else.
+
+    ``beside`` says that another module counts its layer's own tokens: :func:`counted_beside`.
+    """
+    core.forward = partial(_attend_with_no_head, core, names, beside)
     if isinstance(output, Conv1D):
         output.forward = partial(_bias_alone, output)
 
@@ -48,6 +53,26 @@ def run_without_heads(core: Attention, output: nn.Module, names: Architecture) -
 def layer_number(core: Attention) -> int | None:
     """The place of the module's keys and values in a cache; None where it keeps none."""
     return next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
+
+
+def counted_beside(model: nn.Module, path: str, core: Attention) -> bool:
+    """Whether another attention module has the same place in a cache, in the same layer.
+
+    Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
+    single module attends to both sides and notes them itself.
+    """
+    own, number = set(core.modules()), layer_number(core)
+    while path and number is not None:
+        path = path.rpartition(".")[0]
+        around = model.get_submodule(path)
+        others = [
+            layer_number(one)
+            for one in around.modules()
+            if layer_number(one) is not None and one not in own and core not in one.modules()
+        ]
+        if others:
+            return number in others
+    return False
 
 
 def _own_bias(
@@ -77,7 +102,7 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
 
 
 def _attend_with_no_head(
-    core: Attention, names: Architecture, *args: Any, **kwargs: Any
+    core: Attention, names: Architecture, beside: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
@@ -91,7 +116,7 @@ def _attend_with_no_head(
     given = {**bound, **bound.get("kwargs", {})}
     length = key_length = hidden_states.shape[1]
     cache = _cache(given)
-    if (outside := _outside(given, cache)) is not None:
+    if (outside := _outside(given, cache, beside)) is not None:
         key_length = outside.shape[1]
     elif cache is not None:
         cache = getattr(cache, "self_attention_cache", cache)
@@ -132,14 +157,16 @@ def _cache(given: dict[str, Any]) -> Cache | EncoderDecoderCache | None:
     )
 
 
-def _outside(given: dict[str, Any], cache: Cache | EncoderDecoderCache | None) -> Tensor | None:
-    """States of another sequence that keys would be made of; None where nothing says so.
+def _outside(
+    given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, beside: bool
+) -> Tensor | None:
+    """States of another sequence that all keys would be made of; None where nothing says so.
 
     Where one cache serves both (Mllama), the model asks it whether a layer has seen an image, so
     that the layer must note something there.
     """
-    both = cache is None or isinstance(cache, EncoderDecoderCache)
-    names = OUTSIDE if both else OUTSIDE[:1]
+    apart = cache is None or (beside and isinstance(cache, EncoderDecoderCache))
+    names = OUTSIDE if apart else OUTSIDE[:1]
     return next((given[name] for name in names if isinstance(given.get(name), Tensor)), None)
 
 

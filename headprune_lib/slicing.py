@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.blocks import AttentionBlock, rows_of
-from headprune_lib.pruned_forward import run_without_heads, take_bias_of_all_heads
+from headprune_lib.pruned_forward import (
+    counted_beside,
+    run_without_heads,
+    take_bias_of_all_heads,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -49,7 +53,8 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         for name in ("how", "kind", "keeps_one", "whole_groups", "by_example")
     }
     if not keep:
-        run_without_heads(core, block.part(model, "output"), names)
+        beside = counted_beside(model, block.path, core)
+        run_without_heads(core, block.part(model, "output"), names, beside=beside)
 
 
 def head_rows(

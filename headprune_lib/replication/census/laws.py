@@ -185,15 +185,19 @@ def _generation(case: Case) -> str:
         "return_dict_in_generate": True,
         "output_logits": True,
     }
-    with torch.no_grad(), masked_heads(model, case.mask):
-        try:
-            masked = model.generate(**asked, **told)
-        except Exception:  # nor does the model generate from tokens alone without a mask
-            return NO_SUCH
-    pruned = case.pruned
-    with torch.no_grad():
-        found = pruned.generate(**asked, **told)
-    _same(list(found.logits), list(masked.logits), "what pruned and masked models generate")
+    masks = [case.mask]
+    if not any(block.keeps_one for block in case.blocks):
+        masks.append(case.emptying)  # a layer without heads keeps no keys
+    for mask in masks:
+        with torch.no_grad(), masked_heads(model, mask):
+            try:
+                masked = model.generate(**asked, **told)
+            except Exception:  # nor does the model generate from tokens alone without a mask
+                return NO_SUCH
+        pruned = case.pruned if mask is case.mask else prune_heads(copy.deepcopy(model), mask)
+        with torch.no_grad():
+            found = pruned.generate(**asked, **told)
+        _same(list(found.logits), list(masked.logits), "what pruned and masked models generate")
     return YES
 
 
