@@ -168,7 +168,9 @@ def _c4(values: Values, _task: str) -> dict[str, Judged]:
         for kind in ("enc-enc", "enc-dec", "dec-dec")
     }
     shares = {kind: found["kept"] for kind, found in left.items() if found}
-    return {"": rules.kinds(values["areas"], shares if all(left.values()) else None)}
+    judged = rules.kinds(values["areas"], shares if all(left.values()) else None)
+    runs = [len(values["curves"][f"{kind} importance"]["runs"]) for kind in left]
+    return {"": replace(judged, trainings=min(runs))}
 
 
 def _c5(values: Values, _task: str) -> dict[str, Judged]:
@@ -197,7 +199,7 @@ def _c7_translation(values: Values, _task: str) -> dict[str, Judged]:
 
 
 def _c8(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
-    """On the first training, which every order is measured on."""
+    """On the trainings that the one-by-one order is measured on; the paper's own on the first."""
 
     def judge(values: Values, _task: str) -> dict[str, Judged]:
         curves = values["curves"]
@@ -205,12 +207,14 @@ def _c8(half: Half) -> Callable[[Values, str], dict[str, Judged]]:
         area = values.get("early_area_differences", {}).get("oracle leak-free")
         if main is None or area is None:
             return {"": NOT_RUN}
+        trainings = len(curves["oracle leak-free"]["runs"])
         above = None
         if "oracle" in curves:
             steps = zip(main["mean"][1:-1], curves["oracle"]["mean"][1:-1], strict=True)
             above = [ours >= theirs for ours, theirs in steps]
-        uncut = main["mean"][0] - values["chance"]
-        return {"": rules.orders(area, above, uncut, half)}
+        ranked = main if trainings == 1 else curves["importance"]
+        uncut = ranked["mean"][0] - values["chance"]
+        return {"": replace(rules.orders(area, above, uncut, half), trainings=trainings)}
 
     return judge
 

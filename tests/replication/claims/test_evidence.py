@@ -108,3 +108,38 @@ def test_what_is_kept_is_read_at_the_share_of_the_task(smoke):
     assert at["kept"] == values["kept"]["importance"]["kept"][1]
     assert evidence.kept_at(values, 0.123) is None
     assert evidence.kept_at(values, values["shares"][1], "oracle of Delphi") is None
+
+
+def test_rows_say_how_many_trainings_their_means_are_over(smoke):
+    rows = {
+        artifact: rows_by_claim(measurements.get(artifact, smoke))
+        for artifact in ("figure3b", "figure4")
+    }
+    assert rows["figure3b"]["C8"].judged.trainings == 1
+    assert rows["figure4"]["C4"].judged.trainings == 1
+    kinds = measurements.get("figure4", smoke)
+    curves = {
+        name: {**curve, "runs": [curve["mean"]] * 3}
+        for name, curve in kinds.values["curves"].items()
+    }
+    again = dataclasses.replace(kinds, values={**kinds.values, "curves": curves})
+    assert rows_by_claim(again)["C4"].judged.trainings == 3
+
+
+def test_one_by_one_on_three_trainings_is_divided_by_what_the_three_keep_uncut(smoke):
+    figure = measurements.get("figure3b", smoke)
+    chance, difference = figure.values["chance"], {"difference": 0.1, "interval": [0.05, 0.15]}
+    curve = {"mean": [chance + 0.4, chance], "runs": [[chance + 0.4, chance]]}
+    three = {"mean": [chance + 0.2, chance], "runs": [[chance + 0.2, chance]] * 3}
+    values = {
+        **figure.values,
+        "curves": {"importance main": curve, "importance": three, "oracle leak-free": three},
+        "early_area_differences": {"oracle leak-free": difference},
+    }
+    row = rows_by_claim(dataclasses.replace(figure, values=values))["C8"]
+    assert row.judged.trainings == 3
+    assert "+0.500 [+0.250, +0.750]" in row.judged.measured
+
+
+def rows_by_claim(result):
+    return {row.claim: row for row in evidence.rows_of(result)}
