@@ -78,8 +78,21 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "but for Figure 5 of the one with the norm before each block, which was trained three times",
-        lambda: values("along_training", "deen", "pre-norm")["n_trainings"] == 3,
+        "but for Figure 5 of the two German-English ones of six epochs, which were trained three "
+        "times, and Figures 4 and 6d of the one with the norm after each block",
+        lambda: (
+            all(
+                values("along_training", "deen", model)["n_trainings"] == 3
+                for model in ("pre-norm", "post-norm-6")
+            )
+            and all(
+                len(values(figure, "deen", "post-norm-6")["curves"][by]["runs"]) == 3
+                for figure, by in (
+                    ("pruning_curve", "importance"),
+                    ("pruning_by_kind", "enc-dec importance"),
+                )
+            )
+        ),
     ),
     Statement(
         DEVIATIONS,
@@ -111,11 +124,26 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "**One fine-tuning** of MPNet a task, and **three** on SST-2; **three** of MiniLM on each.",
+        "**One fine-tuning** of MPNet on MRPC, and **three** on SST-2, CoLA and SNLI; **three** of "
+        "MiniLM on each.",
         lambda: (
-            fine_tunings("mpnet", "cola", "mrpc", "snli") == {1}
-            and fine_tunings("mpnet", "sst2") == {3}
+            fine_tunings("mpnet", "mrpc") == {1}
+            and fine_tunings("mpnet", "sst2", "cola", "snli") == {3}
             and fine_tunings("minilm", "sst2", "cola", "mrpc", "snli") == {3}
+        ),
+    ),
+    Statement(
+        DEVIATIONS,
+        "MPNet's also in random orders on SST-2 and CoLA, and in the one-by-one order of training "
+        "sentences on SST-2. Other orders are measured on the first.",
+        lambda: (
+            {
+                (one.model, one.task): orders - {"importance"}
+                for one in found("pruning_curve")
+                if one.model in ("mpnet", "minilm")
+                and (orders := further_orders(one.task, one.model)) - {"importance"}
+            }
+            == {("mpnet", "sst2"): {"random", "oracle leak-free"}, ("mpnet", "cola"): {"random"}}
         ),
     ),
     Statement(
@@ -138,9 +166,9 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "MPNet has 0.53 after three epochs",
+        "MPNet has 0.56 after three epochs",
         lambda: (
-            round(uncut("cola", "mpnet"), 2) == 0.53
+            round(uncut("cola", "mpnet"), 2) == 0.56
             and load_profile("base").on("cola").finetuning.epochs == 3
         ),
     ),
@@ -183,10 +211,11 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "MiniLM: five on reviews, three on the benchmarks; MPNet: three on SST-2, one elsewhere",
+        "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on MRPC one",
         lambda: (
-            (fine_tunings("minilm", "reviews"), fine_tunings("mpnet", "sst2")) == ({5}, {3})
-            and fine_tunings("mpnet", "cola", "mrpc", "snli") == {1}
+            fine_tunings("minilm", "reviews") == {5}
+            and fine_tunings("mpnet", "sst2", "cola", "snli") == {3}
+            and fine_tunings("mpnet", "mrpc") == {1}
         ),
     ),
     Statement(
@@ -232,14 +261,20 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "- Several trainings of the translators with the norm after each block; Figures 4 and 6d on "
-        "further trainings of the model with the norm before, and Figure 4's random orders on it. - A "
-        "second fine-tuning of MPNet on CoLA, MRPC and SNLI; on SST-2, other orders than $I_h$ on the "
-        "second and third.",
+        "- Several trainings of the English-French translator and of the German-English one of "
+        "twenty epochs; Figures 4 and 6d on further trainings of the model with the norm before, and "
+        "Figure 4's random orders on German-English. - A second fine-tuning of MPNet on MRPC; random "
+        "orders on its second and third on SNLI.",
         lambda: (
-            fine_tunings("mpnet", "cola", "mrpc", "snli") == {1}
-            and further_orders("sst2", "mpnet") == {"importance"}
+            fine_tunings("mpnet", "mrpc") == {1}
+            and further_orders("snli", "mpnet") == {"importance"}
             and fine_tunings("post-norm") == {1}
+            and all(
+                not part.endswith("random")
+                for one in found("pruning_by_kind")
+                if one.task == "deen"
+                for part in one.parts
+            )
             and [{*one.parts} for one in found("pruning_by_kind") if one.model == "pre-norm"]
             == [{f"{kind} importance" for kind in KINDS}]
             and [{*one.parts} for one in found("pruning_curve") if one.model == "pre-norm"]

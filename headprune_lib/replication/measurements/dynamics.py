@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
@@ -226,18 +226,28 @@ def slopes(trainings: list[Record], statistics: Statistics) -> dict[str, Slope]:
     every = [_trained(training) for training in trainings]
     if any(point["kept_random"] is None for points in every for point in points):
         return {}
-    least = statistics.least_bleu
-    able = [[point for point in points if point["bleu"][0] >= least] for points in every]
-    measures = {
-        "kept": (able, lambda point: point["kept_at"] - point["kept_random"]),
-        "loss": (every, lambda point: point["added_loss_random"] - point["added_loss"]),
-        "gini": (every, lambda point: point["gini_within"]),
-    }
+    able = [translating(points, statistics.least_bleu) for points in every]
     return {
         name: _slope([(_log_updates(points), [*map(of, points)]) for points in each], statistics)
-        for name, (each, of) in measures.items()
+        for name, of in GROWING.items()
+        for each in (able if name == "kept" else every,)
         if all(len(points) > 1 for points in each)
     }
+
+
+GROWING: dict[str, Callable[[Record], float]] = {
+    "kept": lambda point: point["kept_at"] - point["kept_random"],
+    "loss": lambda point: point["added_loss_random"] - point["added_loss"],
+    "gini": lambda point: point["gini_within"],
+}
+"""Name of a slope -> what a checkpoint has of it."""
+
+
+def translating(
+    points: Iterable[Record], least_bleu: float = Statistics.least_bleu
+) -> list[Record]:
+    """The checkpoints that translate: a BLEU of at least ``least_bleu`` with all heads."""
+    return [point for point in points if point["bleu"][0] >= least_bleu]
 
 
 def _slope(lines: list[tuple[np.ndarray, list[float]]], statistics: Statistics) -> Slope:

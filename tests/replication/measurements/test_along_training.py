@@ -32,6 +32,7 @@ from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.store import Journal
+from headprune_lib.replication.titles import spelled
 from headprune_lib.replication.translation.models import PAD
 from headprune_lib.replication.translation.subject import KINDS, TranslationSubject
 
@@ -353,6 +354,14 @@ def test_figures_and_tables_of_any_number_of_trainings(smoke, both):
     assert rows["growth by ln(updates)"].tolist()[:3] == ["not measured"] * 3
     slope = both.values["slopes"]["gini"]["difference"]
     assert rows["growth by ln(updates)"].tolist()[-1] == f"{slope:+.3f}".replace("-", "−")
+    assert rows["first"].tolist()[:3] == rows["last"].tolist()[:3] == [""] * 3
+    last = [training["checkpoints"][-1] for training in both.values["trainings"]]
+    able = [point for point in last if point["bleu"][0] >= 1]  # a tiny model may translate nothing
+    within = f"{np.mean([point['gini_within'] for point in able]):.2f}" if able else ""
+    assert rows["last"].tolist()[-1] == within
+    beside = tables.checkpoints_table(own, both)
+    assert len(beside) == len(tables.checkpoints_table(own)) + len(tables.checkpoints_table(both))
+    assert set(beside["model"]) == {spelled(own.model), spelled(both.model)}
 
 
 def test_the_mean_of_trainings_lies_between_them_where_all_have_begun():

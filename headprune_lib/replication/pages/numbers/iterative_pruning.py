@@ -49,14 +49,14 @@ def iterative_pruning(
     end in ``kept`` of the share removed that C3 is judged at.
 
     Args:
-        curves: name -> pruning curve of an encoder.
+        curves: name -> pruning curve of an encoder, or of another smaller translator.
     """
     return {
         **_classifier(figure3b),
         **_twelve_layers(pick(curves, "mpnet", "sst2")),
         **_tasks(curves),
         **_translator(figure3a),
-        **_smaller_translator(figure6d),
+        **_smaller_translators(figure6d, curves),
     }
 
 
@@ -145,8 +145,9 @@ def _translator(figure3a: Result) -> Numbers:
     }
 
 
-def _smaller_translator(figure6d: Result) -> Numbers:
+def _smaller_translators(figure6d: Result, curves: Mapping[str, Result]) -> Numbers:
     values = figure6d.values
+    others = {"six": "post-norm-6", "pre": "pre-norm"}  # trained for six epochs both
     bleu = values["curves"]["importance"]["mean"]
     return {
         "deen_bleu": bleu[0],
@@ -156,6 +157,10 @@ def _smaller_translator(figure6d: Result) -> Numbers:
         "deen_kept": _kept(figure6d),
         "deen_40": 100 * bleu[step_at(values["shares"], 0.4)] / bleu[0],
         "deen_share": _share(values),
+        **{
+            f"deen_{name}_kept": _kept(pick(curves, model, figure6d.task))
+            for name, model in others.items()
+        },
     }
 
 

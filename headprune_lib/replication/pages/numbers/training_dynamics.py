@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headprune_lib.replication.measurements.dynamics import translating
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, signed
 from headprune_lib.replication.pages.values import step_at
@@ -54,17 +55,14 @@ _SHOWN = {
 def several_trainings(figure5: Result | None, prefix: str) -> Numbers:
     """Figure 5 of a model that was trained several times, as text: means over trainings, slopes.
 
-    Of the checkpoints the first that has learned anything to speak of (a BLEU of at least 1), and
-    the last. ``not measured`` where there is no result, or no random orders.
+    Of the checkpoints the first that translates anything to speak of, and the last. ``not
+    measured`` where there is no result, or no random orders.
 
     Args:
         prefix: begins the name of each number.
     """
     values = figure5.values if figure5 else {"trainings": []}
-    learned = [
-        [point for point in training["checkpoints"] if point["bleu"][0] >= 1]
-        for training in values["trainings"]
-    ]
+    learned = [translating(training["checkpoints"]) for training in values["trainings"]]
     trainings = [points for points in learned if points]
     found: Numbers = {
         "n": f"{figure5.n_examples}" if figure5 else NOT_MEASURED,

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from headprune_lib.replication.measurements.dynamics import translating
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,
@@ -96,9 +97,8 @@ def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
     """Epoch -> what is kept, mean of the trainings measured there that translate anything."""
     found: dict[float, list[float]] = {}
     for points in _trainings(values):
-        for point in points:
-            if point["bleu"][0] >= 1:
-                found.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
+        for point in translating(points):
+            found.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
     return {epoch: float(np.mean(kept)) for epoch, kept in sorted(found.items())}
 
 
@@ -157,7 +157,9 @@ def along_training(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     )
     with style():
         figure, panels = layout.panels(3, 280)
-        for (name, values), colour in zip(shown.items(), itertools.cycle((BLUE, ORANGE, PURPLE))):
+        for (name, values), colour in zip(
+            shown.items(), itertools.cycle((BLUE, ORANGE, PURPLE, RED))
+        ):
             trainings = [
                 [point for point in points if point["updates"]] for points in _trainings(values)
             ]

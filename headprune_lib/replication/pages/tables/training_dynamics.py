@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from headprune_lib.replication.measurements.dynamics import GROWING, translating
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, signed
 from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import spelled
 
 __all__ = [
     "checkpoints_table",
@@ -16,17 +19,21 @@ __all__ = [
 ]
 
 
-def checkpoints_table(figure5: Result) -> pd.DataFrame:
-    """One row a checkpoint of each training: BLEU, what is kept at 40% removed, unevenness."""
-    values = figure5.values
-    several = values["n_trainings"] > 1
+def checkpoints_table(*figures: Result) -> pd.DataFrame:
+    """One row a checkpoint of each training: BLEU, what is kept at 40% removed, unevenness.
+
+    Args:
+        figures: results of Figure 5; of more than one, the model stands before each row.
+    """
     return pd.DataFrame(
         [
             {
-                **({"training": training["seed"]} if several else {}),
-                **_checkpoint(point, f"{values['removed']:.0%}"),
+                **({"model": spelled(figure5.model)} if len(figures) > 1 else {}),
+                **({"training": training["seed"]} if figure5.values["n_trainings"] > 1 else {}),
+                **_checkpoint(point, f"{figure5.values['removed']:.0%}"),
             }
-            for training in values["trainings"]
+            for figure5 in figures
+            for training in figure5.values["trainings"]
             for point in training["checkpoints"]
         ]
     )
@@ -55,36 +62,50 @@ def _with_interval(point: Mapping[str, Any], name: str, form: str) -> str:
 
 
 _SLOPES = {
-    "kept": "BLEU kept above random orders",
-    "loss": "loss that random orders add above importance's",
-    "gini": "Gini coefficient within layers",
+    "kept": "share of BLEU kept by importance, above random orders",
+    "loss": "loss that random orders add above importance's (nats a piece)",
+    "gini": "Gini coefficient of importance, within layers",
 }
+"""Name of a slope -> what grows."""
 
 
 def slopes_table(shown: Mapping[str, Result]) -> pd.DataFrame:
     """One row a model and measure: how it grows by the logarithm of the updates, and in each training.
 
+    Beside it what it is at the first checkpoint that translates and at the last, in the mean over
+    trainings.
+
     Args:
         shown: name -> result; one without random orders has a row that says so.
     """
-    rows = []
-    for name, result in shown.items():
-        slopes = result.values.get("slopes", {})
-        for measure, label in _SLOPES.items():
-            found = slopes.get(measure)
-            rows.append(
-                {
-                    "model": name,
-                    "measure": label,
-                    "trainings": result.values["n_trainings"],
-                    "growth by ln(updates)": _slope(found) if found else NOT_MEASURED,
-                    "each training": ", ".join(signed(run, form=".3f") for run in found["runs"])
-                    if found
-                    else "",
-                }
-            )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        [
+            {
+                "model": name,
+                "measure": label,
+                "trainings": result.values["n_trainings"],
+                **_growth(result.values, measure),
+            }
+            for name, result in shown.items()
+            for measure, label in _SLOPES.items()
+        ]
+    )
 
 
-def _slope(found: Mapping[str, Any]) -> str:
-    return signed(found["difference"], found["interval"], ".3f")
+def _growth(values: Mapping[str, Any], measure: str) -> dict[str, str]:
+    slope = values.get("slopes", {}).get(measure)
+    if not slope:
+        return {"first": "", "last": "", "growth by ln(updates)": NOT_MEASURED, "each training": ""}
+    trainings = [translating(training["checkpoints"]) for training in values["trainings"]]
+    ends = {
+        end: [GROWING[measure](points[place]) for points in trainings if points]
+        for end, place in (("first", 0), ("last", -1))
+    }
+    return {
+        **{
+            end: f"{np.mean(each):.2f}".replace("-", "−") if each else ""
+            for end, each in ends.items()
+        },
+        "growth by ln(updates)": signed(slope["difference"], slope["interval"], ".3f"),
+        "each training": ", ".join(signed(run, form=".3f") for run in slope["runs"]),
+    }

@@ -132,3 +132,11 @@ def test_the_smaller_translators_numbers(result):
         [100 * bleu[step] / bleu[0] for step in (1, 4)]
     )
     assert found["deen_heads"] == 24  # 2 layers of 4 heads, 3 kinds
+
+
+def test_a_model_of_six_epochs_is_told_beside_the_other(result):
+    own = result("figure6d")
+    assert page(result)["deen_six_kept"] == "not measured"
+    six = dataclasses.replace(own, model="post-norm-6")
+    found = page(result, six)
+    assert found["deen_six_kept"] == found["deen_kept"] != found["deen_pre_kept"]
