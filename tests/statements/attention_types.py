@@ -52,6 +52,20 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
+        "A line with a band is the mean of three, and the band reaches from the lowest to the highest "
+        "of them: three random orders, or three trainings of the model of six epochs.",
+        lambda: (
+            {
+                (one.model, order.split()[-1], len(curve["runs"]))
+                for one in found("pruning_by_kind")
+                for order, curve in one.values["curves"].items()
+                if len(curve["runs"]) > 1
+            }
+            == {("post-norm", "random", 3), ("post-norm-6", "importance", 3)}
+        ),
+    ),
+    Statement(
+        PAGE,
         "Up to 40%, dec-dec loses as much as enc-dec",
         lambda: all(
             gap("dec-dec", removed, of)[1] >= 0

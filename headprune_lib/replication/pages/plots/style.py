@@ -216,10 +216,14 @@ def pruning_curve(
     colour: Any,
     line: str,
     scale: float = 1,
+    counted: bool = True,
 ) -> None:
-    """The mean score over the share removed; a band from the lowest to the highest of several runs."""
+    """The mean score over the share removed; a band from the lowest to the highest of several runs.
+
+    The label says of how many if they are ``counted``: not where panels that share a legend differ.
+    """
     runs = scale * np.array(curve["runs"])
-    label += f" (mean of {len(runs)})" if len(runs) > 1 else ""
+    label += f" (mean of {len(runs)})" if counted and len(runs) > 1 else ""
     axes.plot(shares, scale * np.array(curve["mean"]), line, color=colour, label=label)
     if len(runs) > 1:
         axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18, linewidth=0)

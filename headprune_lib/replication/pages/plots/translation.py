@@ -177,7 +177,7 @@ def figure3a(shown: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
 def figure4(
     shown: Mapping[str, Result], joint: Mapping[str, Result], layout: Layout = WIDE
 ) -> Figure:
-    """BLEU as heads of one kind are removed, random orders as bands; a panel a model.
+    """BLEU as heads of one kind are removed; a panel a model, a band where there are several runs.
 
     Args:
         shown: name -> result of Figure 4.
@@ -196,6 +196,7 @@ def figure4(
                     "all kinds together, by importance",
                     PURPLE,
                     "--",
+                    counted=False,
                 )
             _bleu_axes(axes, name if len(shown) > 1 else "", "% of the kind")
         below(figure, layout)
@@ -211,7 +212,7 @@ def _kinds_apart(axes: Axes, figure4: Result) -> None:
             ("random", "random order", f"{_MARKS[kind]}:"),
         ):
             if (curve := curves.get(f"{kind} {order}")) is not None:
-                pruning_curve(axes, shares, curve, f"{kind}, {label}", colour, line)
+                pruning_curve(axes, shares, curve, f"{kind}, {label}", colour, line, counted=False)
     published = paper("figure4")["enc-enc_bleu_with_20_percent_left"] / paper("table1")["base_bleu"]
     axes.plot(
         80,
