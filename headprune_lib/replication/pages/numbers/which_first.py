@@ -50,7 +50,7 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
         for name, one in able.items()
         if COMBINED in one["orders"]
     }
-    weighted = [name for name, said in chosen.items() if said != ["alpha=1"]]
+    weighted = [name for name, said in chosen.items() if {*said} != {"alpha=1"}]
     return numbers | {
         "weighted": _named(
             [f"{name} (importance weighs {_alphas(chosen[name])})" for name in weighted]

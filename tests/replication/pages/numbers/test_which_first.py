@@ -28,7 +28,7 @@ def test_models_stand_on_the_side_of_their_own_interval():
         "down, one": made_up(
             entropy=(-0.1, -0.2, -0.05), unnormalised=(-0.1, -0.2, -0.05), said=("alpha=0.5",)
         ),
-        "across": made_up(entropy=(0.01, -0.1, 0.12)),
+        "across": made_up(entropy=(0.01, -0.1, 0.12), said=("alpha=1", "alpha=1")),
         "no weight asked": made_up(said=()),
     }
     told = numbers.which_first(found)
