@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,8 +38,11 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         if (more := _submodule(module, path)) is not None:
             width = rows_of(more) // max(1, len(block.kept))
             _keep_features(more, _features(positions, width), "out")
-    for path in names.per_head:
-        _keep_entries(module, path, len(block.kept), positions)
+    if not hasattr(core, "headprune_axes"):
+        # once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
+        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept)))
+    for path, axis in core.headprune_axes.items():
+        _keep_entries(module, path, axis, positions)
     _keep_features(block.part(model, "output"), columns, "in")
     _say_sizes(core, block, len(keep), group, len(columns))
     if names.bias_argument and not hasattr(core, "headprune_kept"):
@@ -145,15 +148,24 @@ def _submodule(module: nn.Module, path: str) -> nn.Module | None:
         return None
 
 
-def _keep_entries(module: nn.Module, path: str, n_heads: int, positions: list[int]) -> None:
-    """Keep some heads' entries of a parameter or buffer with one axis of ``n_heads``."""
+def _axes_of_heads(
+    module: nn.Module, paths: Sequence[str], n_heads: int
+) -> Iterator[tuple[str, int]]:
+    """Path -> the axis of ``n_heads``, of the parameters and buffers that have one."""
+    for path in paths:
+        holder_path, _, name = path.rpartition(".")
+        tensor = getattr(_submodule(module, holder_path), name, None)
+        if isinstance(tensor, Tensor) and n_heads in tensor.shape:
+            yield path, list(tensor.shape).index(n_heads)
+
+
+def _keep_entries(module: nn.Module, path: str, axis: int, positions: list[int]) -> None:
+    """Keep some heads' entries of a parameter or buffer along its axis of heads."""
     holder_path, _, name = path.rpartition(".")
-    holder = _submodule(module, holder_path)
-    tensor = getattr(holder, name, None)
-    if holder is None or not isinstance(tensor, Tensor) or n_heads not in tensor.shape:
-        return
-    axis, index = list(tensor.shape).index(n_heads), torch.tensor(positions, device=tensor.device)
-    kept = tensor.detach().index_select(axis, index.long())
+    holder = module.get_submodule(holder_path)
+    tensor = getattr(holder, name)
+    index = torch.tensor(positions, dtype=torch.long, device=tensor.device)
+    kept = tensor.detach().index_select(axis, index)
     if name in holder._parameters:
         setattr(holder, name, nn.Parameter(kept, tensor.requires_grad))
     else:

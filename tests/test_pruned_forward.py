@@ -125,3 +125,23 @@ def test_an_empty_layer_notes_an_image_where_one_cache_serves_both():
         wanted = two_steps(model)
     with torch.no_grad():
         assert torch.allclose(two_steps(pruned), wanted, atol=1e-4)
+
+
+def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_are_left():
+    torch.manual_seed(0)
+    config = UMT5Config(
+        vocab_size=40, d_model=32, d_kv=4, num_heads=8, d_ff=32, num_layers=2, num_decoder_layers=1,
+        relative_attention_num_buckets=4, relative_attention_max_distance=8,
+    )  # fmt: skip
+    model = UMT5ForConditionalGeneration(config).eval()
+    pruned, given = copy.deepcopy(model), torch.randint(3, 40, (2, 7))
+    (kind, *_), mask = full_mask(model), full_mask(model)
+    for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
+        step = full_mask(model)
+        step[kind][0, heads] = mask[kind][0, heads] = 0
+        prune_heads(pruned, step)
+    with torch.no_grad(), masked_heads(model, mask):
+        wanted = model(input_ids=given, decoder_input_ids=given).logits
+    with torch.no_grad():
+        found = pruned(input_ids=given, decoder_input_ids=given).logits
+    assert torch.allclose(found, wanted, atol=1e-5)
