@@ -35,9 +35,8 @@ class Contrast:
         p: two-sided, that it is 0; ``p_holm`` corrected over the family.
         loss: the same of the loss that is not added, in nats, and its interval.
         control: of a contrast with a condition, the difference from the control and its interval.
-        tasks: which it is over.
-        left_out: tasks that have both orders, and whose uncut model has no score above chance, of
-            which a share could be kept, in every resample.
+        tasks: which it is over: those that have both orders, and whose uncut model has a score
+            above chance, of which a share can be kept, in every resample.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Contrast:
     loss: tuple[float, float, float] | None = None
     control: tuple[float, float, float] | None = None
     tasks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) -> list[Contrast]:
@@ -90,9 +88,6 @@ def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) 
                 losses,
                 control,
                 tuple(run[name]),
-                tuple(
-                    task for task in found if task not in able and name in found[task]["contrasts"]
-                ),
             )
         )
     return decided

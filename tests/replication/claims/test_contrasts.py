@@ -73,17 +73,17 @@ def test_no_difference_without_any_error_is_none():
     assert word(FAMILY[3], {"sst2": values(**{"not": (0.0, 0.0)})}) == "no difference shown"
 
 
-def test_a_task_with_nothing_above_chance_is_left_out_and_named():
+def test_a_task_with_nothing_above_chance_is_left_out():
     found = {
         "sst2": values(entropy=(0.1, 0.02)),
         "mrpc": values(entropy=(-3.0, 1.0)) | {"least_above_chance": 0.0},
     }
     by_name = {one.name: one for one in decide(found)}
     entropy = by_name[FAMILY[1]]
-    assert (entropy.tasks, entropy.left_out) == (("sst2",), ("mrpc",))
+    assert entropy.tasks == ("sst2",)
     assert entropy.word == "better" and entropy.value == pytest.approx(0.1)
     (every,) = [one for one in decide(found, every_task=True) if one.name == FAMILY[1]]
     assert every.word == "worse" and every.value == pytest.approx(-1.45)
-    assert (every.tasks, every.left_out) == (("sst2", "mrpc"), ())
+    assert every.tasks == ("sst2", "mrpc")
     (alone,) = [one for one in decide({"mrpc": found["mrpc"]}) if one.name == FAMILY[1]]
     assert alone.word == "not run"
