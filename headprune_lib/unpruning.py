@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
@@ -93,9 +94,10 @@ def _made_again(model: PreTrainedModel) -> Any:
 
 def _check_same_parts(model: PreTrainedModel, whole: PreTrainedModel) -> None:
     """Raises ValueError where a module was put in another's place: weights do not tell."""
-    made = {path: type(module) for path, module in whole.named_modules()}
+    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
+    made = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
     for path, module in model.named_modules():
-        if made.get(path) is not type(module):
+        if made.get(path) is not type_before_parametrizations(module):
             raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
 
 

@@ -151,3 +151,18 @@ def test_positions_are_in_the_precision_that_the_model_has():
     ids = torch.arange(4, 12)[None]
     with torch.no_grad():
         assert torch.equal(unprune_heads(pruned)(ids).logits, pruned(ids).logits)
+
+
+def test_weights_computed_from_others_are_taken_as_they_are():
+    torch.manual_seed(0)
+    config = t.Wav2Vec2Config(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32,
+        conv_dim=(8,), conv_kernel=(4,), conv_stride=(2,), num_feat_extract_layers=1,
+        num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
+    )  # fmt: skip
+    model = t.Wav2Vec2Model(config).eval()  # its positions' convolution has weight_norm
+    pruned = cut(copy.deepcopy(model), seed=3)
+    whole, sound = unprune_heads(pruned), {"input_values": torch.randn(2, 40)}
+    with torch.no_grad():
+        found, wanted = whole(**sound), pruned(**sound)
+    torch.testing.assert_close(found.last_hidden_state, wanted.last_hidden_state)
