@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.measurements.recipes import name_of
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
@@ -28,7 +29,7 @@ from headprune_lib.replication.store.results import Result
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
 _MODEL, _TASK = "minilm", "reviews"
-RECIPES_START = "<!-- recipes: written by `headprune findings` once they are measured -->"
+RECIPES_START = "<!-- recipes: written by `headprune findings` once all are measured -->"
 RECIPES_END = "<!-- /recipes -->"
 DEVIATIONS, TUNED = "book/deviations.md", "cola"
 _INDENT = "  "  # the table belongs to an item of a list
@@ -75,6 +76,12 @@ def findings(figure3b: dict) -> str:
     )
 
 
+def every_recipe(compared: Result) -> bool:
+    """Whether all of the profile's recipes are measured: a table of a few would hide the others."""
+    wanted = load_profile(compared.profile, task=compared.task).recipes
+    return {*map(name_of, wanted)} <= compared.parts.keys()
+
+
 def recipes(compared: Result) -> str:
     """The Markdown of recipes of fine-tuning, the one that everything else is measured with bold."""
     chosen = load_profile(compared.profile, task=compared.task).finetuning
@@ -104,7 +111,8 @@ def write_findings() -> list[Path]:
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
             files[project_root() / name] = content
-    if compared := pick(collect(measurements.found("recipes")), _MODEL, TUNED):
+    compared = pick(collect(measurements.found("recipes")), _MODEL, TUNED)
+    if compared and every_recipe(compared):
         before, after = around(page, RECIPES_START, RECIPES_END)
         files[page] = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}".encode()
     replace_files(files)

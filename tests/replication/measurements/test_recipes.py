@@ -92,3 +92,9 @@ def test_the_page_marks_the_recipe_that_is_used(smoke, found):
     assert all(line.startswith("  |") for line in lines)
     # smoke's own fine-tuning is one epoch
     assert [line.count("**") for line in lines[2:4]] == [10, 0]
+
+
+def test_a_page_waits_for_every_recipe(found):
+    assert findings.every_recipe(found)
+    name, part = next(iter(found.parts.items()))
+    assert not findings.every_recipe(dataclasses.replace(found, parts={name: part}))
