@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from headprune_lib.replication.claims.recovery import SHARE, WAY, decide
@@ -10,7 +11,7 @@ from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
 from headprune_lib.replication.store import Result
 
-_FURTHER = 0.6
+_FURTHER = (0.2, 0.6)
 _STATES = {
     "random_before": ("random", SHARE, "before"),
     "random_after": ("random", SHARE, "after"),
@@ -21,7 +22,7 @@ _STATES = {
 def recovery(result: Result) -> Numbers:
     """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
 
-    The lead with more heads removed stands beside it where it was measured.
+    The leads with fewer and with more heads removed stand beside it where they were measured.
     """
     values, answer = result.values, decide(result.values)
     numbers: Numbers = {
@@ -38,10 +39,10 @@ def recovery(result: Result) -> Numbers:
             if found
             else NOT_MEASURED
         )
-    lead = lead_of(values, "importance", _FURTHER)
-    for when in ("before", "after"):
+    for share, when in product(_FURTHER, ("before", "after")):
+        lead = lead_of(values, "importance", share)
         told = lead and points(lead[when]["difference"], lead[when]["interval"])
-        numbers[f"lead_{100 * _FURTHER:.0f}_{when}"] = told or NOT_MEASURED
+        numbers[f"lead_{100 * share:.0f}_{when}"] = told or NOT_MEASURED
     return numbers
 
 
