@@ -91,6 +91,12 @@ def test_numbers_are_those_of_the_result(found):
     random = row(found.values, "random", 0.4)
     assert told["random_before"].startswith(f"{random['before']['score']:.1%} [")
     assert told["lead_60_after"] != "not measured"
+    (lora,) = [
+        one["after"]
+        for one in found.values["leads"]
+        if (one["order"], one["share"], one["way"]) == ("importance", 0.4, "LoRA")
+    ]
+    assert told["lead_lora"] == points(lora["difference"], lora["interval"])
     rows = [one for one in found.values["recovered"] if one["share"] != 0.6]
     leads = [one for one in found.values["leads"] if one["share"] != 0.6]
     fewer = dataclasses.replace(found, values={**found.values, "recovered": rows, "leads": leads})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from headprune_lib.replication.claims.recovery import SHARE, WAY, decide
+from headprune_lib.replication.claims.recovery import ORDER, SHARE, WAY, decide
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
 from headprune_lib.replication.store import Result
@@ -22,7 +22,8 @@ _STATES = {
 def recovery(result: Result) -> Numbers:
     """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
 
-    The leads with fewer and with more heads removed stand beside it where they were measured.
+    The leads with fewer and with more heads removed, and the one after LoRA, stand beside it where
+    they were measured.
     """
     values, answer = result.values, decide(result.values)
     numbers: Numbers = {
@@ -40,9 +41,8 @@ def recovery(result: Result) -> Numbers:
             else NOT_MEASURED
         )
     for share, when in product(_FURTHER, ("before", "after")):
-        lead = lead_of(values, "importance", share)
-        told = lead and points(lead[when]["difference"], lead[when]["interval"])
-        numbers[f"lead_{100 * share:.0f}_{when}"] = told or NOT_MEASURED
+        numbers[f"lead_{100 * share:.0f}_{when}"] = _told(lead_of(values, ORDER, share), when)
+    numbers["lead_lora"] = _told(lead_of(values, ORDER, SHARE, "LoRA"), "after")
     return numbers
 
 
@@ -63,6 +63,10 @@ def lead_of(
 def _first(rows: list[Mapping[str, Any]], *asked: object) -> Mapping[str, Any] | None:
     found = (one for one in rows if (one["order"], one["share"], one["way"]) == asked)
     return next(found, None)
+
+
+def _told(lead: Mapping[str, Any] | None, when: str) -> str:
+    return points(lead[when]["difference"], lead[when]["interval"]) if lead else NOT_MEASURED
 
 
 def _lead(found: tuple[float, float, float] | None) -> str:
