@@ -47,8 +47,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "nothing is left of the lead.** After training the loss by importance is no lower than that of "
-        "random orders.",
+        "nothing is left of the lead.** After training all weights the loss by importance is no lower than "
+        "that of random orders.",
         lambda: (
             all(lead(share)["loss_before"]["interval"][1] < 0 for share in SHARES)
             and all(
