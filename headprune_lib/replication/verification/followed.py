@@ -32,7 +32,7 @@ from headprune_lib.scoring import normalize_l2
 
 _SCORED = ("importance unnormalised", "entropy")
 """Scores that are measured again: the others' orders must follow from what is stored."""
-_TEXTS = 4
+_TEXTS = 16
 GATE = 0.02
 """How far a gate that is fitted again may be off."""
 
