@@ -1,6 +1,6 @@
 """Page 14."""
 
-from headprune_lib.replication.claims.recovery import decide, word_of
+from headprune_lib.replication.claims.recovery import WAY, decide, word_of
 from headprune_lib.replication.pages.numbers.recovery import lead_of, row_of
 from statements import Statement, found, result
 
@@ -12,8 +12,8 @@ def values():
     return result("recovery", "reviews", "minilm").values
 
 
-def lead(share, order="importance"):
-    return lead_of(values(), order, share)
+def lead(share, order="importance", way=WAY):
+    return lead_of(values(), order, share, way)
 
 
 def row(order, share):
@@ -154,9 +154,7 @@ STATEMENTS = [
     Statement(
         PAGE,
         "**By LoRA**, with 40% removed, it is open whether the order matters",
-        lambda: (
-            word_of(lead_of(values(), "importance", 0.4, "LoRA")["after"]["interval"]) == "open"
-        ),
+        lambda: word_of(lead(0.4, way="LoRA")["after"]["interval"]) == "open",
     ),
     Statement(
         PAGE,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.measurements.recipes import name_of
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
@@ -78,8 +77,9 @@ def findings(figure3b: dict) -> str:
 
 def every_recipe(compared: Result) -> bool:
     """Whether all of the profile's recipes are measured: a table of a few would hide the others."""
-    wanted = load_profile(compared.profile, task=compared.task).recipes
-    return {*map(name_of, wanted)} <= compared.parts.keys()
+    profile = load_profile(compared.profile, task=compared.task)
+    wanted = measurements.MEASUREMENTS["recipes"].parts(profile, "encoder", compared.task)
+    return set(wanted) <= compared.parts.keys()
 
 
 def recipes(compared: Result) -> str:

@@ -25,11 +25,12 @@ def recovery(result: Result) -> Numbers:
     The leads with fewer and with more heads removed, and the one after LoRA, stand beside it where
     they were measured.
     """
-    values, answer = result.values, decide(result.values)
+    values = result.values
+    decisive = lead_of(values, ORDER, SHARE)
     numbers: Numbers = {
-        "word": answer.word,
-        "lead_before": _lead(answer.before),
-        "lead_after": _lead(answer.after),
+        "word": decide(values).word,
+        "lead_before": _told(decisive, "before"),
+        "lead_after": _told(decisive, "after"),
         "n_examples": f"{result.n_examples:,}",
         "whole": f"{values['whole']:.1%}",
     }
@@ -67,7 +68,3 @@ def _first(rows: list[Mapping[str, Any]], *asked: object) -> Mapping[str, Any] |
 
 def _told(lead: Mapping[str, Any] | None, when: str) -> str:
     return points(lead[when]["difference"], lead[when]["interval"]) if lead else NOT_MEASURED
-
-
-def _lead(found: tuple[float, float, float] | None) -> str:
-    return points(found[0], found[1:]) if found else NOT_MEASURED
