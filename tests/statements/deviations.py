@@ -2,7 +2,6 @@
 
 from statistics import median
 
-from headprune_lib.heads import KINDS
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.stats.bounds import C8_UP_TO
@@ -66,27 +65,69 @@ def further_orders(task, model):
     return {order for order, training in named if training is not None}
 
 
+PRINTED = {
+    (3, 1e-4, 32): 0.28,
+    (10, 1e-4, 32): 0.36,
+    (20, 1e-4, 32): 0.36,
+    (10, 5e-5, 32): 0.34,
+    (10, 2e-4, 32): 0.28,
+    (10, 1e-4, 16): 0.33,
+    (10, 2e-4, 128): 0.34,
+}
+"""Epochs, learning rate and batch -> score when the recipe was chosen."""
+
+
 def compared_recipes():
-    """Epochs and batch -> score of the recipes that are stored, and what ten epochs gain over three."""
-    rows = values("recipes", "cola", "minilm")["recipes"]
-    (gain,) = (row["gain"] for row in rows if (row["epochs"], row["batch_size"]) == (10, 32))
-    told = (gain["difference"], *gain["interval"])
-    return (
-        {(row["epochs"], row["batch_size"]): round(row["score"], 2) for row in rows},
-        [round(number, 2) for number in told],
-    )
+    return values("recipes", "cola", "minilm")["recipes"]
+
+
+def setting(row):
+    return (row["epochs"], row["learning_rate"], row["batch_size"])
+
+
+def chosen_recipe():
+    """What MiniLM is fine-tuned with on CoLA."""
+    own = load_profile("default", task="cola").finetuning
+    wanted = (own.epochs, own.learning_rate, own.batch_size)
+    (row,) = (row for row in compared_recipes() if setting(row) == wanted)
+    return row
+
+
+def beside_printed():
+    """Each recipe's score now and then."""
+    assert {setting(row) for row in compared_recipes()} == {*PRINTED}
+    return [(row["score"], PRINTED[setting(row)]) for row in compared_recipes()]
 
 
 STATEMENTS = [
     Statement(
         DEVIATIONS,
-        "Three of the seven are stored, trained anew on another machine: 3 epochs give 0.30, 10 epochs "
-        "0.36, and 10 epochs at 2e-4 with a batch of 128 0.33. Ten epochs are 0.06 [0.01, 0.11] above "
-        "three",
+        "Each was trained anew for this table, three on CPUs and four on a GPU",
         lambda: (
-            compared_recipes()
-            == ({(3, 32): 0.3, (10, 32): 0.36, (10, 128): 0.33}, [0.06, 0.01, 0.11])
-            and len(load_profile("default", task="cola").recipes) == 7
+            sorted(
+                part.provenance["hardware"]["gpu"] is not None
+                for part in result("recipes", "cola", "minilm").parts.values()
+            )
+            == 3 * [False] + 4 * [True]
+        ),
+    ),
+    Statement(
+        DEVIATIONS,
+        "So another machine moves a score by up to 0.02, and the chosen recipe is the best again. It "
+        "alone gains over three epochs by an interval above 0: 0.06 [0.01, 0.11]",
+        lambda: (
+            max(abs(score - was) for score, was in beside_printed()) < 0.025
+            and max(compared_recipes(), key=lambda row: row["score"]) == chosen_recipe()
+            and [row for row in compared_recipes() if row["gain"]["interval"][0] > 0]
+            == [chosen_recipe()]
+            and [
+                round(number, 2)
+                for number in (
+                    chosen_recipe()["gain"]["difference"],
+                    *chosen_recipe()["gain"]["interval"],
+                )
+            ]
+            == [0.06, 0.01, 0.11]
         ),
     ),
     Statement(
@@ -101,14 +142,15 @@ STATEMENTS = [
     Statement(
         DEVIATIONS,
         "but for Figure 5 of the two German-English ones of six epochs, which were trained three "
-        "times, and Figures 4 and 6d of the one with the norm after each block",
+        "times, and Figures 4 and 6d of the same two",
         lambda: (
             all(
                 values("along_training", "deen", model)["n_trainings"] == 3
                 for model in ("pre-norm", "post-norm-6")
             )
             and all(
-                len(values(figure, "deen", "post-norm-6")["curves"][by]["runs"]) == 3
+                len(values(figure, "deen", model)["curves"][by]["runs"]) == 3
+                for model in ("pre-norm", "post-norm-6")
                 for figure, by in (
                     ("pruning_curve", "importance"),
                     ("pruning_by_kind", "enc-dec importance"),
@@ -146,17 +188,17 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "**One fine-tuning** of MPNet on MRPC, and **three** on SST-2, CoLA and SNLI; **three** of "
-        "MiniLM on each.",
+        "**Three fine-tunings** of MPNet and of MiniLM on each benchmark, one of MPNet on SNLI's held "
+        "pairs.",
         lambda: (
-            fine_tunings("mpnet", "mrpc") == {1}
-            and fine_tunings("mpnet", "sst2", "cola", "snli") == {3}
+            fine_tunings("mpnet", "snli-held") == {1}
+            and fine_tunings("mpnet", "sst2", "cola", "snli", "mrpc") == {3}
             and fine_tunings("minilm", "sst2", "cola", "mrpc", "snli") == {3}
         ),
     ),
     Statement(
         DEVIATIONS,
-        "MPNet's also in random orders on SST-2 and CoLA, and in the one-by-one order of training "
+        "MPNet's also in random orders on SST-2, CoLA and MRPC, and in the one-by-one order of training "
         "sentences on SST-2. Other orders are measured on the first.",
         lambda: (
             {
@@ -165,7 +207,11 @@ STATEMENTS = [
                 if one.model in ("mpnet", "minilm")
                 and (orders := further_orders(one.task, one.model)) - {"importance"}
             }
-            == {("mpnet", "sst2"): {"random", "oracle leak-free"}, ("mpnet", "cola"): {"random"}}
+            == {
+                ("mpnet", "sst2"): {"random", "oracle leak-free"},
+                ("mpnet", "cola"): {"random"},
+                ("mpnet", "mrpc"): {"random"},
+            }
         ),
     ),
     Statement(
@@ -233,11 +279,11 @@ STATEMENTS = [
     ),
     Statement(
         DEVIATIONS,
-        "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on MRPC one",
+        "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on SNLI's held pairs one",
         lambda: (
             fine_tunings("minilm", "reviews") == {5}
-            and fine_tunings("mpnet", "sst2", "cola", "snli") == {3}
-            and fine_tunings("mpnet", "mrpc") == {1}
+            and fine_tunings("mpnet", "sst2", "cola", "snli", "mrpc") == {3}
+            and fine_tunings("mpnet", "snli-held") == {1}
         ),
     ),
     Statement(
@@ -284,11 +330,10 @@ STATEMENTS = [
     Statement(
         DEVIATIONS,
         "- Several trainings of the English-French translator and of the German-English one of "
-        "twenty epochs; Figures 4 and 6d on further trainings of the model with the norm before, and "
-        "Figure 4's random orders on German-English. - A second fine-tuning of MPNet on MRPC; random "
-        "orders on its second and third on SNLI.",
+        "twenty epochs; Figure 4's random orders on German-English. - Random orders on MPNet's second "
+        "and third fine-tuning on SNLI. - The held pairs of SNLI by MPNet, but for the order of $I_h$",
         lambda: (
-            fine_tunings("mpnet", "mrpc") == {1}
+            {*result("pruning_curve", "snli-held", "mpnet").parts} == {"importance"}
             and further_orders("snli", "mpnet") == {"importance"}
             and fine_tunings("post-norm") == {1}
             and all(
@@ -297,10 +342,6 @@ STATEMENTS = [
                 if one.task == "deen"
                 for part in one.parts
             )
-            and [{*one.parts} for one in found("pruning_by_kind") if one.model == "pre-norm"]
-            == [{f"{kind} importance" for kind in KINDS}]
-            and [{*one.parts} for one in found("pruning_curve") if one.model == "pre-norm"]
-            == 2 * [{"importance", "random"}]  # on verses, and on captions
         ),
     ),
 ]

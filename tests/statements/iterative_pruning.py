@@ -55,6 +55,12 @@ def only_these_reach_the_share():
     return reached == {("cola", "mpnet")} | of_six_epochs
 
 
+def lost(task, model, step):
+    """What the mean curve by importance has lost of the score."""
+    curve = values(CURVE, task, model)["curves"]["importance"]["mean"]
+    return curve[0] - curve[step]
+
+
 def others_level():
     """BERT-base keeps 96% of its score above chance at the paper's share, measured by others."""
     curves = independent_curves()
@@ -310,16 +316,26 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "MPNet falls faster on MRPC than MiniLM does.",
-        lambda: all(
-            kept("mrpc", "mpnet", removed)[0] < kept("mrpc", "minilm", removed)[0]
-            for removed in (0.2, 0.3, 0.4, 0.5, 0.6)
+        "more than MiniLM, and with 50 and 60% removed it keeps less of its score, too.",
+        lambda: (
+            lost("mrpc", "mpnet", 3) > lost("mrpc", "minilm", 3) > 0
+            and all(
+                kept("mrpc", "mpnet", removed)[0] < kept("mrpc", "minilm", removed)[0]
+                for removed in (0.5, 0.6)
+            )
         ),
     ),
     Statement(
         PAGE,
-        "with 60% removed it is worse than one constant answer.",
-        lambda: kept("mrpc", "mpnet", 0.6)[0] < 0,
+        "with half of the heads removed one of them is worse than one constant answer, the others are "
+        "better.",
+        lambda: (
+            sum(
+                run[5] < values(CURVE, "mrpc", "mpnet")["chance"]
+                for run in values(CURVE, "mrpc", "mpnet")["curves"]["importance"]["runs"]
+            )
+            == 1
+        ),
     ),
     Statement(
         PAGE,
@@ -346,8 +362,8 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "MPNet loses more than 5% of its score above chance with the first tenth of its heads",
-        lambda: kept("mrpc", "mpnet", 0.1)[0] < 0.95,
+        "MPNet loses more than 5% of its score above chance with the first fifth of its heads",
+        lambda: kept("mrpc", "mpnet", 0.2)[0] < 0.95,
     ),
     Statement(
         PAGE,

@@ -50,7 +50,7 @@ class Contrast:
     tasks: tuple[str, ...] = ()
 
 
-def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) -> list[Contrast]:
+def decide(found: Mapping[str, Mapping[str, Any]]) -> list[Contrast]:
     """The contrasts of the family, each with its word.
 
     Better or worse if p is below 0.05 after Holm's correction over those that were run; the
@@ -58,9 +58,8 @@ def decide(found: Mapping[str, Mapping[str, Any]], *, every_task: bool = False) 
 
     Args:
         found: task -> values of ``which_first``.
-        every_task: leave none out, as the rule was before 25 November 2026.
     """
-    able = [task for task in found if every_task or above_chance(found[task])]
+    able = [task for task in found if above_chance(found[task])]
     run = {name: [task for task in able if name in found[task]["contrasts"]] for name in FAMILY}
     pooled = {
         name: _pooled([found[task]["contrasts"][name]["area"] for task in tasks])
@@ -100,6 +99,23 @@ def above_chance(values: Mapping[str, Any]) -> bool:
         values: of ``which_first``.
     """
     return values["least_above_chance"] > 0
+
+
+def nearest_to_chance(found: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The task that counts and whose uncut model falls nearest to chance in some resample.
+
+    Measured by what it has above chance in its whole test set. None where no task counts.
+
+    Args:
+        found: task -> values of ``which_first``.
+    """
+
+    def left(task: str) -> float:
+        values = found[task]
+        whole = next(iter(values["orders"].values()))["score"][0] - values["chance"]
+        return values["least_above_chance"] / whole
+
+    return min((task for task in found if above_chance(found[task])), key=left, default=None)
 
 
 def _word(

@@ -3,7 +3,7 @@
 import pytest
 import scipy.stats
 
-from headprune_lib.replication.claims.contrasts import CONDITION, FAMILY, decide
+from headprune_lib.replication.claims.contrasts import CONDITION, FAMILY, decide, nearest_to_chance
 
 COMBINED = FAMILY[0]
 
@@ -82,8 +82,20 @@ def test_a_task_with_nothing_above_chance_is_left_out():
     entropy = by_name[FAMILY[1]]
     assert entropy.tasks == ("sst2",)
     assert entropy.word == "better" and entropy.value == pytest.approx(0.1)
-    (every,) = [one for one in decide(found, every_task=True) if one.name == FAMILY[1]]
-    assert every.word == "worse" and every.value == pytest.approx(-1.45)
-    assert every.tasks == ("sst2", "mrpc")
     (alone,) = [one for one in decide({"mrpc": found["mrpc"]}) if one.name == FAMILY[1]]
     assert alone.word == "not run"
+
+
+def test_nearest_to_chance_is_what_keeps_least_of_its_own_score():
+    def scored(least, uncut, chance=0.0):
+        score = {"importance": {"score": [uncut, 0.1]}}
+        return {"least_above_chance": least, "chance": chance, "orders": score}
+
+    found = {
+        "bleu": scored(20.0, 25.0),
+        "f1": scored(0.01, 0.85, 0.8),  # a fifth of 5 points is left
+        "accuracy": scored(0.005, 0.51, 0.5),  # half of one
+        "none": scored(0.0, 0.81, 0.8),  # does not count
+    }
+    assert nearest_to_chance(found) == "f1"
+    assert nearest_to_chance({"none": found["none"]}) is None

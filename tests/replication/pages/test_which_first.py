@@ -84,6 +84,16 @@ def test_a_model_not_above_chance_has_a_panel_only_where_there_is_no_other(found
         plt.close(figure)
 
 
+def test_a_panel_ends_a_little_below_chance_whatever_a_curve_does(found):
+    first = found.values["orders"]["importance"]
+    deep = {**first, "kept": [1.0] + [-3.0] * (len(first["kept"]) - 1)}
+    orders = {**found.values["orders"], "importance": deep}
+    shown = {"one": found.values, "deep": {**found.values, "orders": orders}}
+    figure = plots.curves_of_orders(shown, ["importance"])
+    assert [axes.get_ylim()[0] for axes in figure.axes] == [-30, -30]
+    plt.close(figure)
+
+
 def test_areas_are_points_in_their_order(found, smoke):
     figure = plots.areas_of_orders(found.values)
     (axes,) = figure.axes

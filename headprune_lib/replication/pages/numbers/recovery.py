@@ -22,8 +22,8 @@ _STATES = {
 def recovery(result: Result) -> Numbers:
     """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
 
-    The leads with fewer and with more heads removed, and the one after LoRA, stand beside it where
-    they were measured.
+    The leads with fewer and with more heads removed, and those after LoRA, stand beside it where they
+    were measured.
     """
     values = result.values
     decisive = lead_of(values, ORDER, SHARE)
@@ -44,6 +44,9 @@ def recovery(result: Result) -> Numbers:
     for share, when in product(_FURTHER, ("before", "after")):
         numbers[f"lead_{100 * share:.0f}_{when}"] = _told(lead_of(values, ORDER, share), when)
     numbers["lead_lora"] = _told(lead_of(values, ORDER, SHARE, "LoRA"), "after")
+    for share in _FURTHER:
+        lead = lead_of(values, ORDER, share, "LoRA")
+        numbers[f"lead_lora_{100 * share:.0f}"] = _told(lead, "after")
     return numbers
 
 

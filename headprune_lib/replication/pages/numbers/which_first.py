@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headprune_lib.replication.claims.contrasts import FAMILY, Contrast, above_chance, decide
+from headprune_lib.replication.claims.contrasts import (
+    FAMILY,
+    Contrast,
+    above_chance,
+    decide,
+    nearest_to_chance,
+)
 from headprune_lib.replication.measurements.contrasts import COMBINED
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, points
@@ -16,9 +22,9 @@ _KEYS = dict(zip(FAMILY, ("combined", "entropy", "rescored", "unnormalised"), st
 def which_first(found: Mapping[str, Result]) -> Numbers:
     """Contrasts over everything that is measured, in points of the share kept, and their words.
 
-    Of each contrast: its word and the difference; and what the first rule gave, which left no task
-    out. Of entropy and normalisation, on how many models the interval of their own difference lies
-    above 0, below 0, or (``open``) on both sides.
+    Of each contrast: its word and the difference; and the same without the model whose score is
+    nearest to chance. Of entropy and normalisation, on how many models the interval of their own
+    difference lies above 0, below 0, or (``open``) on both sides.
 
     Args:
         found: name of task and model -> result of ``which_first``.
@@ -35,8 +41,10 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
         numbers |= _contrast(one)
         if one.control is not None:
             numbers["control"] = points(one.control[0], one.control[1:])
-    for one in decide(values, every_task=True):
-        numbers |= {f"first_{key}": value for key, value in _contrast(one).items()}
+    nearest = nearest_to_chance(values)
+    numbers["nearest"] = nearest or NOT_MEASURED
+    for one in decide({name: one for name, one in values.items() if name != nearest}):
+        numbers |= {f"without_{key}": value for key, value in _contrast(one).items()}
     sides = {key: _sides(able, name) for name, key in _KEYS.items()}
     for side, names in sides["entropy"].items():
         numbers[f"entropy_n_{side}"] = len(names)

@@ -25,12 +25,17 @@ from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 __all__ = ["areas_of_orders", "curves_of_orders"]
 
 
+_LOWEST = -30
+"""Share kept (%) at which a panel ends."""
+
+
 def curves_of_orders(
     shown: Mapping[str, dict], orders: Sequence[str], layout: Layout = WIDE
 ) -> Figure:
     """What is kept of the metric above chance, a panel a task, a line an order.
 
-    A task whose uncut model is not above chance has no panel, unless there is no other.
+    A task whose uncut model is not above chance has no panel, unless there is no other. What is kept
+    of a score that is hardly above chance can be many times below 0: panels end a little below it.
 
     Args:
         shown: name of task and model -> values of ``which_first``.
@@ -48,6 +53,8 @@ def curves_of_orders(
                 )
             axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
             axes.set(title=title, xlabel="heads removed (%)", xlim=(0, 100))
+        if panels[0].get_ylim()[0] < _LOWEST:
+            panels[0].set_ylim(bottom=_LOWEST)
         for axes in panels[:: layout.columns]:
             axes.set_ylabel("kept above chance (%)")
         below(figure, layout)

@@ -13,6 +13,7 @@ from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.evidence import share_judged, task_judged
 from headprune_lib.replication.measurements import accuracy, half_of
 from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.pages.tables import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
@@ -143,14 +144,22 @@ def _compared(
             "title": order_title(name),
             "mean": [round(scale * score, 3) for score in order["score"]],
             "interval": None,
-            "trainings": len(result.parts[name].raw["order"])
+            "trainings": len(result.parts[_first_part(result, name)].raw["order"])
             if name == "random"
             else len(order["trainings"]),
-            "heads": _numbers(heads_that_go(result, name), kinds),
+            "heads": _numbers(heads_that_go(result, _first_part(result, name)), kinds),
         }
         for name, order in result.values["orders"].items()
         if len(order["score"]) == full  # a control is followed to half of the heads
     ]
+
+
+def _first_part(result: Result, order: str) -> str:
+    """The part of an order on the first of its trainings, which need not be the model's first."""
+    return min(
+        (part for part in result.parts if training_in(part)[0] == order),
+        key=lambda part: training_in(part)[1] or 0,
+    )
 
 
 def heads_that_go(result: Result, part: str) -> np.ndarray | None:

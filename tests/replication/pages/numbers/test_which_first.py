@@ -16,10 +16,11 @@ def made_up(least=0.2, said=("alpha=1",), **contrasts):
         }
         for key, (value, low, high) in contrasts.items()
     }
-    orders = {"importance-entropy chosen": {"said": list(said)}} if said else {}
-    return SimpleNamespace(
-        values={"least_above_chance": least, "contrasts": estimates, "orders": orders}
-    )
+    orders = {"importance": {"score": [0.9], "said": []}}
+    if said:
+        orders["importance-entropy chosen"] = {"score": [0.9], "said": list(said)}
+    values = {"least_above_chance": least, "chance": 0.5, "orders": orders}
+    return SimpleNamespace(values={**values, "contrasts": estimates})
 
 
 def test_models_stand_on_the_side_of_their_own_interval():
@@ -41,7 +42,7 @@ def test_models_stand_on_the_side_of_their_own_interval():
     assert told["left_out"] == "none" and told["control"] == "not measured"
 
 
-def test_a_model_that_is_not_above_chance_stands_in_the_first_rule_alone():
+def test_a_model_that_is_not_above_chance_counts_for_nothing():
     found = {
         "fine": made_up(entropy=(0.2, 0.19, 0.21)),
         "nothing": made_up(least=-0.01, said=("alpha=0",), entropy=(-3.0, -5.0, -1.0)),
@@ -49,7 +50,16 @@ def test_a_model_that_is_not_above_chance_stands_in_the_first_rule_alone():
     told = numbers.which_first(found)
     assert told["left_out"] == "nothing" and told["models"] == "fine"
     assert told["entropy_word"] == "better" and told["entropy"].startswith("+20.00")
-    assert told["first_entropy_word"] == "worse" and told["first_entropy"].startswith(
-        "\u2212140.00"
-    )
+    assert told["nearest"] == "fine" and told["without_entropy_word"] == "not run"
     assert told["weighted"] == "none" and told["entropy_n_below"] == 0
+
+
+def test_contrasts_without_the_model_that_is_nearest_to_chance():
+    found = {
+        "fine": made_up(entropy=(0.2, 0.19, 0.21)),
+        "near": made_up(least=0.001, entropy=(-3.0, -5.0, -1.0)),
+    }
+    told = numbers.which_first(found)
+    assert told["nearest"] == "near" and told["entropy"].startswith("\u2212140.00")
+    assert told["without_entropy_word"] == "better"
+    assert told["without_entropy"].startswith("+20.00")
