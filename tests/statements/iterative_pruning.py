@@ -276,6 +276,15 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
+        "keeps {glue:text}`mpnet_held_kept`: by the rule that replicates, on one fine-tuning.",
+        lambda: (
+            word("snli-held", "mpnet") == "replicates"
+            and not silent("snli-held", "mpnet")
+            and fine_tunings("mpnet", "snli-held") == {1}
+        ),
+    ),
+    Statement(
+        PAGE,
         "- **CoLA, 50% removed.**",
         lambda: share_judged("cola", "encoder") == 0.5,
     ),

@@ -52,11 +52,12 @@ class Estimate(TypedDict):
 
 
 class Order(TypedDict):
-    """Of an order: mean curves over its trainings, and its two areas up to ``ORDERS_UP_TO``.
+    """Of an order: mean curves over ``trainings``, and its two areas up to ``ORDERS_UP_TO``.
 
     ``kept`` is the share of the metric above chance, ``area`` its mean along the curve;
     ``added_loss`` is what the loss of a text grows by, in nats (of a translation, in the mean over
-    its pieces), in the mean along the curve.
+    its pieces), in the mean along the curve. ``said`` is what was chosen or drawn on every training
+    that the order was followed on.
     """
 
     score: np.ndarray
@@ -81,8 +82,10 @@ class Contrast(TypedDict):
 class Values(TypedDict):
     """By order, and by contrast.
 
-    ``least_above_chance`` is the smallest score above chance of the uncut model in all resamples:
-    where it is not above 0, the share of it that is kept says nothing.
+    Orders are shown on the trainings that all of them have, so that they can stand beside each
+    other; each on its own where no training has all. A contrast is taken over all trainings that
+    its two orders have. ``least_above_chance`` is the smallest score above chance of the uncut model
+    in all resamples: where it is not above 0, the share of it that is kept says nothing.
     """
 
     shares: np.ndarray
@@ -158,12 +161,16 @@ class _Drawn:
 def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
     """What a page says; orders are compared on the same resamples of trainings and texts."""
     followed = follow(outcomes, runs)
-    drawn = {name: _drawn(one, statistics) for name, one in followed.items()}
+    shown = _on_shared_trainings(followed)
+    uncut = min(_drawn(one, statistics).uncut for one in followed.values())
     return {
         "shares": max((one.shares for one in followed.values()), key=len),
         "chance": (chance := next(iter(followed.values())).chance),
-        "least_above_chance": min(one.uncut for one in drawn.values()) - chance,
-        "orders": {name: _order(one, drawn[name]) for name, one in followed.items()},
+        "least_above_chance": uncut - chance,
+        "orders": {
+            name: _order(one, _drawn(one, statistics), followed[name].said)
+            for name, one in shown.items()
+        },
         "contrasts": {
             name: contrast(followed[one], followed[other], common, statistics)
             for name, (one, other) in CONTRASTS.items()
@@ -171,6 +178,13 @@ def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
             if (common := sorted({*followed[one].trainings} & {*followed[other].trainings}))
         },
     }
+
+
+def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
+    shared = set.intersection(*({*one.trainings} for one in followed.values()))
+    if not shared:
+        return followed
+    return {name: one.on(sorted(shared)) for name, one in followed.items()}
 
 
 def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
@@ -207,7 +221,7 @@ def _joined(parts: list[Followed]) -> Followed:
     )
 
 
-def _order(one: Followed, drawn: _Drawn) -> Order:
+def _order(one: Followed, drawn: _Drawn, every: list[str]) -> Order:
     curve = one.by_training(one.of(one.counts.sum(2))).mean(0)
     return {
         "score": curve,
@@ -215,7 +229,7 @@ def _order(one: Followed, drawn: _Drawn) -> Order:
         "log_loss": one.by_training(one.log_loss).mean(0),
         "area": _estimate(drawn.area, drawn.areas),
         "added_loss": _estimate(drawn.loss, drawn.losses),
-        "said": [said for said in one.said if said],
+        "said": [said for said in every if said],
         "trainings": one.trainings,
     }
 

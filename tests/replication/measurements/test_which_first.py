@@ -384,6 +384,21 @@ def test_a_contrast_is_over_the_trainings_that_have_both_orders():
     assert values_of(outcomes, runs, Statistics(resamples=20))["contrasts"] == {}
 
 
+def test_orders_stand_on_the_trainings_that_all_of_them_have():
+    raw = made_up(4)
+    outcomes, runs = two_trainings(raw)
+    outcomes["entropy training 2"] = part_of(raw, slice(2, None))
+    runs["entropy training 2"] = [{"seed": 2}]
+    found = values_of(outcomes, runs, Statistics(resamples=20))["orders"]
+    assert [found[name]["trainings"] for name in ("importance", "entropy")] == [[2], [2]]
+    one, other = found["importance"], found["entropy"]  # the same run of the same training
+    assert one["area"] == other["area"] and (one["score"] == other["score"]).all()
+    # without a training that all have, each on its own
+    outcomes["random"], runs["random"] = part_of(raw, slice(1)), [{"seed": 3}]
+    apart = values_of(outcomes, runs, Statistics(resamples=20))["orders"]
+    assert [one["trainings"] for one in apart.values()] == [[1, 2], [2], [3]]
+
+
 def test_a_name_that_is_no_order_is_refused_before_anything_is_measured(smoke, tmp_path):
     own = dataclasses.replace(smoke, compared=["importence"])
     with pytest.raises(ValueError, match="unknown order 'importence': did you mean importance"):

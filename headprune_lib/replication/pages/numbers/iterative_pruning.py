@@ -122,7 +122,9 @@ def _tasks(curves: Mapping[str, Result]) -> Numbers:
         numbers[f"{model}_cola_uncut"] = _uncut(_of(curves, model, "cola"))
     return numbers | {
         "held_kept": _kept(pick(curves, "minilm", "snli-held")),
-        "held_pairs": getattr(pick(curves, "minilm", "snli-held"), "n_examples", NOT_MEASURED),
+        "held_pairs": _examples(pick(curves, "minilm", "snli-held")),
+        "mpnet_held_kept": _kept(pick(curves, "mpnet", "snli-held")),
+        "mpnet_held_pairs": _examples(pick(curves, "mpnet", "snli-held")),
         "held_leak_early": _area(
             _of(curves, "minilm", "snli-held"), "early_area_differences", "oracle leak-free", points
         ),
@@ -130,6 +132,10 @@ def _tasks(curves: Mapping[str, Result]) -> Numbers:
         "cola_singly": _singly(_of(curves, "minilm", "cola")),
         "mrpc_lost": _lost(_of(curves, "mpnet", "mrpc"), 0.3),
     }
+
+
+def _examples(curve: Result | None) -> str:
+    return f"{curve.n_examples:,}" if curve else NOT_MEASURED
 
 
 def _translator(figure3a: Result) -> Numbers:

@@ -144,21 +144,23 @@ def _compared(
             "title": order_title(name),
             "mean": [round(scale * score, 3) for score in order["score"]],
             "interval": None,
-            "trainings": len(result.parts[_first_part(result, name)].raw["order"])
+            "trainings": len(result.parts[_part_shown(result, name)].raw["order"])
             if name == "random"
             else len(order["trainings"]),
-            "heads": _numbers(heads_that_go(result, _first_part(result, name)), kinds),
+            "heads": _numbers(heads_that_go(result, _part_shown(result, name)), kinds),
         }
         for name, order in result.values["orders"].items()
         if len(order["score"]) == full  # a control is followed to half of the heads
     ]
 
 
-def _first_part(result: Result, order: str) -> str:
-    """The part of an order on the first of its trainings, which need not be the model's first."""
-    return min(
-        (part for part in result.parts if training_in(part)[0] == order),
-        key=lambda part: training_in(part)[1] or 0,
+def _part_shown(result: Result, order: str) -> str:
+    """The part of an order on the first training that it is shown on."""
+    seed = result.values["orders"][order]["trainings"][0]
+    return next(
+        name
+        for name, part in result.parts.items()
+        if training_in(name)[0] == order and part.runs[0]["seed"] == seed
     )
 
 

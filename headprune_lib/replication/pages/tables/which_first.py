@@ -54,6 +54,7 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
                 if row["above_chance"]
                 else NOT_ABOVE_CHANCE,
                 "loss added (nats)": _interval(row, "added_loss", ".3f"),
+                "trainings": row["trainings"],
                 **(
                     {"kept, gates fitted": fitted.get((row["measured_on"], row["order"]), "")}
                     if fitted
