@@ -104,7 +104,8 @@ def above_chance(values: Mapping[str, Any]) -> bool:
 def nearest_to_chance(found: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The task that counts and whose uncut model falls nearest to chance in some resample.
 
-    Measured by what it has above chance in its whole test set. None where no task counts.
+    Measured by what it has above chance on its whole test set, on the trainings that its orders are
+    shown on. None where no task counts.
 
     Args:
         found: task -> values of ``which_first``.

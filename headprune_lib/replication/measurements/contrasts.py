@@ -161,14 +161,18 @@ class _Drawn:
 def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
     """What a page says; orders are compared on the same resamples of trainings and texts."""
     followed = follow(outcomes, runs)
+    drawn = {name: _drawn(one, statistics) for name, one in followed.items()}
     shown = _on_shared_trainings(followed)
-    uncut = min(_drawn(one, statistics).uncut for one in followed.values())
     return {
         "shares": max((one.shares for one in followed.values()), key=len),
         "chance": (chance := next(iter(followed.values())).chance),
-        "least_above_chance": uncut - chance,
+        "least_above_chance": min(one.uncut for one in drawn.values()) - chance,
         "orders": {
-            name: _order(one, _drawn(one, statistics), followed[name].said)
+            name: _order(
+                one,
+                drawn[name] if one is followed[name] else _drawn(one, statistics),
+                followed[name].said,
+            )
             for name, one in shown.items()
         },
         "contrasts": {
@@ -184,7 +188,10 @@ def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
     shared = set.intersection(*({*one.trainings} for one in followed.values()))
     if not shared:
         return followed
-    return {name: one.on(sorted(shared)) for name, one in followed.items()}
+    return {
+        name: one if {*one.trainings} == shared else one.on(sorted(shared))
+        for name, one in followed.items()
+    }
 
 
 def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:

@@ -20,10 +20,10 @@ FOLDER = "../data/results"
 
 
 def again_table(results: Sequence[Result]) -> pd.DataFrame:
-    """One row a result: command, minutes and machine of its measurement, its values as files."""
+    """One row a result: command, minutes and machines of its measurement, its values as files."""
     rows = []
     for result in results:
-        runs, date = _runs(result), result.provenance["date"][:10]
+        runs = _runs(result)
         paths = (f"{FOLDER}/{'/'.join(_path(result))}.{kind}" for kind in ("json", "csv"))
         rows.append(
             {
@@ -35,7 +35,7 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
                     )
                 ),
                 "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
-                "measured": f"{date}, {machine(result.provenance['hardware'])}",
+                "measured": _where(result),
                 "values": Markup(
                     " ".join(
                         f'<a href="{path}">{kind}</a>'
@@ -45,6 +45,17 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, dtype=object)
+
+
+def _where(result: Result) -> str:
+    """When the newest part was measured, and on which machines the parts were, the newest first."""
+    parts = sorted(
+        (part.provenance for part in result.parts.values()),
+        key=lambda provenance: provenance["date"],
+        reverse=True,
+    )
+    machines = dict.fromkeys(machine(provenance["hardware"]) for provenance in parts)
+    return f"{parts[0]['date'][:10]}, {'; '.join(machines)}"
 
 
 def _named(result: Result) -> str:

@@ -191,3 +191,23 @@ def test_how_a_result_is_measured_again(smoke):
     assert row["minutes"] == f"{seconds / 60:.0f}"
     path = f"../data/results/{table1.measurement}/{table1.task}.{table1.model}"
     assert f'href="{path}.json"' in row["values"] and f'href="{path}.csv"' in row["values"]
+
+
+def test_parts_of_several_machines_name_them_all_the_newest_first(smoke):
+    table1 = measurements.get("table1", smoke)
+    part = next(iter(table1.parts.values()))
+    hardware = {"cpu": "a processor", "cores": 2, "gpu": None}
+    parts = {
+        name: dataclasses.replace(part, provenance={**part.provenance, **made})
+        for name, made in (
+            ("old", {"date": "2026-11-01T00:00:00+00:00", "hardware": hardware}),
+            (
+                "new",
+                {"date": "2026-11-03T00:00:00+00:00", "hardware": {**hardware, "gpu": "a GPU"}},
+            ),
+            ("as old", {"date": "2026-11-02T00:00:00+00:00", "hardware": hardware}),
+        )
+    }
+    (row,) = tables.again_table([dataclasses.replace(table1, parts=parts)]).to_dict("records")
+    assert row["measured"].startswith("2026-11-03, a GPU; a processor")
+    assert row["measured"].count("a processor") == 1
