@@ -1,11 +1,11 @@
 """Page 11."""
 
 import dataclasses
-import math
 
 import numpy as np
 
 from headprune_lib.replication.claims.contrasts import above_chance, decide, nearest_to_chance
+from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
 from headprune_lib.replication.measurements.orders import training_in
 from statements import Statement, found, result
@@ -59,7 +59,7 @@ def is_translator(each):
 def left_of_layers(each, removed):
     """Heads of each of MPNet's layers that are left in the order without the division."""
     heads = each.parts["importance unnormalised"].raw["order"][0]
-    gone = heads[: math.ceil(removed * len(heads) - 1e-9)]
+    gone = heads[: n_cut(len(heads), removed)]
     return 12 - np.bincount(gone[:, 0], minlength=12)
 
 
@@ -89,21 +89,18 @@ def area(of, name):
     return each.values["contrasts"][name]["area"]["interval"]
 
 
-def layers_of(each):
-    """(layer, head) scores before the division, of each kind of attention."""
+def spread(each):
+    """The largest norm of a layer's importance over the smallest."""
     raw = each.parts["importance unnormalised"].raw
     if not any(name.startswith("scores") for name in raw):  # measured before they were kept
         raw = result("pruning_curve", each.task, each.model).parts["importance"].raw
-    return [
-        values[0] if values.ndim == 3 else values
-        for name, values in raw.items()
-        if name.startswith("scores")
-    ]
-
-
-def spread(each):
-    """The largest norm of a layer's importance over the smallest."""
-    norms = np.concatenate([np.linalg.norm(values, axis=1) for values in layers_of(each)])
+    norms = np.concatenate(
+        [
+            np.linalg.norm(values[0] if values.ndim == 3 else values, axis=1)
+            for name, values in raw.items()
+            if name.startswith("scores")
+        ]
+    )
     return norms.max() / norms.min()
 
 

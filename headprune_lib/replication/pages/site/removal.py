@@ -137,21 +137,23 @@ def _curves(
 def _compared(
     result: Result, scale: float, kinds: list[tuple[str, int, int]]
 ) -> list[dict[str, Any]]:
-    full = len(result.values["shares"])
-    return [
-        {
-            "name": name,
-            "title": order_title(name),
-            "mean": [round(scale * score, 3) for score in order["score"]],
-            "interval": None,
-            "trainings": len(result.parts[_part_shown(result, name)].raw["order"])
-            if name == "random"
-            else len(order["trainings"]),
-            "heads": _numbers(heads_that_go(result, _part_shown(result, name)), kinds),
-        }
-        for name, order in result.values["orders"].items()
-        if len(order["score"]) == full  # a control is followed to half of the heads
-    ]
+    full, found = len(result.values["shares"]), []
+    for name, order in result.values["orders"].items():
+        if len(order["score"]) < full:  # a control is followed to half of the heads
+            continue
+        part = _part_shown(result, name)
+        draws = result.parts[part].raw["order"] if name == "random" else order["trainings"]
+        found.append(
+            {
+                "name": name,
+                "title": order_title(name),
+                "mean": [round(scale * score, 3) for score in order["score"]],
+                "interval": None,
+                "trainings": len(draws),
+                "heads": _numbers(heads_that_go(result, part), kinds),
+            }
+        )
+    return found
 
 
 def _part_shown(result: Result, order: str) -> str:
