@@ -165,7 +165,7 @@ def training_sweep(context: Context, main: EncoderSubject) -> Arrays:
 
 
 def random_order(heads: list[Head], draw: int) -> list[Head]:
-    """A permutation that depends on the number of the draw alone."""
+    """The heads in an order that depends on the number of the draw, and on the order given."""
     return [heads[i] for i in np.random.default_rng(draw).permutation(len(heads))]
 
 

@@ -27,7 +27,13 @@ from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
-from headprune_lib.replication.verification.quantities import NATS, Quantity, equal, same_scores
+from headprune_lib.replication.verification.quantities import (
+    NATS,
+    Quantity,
+    equal,
+    same_draws,
+    same_scores,
+)
 from headprune_lib.scoring import normalize_l2
 
 _SCORED = ("importance unnormalised", "entropy")
@@ -76,9 +82,13 @@ def _orders(
     if not (important and wide):
         return
     if order == "random":
-        heads = prune_order(normalize_l2(important))
+        normalised = normalize_l2(important)
+        heads = prune_order(normalised)
         drawn = [random_order(heads, 1000 * subject.seed + int(draw)) for draw in raw["said"]]
-    elif order == COMBINED:
+        stored = [heads_in(one) for one in raw["order"]]
+        yield same_draws(f"order of {order}", stored, drawn, normalised)
+        return
+    if order == COMBINED:
         drawn = [combined_order(alpha_in(str(raw["said"][0])), important, wide)]
     elif order == CONTROL and COMBINED in parts:
         alpha = alpha_in(str(parts[COMBINED].raw["said"][0]))

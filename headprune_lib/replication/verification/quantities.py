@@ -7,10 +7,12 @@ rounding now and then: two answers of a cut, or one translation in a hundred, ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from headprune_lib.heads import Head, HeadTensors
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Arrays
 
@@ -19,7 +21,7 @@ ANSWERS, NATS = 2, 0.01
 TRANSLATIONS, BLEU = 0.01, 0.1
 """The share of the translations that may differ (one in any case), and BLEU on all of a result."""
 RELATIVE = 1e-3
-"""How far importance may be off, as a share of the largest one of the layer."""
+"""How far importance may be off, as a share of the largest one of the layer (of the model, in an order)."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,30 @@ def equal(name: str, stored: object, found: object) -> Quantity:
     """Two things that are alike or not, such as lists of heads."""
     agrees = np.array_equal(stored, found)
     return Quantity(name, "", "the same" if agrees else "another", "equal", agrees)
+
+
+def same_draws(
+    name: str,
+    stored: Sequence[Sequence[Head]],
+    found: Sequence[Sequence[Head]],
+    scores: HeadTensors,
+) -> Quantity:
+    """Drawn orders, which permute the order of the scores as some machine had them.
+
+    Another machine rounds them otherwise, and two heads whose scores are all but equal change places.
+    """
+    agrees = [sorted(one) for one in stored] == [sorted(one) for one in found]
+    moved = [
+        abs(float(scores[head[0]][head[1:]] - scores[other[0]][other[1:]]))
+        for one, another in zip(stored, found, strict=agrees)
+        for head, other in zip(one, another, strict=agrees)
+        if head != other
+    ]
+    if not (agrees and moved):
+        return Quantity(name, "", "the same" if agrees else "others", "equal", agrees)
+    off = max(moved) / max(float(values.max()) for values in scores.values())
+    said = f"{len(moved)} heads elsewhere, whose scores differ by up to {off:.1e} of the largest"
+    return Quantity(name, "", said, f"{RELATIVE}", off <= RELATIVE)
 
 
 def same_answers(name: str, stored: Arrays, found: Arrays) -> Quantity:

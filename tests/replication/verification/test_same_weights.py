@@ -5,15 +5,19 @@ import random
 
 import numpy as np
 import pytest
+import torch
 
+from headprune_lib.orders import prune_order
 from headprune_lib.replication import measurements, weights
 from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification import same_weights
 from headprune_lib.replication.verification.quantities import (
     same_answers,
+    same_draws,
     same_scores,
     same_translations,
 )
@@ -204,6 +208,26 @@ def test_the_bounds():
     scores = np.array([[4.0, 1.0], [0.1, 0.2]])
     assert same_scores("", scores, scores + np.array([[0.003, 0], [0, 0.0001]])).agrees
     assert not same_scores("", scores, scores + np.array([[0, 0], [0.003, 0]])).agrees
+
+
+def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise():
+    scores = {"self": torch.tensor([[0.2, 0.5000], [0.5004, 0.9]])}
+    heads = prune_order(scores)
+    elsewhere = [heads[0], heads[2], heads[1], heads[3]]  # 0.5004 before 0.5000
+    for draw in range(20):
+        here, there = random_order(heads, draw), random_order(elsewhere, draw)
+        assert here != there
+        found = same_draws("", [there], [here], scores)
+        assert found.agrees, found
+        assert "2 heads" in found.found
+    assert same_draws("", [heads], [heads], scores).found == "the same"
+    for other in (
+        [[heads[1], heads[0], *heads[2:]]],  # 0.5 and 0.2 have changed places
+        [[heads[0], heads[1], heads[1], heads[3]]],  # a head twice
+        [heads[:3]],
+        [heads, heads],
+    ):
+        assert not same_draws("", other, [heads], scores).agrees
 
 
 def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_path, monkeypatch):
