@@ -38,6 +38,23 @@ def on_trainings(result, kept):
     return dataclasses.replace(result, values=values_of(outcomes, runs, Statistics()))
 
 
+def of_combined(each, seed):
+    """Of one training: alpha, the lower end against the control, the difference from importance."""
+    some = {
+        training_in(name)[0]: part
+        for name, part in each.parts.items()
+        if training_in(name)[1] == seed
+    }
+    outcomes = {name: part.raw for name, part in some.items()}
+    made = values_of(outcomes, {name: part.runs for name, part in some.items()}, Statistics())
+    (alpha,) = made["orders"]["importance-entropy chosen"]["said"]
+    control, together = (
+        made["contrasts"][f"combined against {other}"]["area"]
+        for other in ("its control", "importance")
+    )
+    return alpha, control["interval"][0], together["value"]
+
+
 def before(kept):
     """The contrast of the division as it was before MPNet, with some of the trainings.
 
@@ -138,6 +155,11 @@ def mrpc():
     return one
 
 
+def pre_norm():
+    (one,) = [each for each in models() if each.model == "pre-norm"]
+    return one
+
+
 def uncut_f1(each):
     """F1 of the uncut model above that of always saying yes."""
     return each.values["orders"]["importance"]["score"][0] - each.values["chance"]
@@ -179,19 +201,13 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Not run: further trainings of MPNet and of the translators, and importance scored again on the "
-        "English-French translator and on the pre-norm one.",
+        "Not run: further trainings of MPNet and of the post-norm translators.",
         lambda: (
             all(
-                any(map(is_further, each.parts)) != (is_mpnet(each) or is_translator(each))
+                any(map(is_further, each.parts)) != (is_mpnet(each) or each.model == "post-norm")
                 for each in models()
             )
-            and {
-                (each.task, each.model)
-                for each in models()
-                if "importance rescored" not in each.values["orders"]
-            }
-            == {("enfr", "post-norm"), ("deen", "pre-norm")}
+            and all("importance rescored" in each.values["orders"] for each in models())
         ),
     ),
     Statement(
@@ -298,26 +314,31 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "almost all of them in the pre-norm translator, where entropy has a weight. There entropy says "
-        "something that chance does not, but ranking by kinds costs more than that.",
+        "most of them in one training of the\npre-norm translator, where entropy has a weight and says "
+        "something that chance does not. Training text gives entropy none in that model's other two "
+        "trainings, and there ranking by kinds alone costs 5 and 8 points.",
         lambda: (
-            area(TRANSLATORS[1], "combined against its control")[0] > 0
-            and area(TRANSLATORS[1], "combined against importance")[1] < 0
-            and sum(
-                gain(each, "combined against its control")
-                for each in models()
-                if each.model != "pre-norm"
-            )
-            < 0.1 * sum(gain(each, "combined against its control") for each in models())
+            {
+                seed: [
+                    alpha == "alpha=1",
+                    lowest > 1e-9,
+                    round(-100 * points) if alpha == "alpha=1" else None,
+                ]
+                for seed in (None, 3, 4)
+                for alpha, lowest, points in [of_combined(pre_norm(), seed)]
+            }
+            == {None: [False, True, None], 3: [True, False, 8], 4: [True, False, 5]}
+            and gain(pre_norm(), "combined against its control")
+            > 0.8 * sum(gain(each, "combined against its control") for each in models())
         ),
     ),
     Statement(
         PAGE,
         "with a tenth of the heads gone the post-norm one has lost almost half of its BLEU, the pre-norm "
-        "one a seventh.",
+        "one a fifth.",
         lambda: (
             0.5 < kept_by_entropy(TRANSLATOR) < 0.56
-            and round(1 / (1 - kept_by_entropy(TRANSLATORS[1]))) == 7
+            and round(1 / (1 - kept_by_entropy(TRANSLATORS[1]))) == 5
         ),
     ),
 ]
