@@ -33,20 +33,24 @@ def on_trainings(result, kept):
     }
     if len(some) == len(result.parts):
         return result
-    outcomes = {name: part.raw for name, part in some.items()}
-    runs = {name: part.runs for name, part in some.items()}
-    return dataclasses.replace(result, values=values_of(outcomes, runs, Statistics()))
+    return dataclasses.replace(result, values=values_from(some))
+
+
+def values_from(parts):
+    outcomes = {name: part.raw for name, part in parts.items()}
+    return values_of(outcomes, {name: part.runs for name, part in parts.items()}, Statistics())
 
 
 def of_combined(each, seed):
     """Of one training: alpha, the lower end against the control, the difference from importance."""
-    some = {
-        training_in(name)[0]: part
-        for name, part in each.parts.items()
-        if training_in(name)[1] == seed
-    }
-    outcomes = {name: part.raw for name, part in some.items()}
-    made = values_of(outcomes, {name: part.runs for name, part in some.items()}, Statistics())
+    made = values_from(
+        {
+            order: part
+            for name, part in each.parts.items()
+            for order, training in [training_in(name)]
+            if training == seed
+        }
+    )
     (alpha,) = made["orders"]["importance-entropy chosen"]["said"]
     control, together = (
         made["contrasts"][f"combined against {other}"]["area"]
@@ -99,11 +103,6 @@ def another_fine_tuning_holds_longer():
 
 def order(values, name):
     return values["orders"][name]
-
-
-def area(of, name):
-    (each,) = [each for each in models() if (each.task, each.model) == of]
-    return each.values["contrasts"][name]["area"]["interval"]
 
 
 def spread(each):

@@ -81,11 +81,11 @@ def _orders(
             yield same_scores(f"{order}, {kind}", scores[kind].numpy(), values.numpy())
     if not (important and wide):
         return
+    stored = [heads_in(one) for one in raw["order"]]
     if order == "random":
         normalised = normalize_l2(important)
         heads = prune_order(normalised)
         drawn = [random_order(heads, 1000 * subject.seed + int(draw)) for draw in raw["said"]]
-        stored = [heads_in(one) for one in raw["order"]]
         yield same_draws(f"order of {order}", stored, drawn, normalised)
         return
     if order == COMBINED:
@@ -95,7 +95,7 @@ def _orders(
         drawn = [combined_order(alpha, important, wide, int(draw)) for draw in raw["said"]]
     else:
         return
-    yield equal(f"order of {order}", [heads_in(one) for one in raw["order"]], drawn)
+    yield equal(f"order of {order}", stored, drawn)
 
 
 def _scores(raw: Arrays) -> HeadTensors:

@@ -17,7 +17,6 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
-from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
@@ -39,11 +38,9 @@ from headprune_lib.replication.verification.quantities import (
     RELATIVE,
     Quantity,
     equal,
-    same_draws,
     same_scores,
 )
 from headprune_lib.replication.verification.scored import few_sentences, other_text, roles
-from headprune_lib.scoring import normalize_l2
 
 
 def further(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
@@ -81,16 +78,8 @@ def _orders(result: Result, subject: Subject, _journal: Journal) -> Iterator[Qua
         own = range(len(stored)) if len(seeds) == 1 else [seeds.index(subject.seed)]
         for run in own:
             follows = order_that_follows(result, subject, name, run)
-            if run >= len(stored) or follows is None:
-                continue
-            what = f"order of {name} {part.raw['names'][run]}"
-            if training_in(name)[0].endswith(
-                "random"
-            ):  # drawn where importance was rounded otherwise
-                scores = normalize_l2(stored_importance(result, subject.seed))
-                yield same_draws(what, [heads_in(stored[run])], [heads_in(follows)], scores)
-            else:
-                yield equal(what, stored[run], follows)
+            if run < len(stored) and follows is not None:
+                yield equal(f"order of {name} {part.raw['names'][run]}", stored[run], follows)
 
 
 def _means(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
