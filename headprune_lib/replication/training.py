@@ -125,8 +125,9 @@ class BatchTrainer(Trainer):
         losses, whole = [], _n_labels(inputs)
         for start in range(0, len(inputs["labels"]), at_once):
             part = {name: value[start : start + at_once] for name, value in inputs.items()}
+            share = _n_labels(part) / whole  # counted first: label smoothing takes the labels out
             with self.compute_loss_context_manager():
-                loss = self.compute_loss(model, part) * (_n_labels(part) / whole)
+                loss = self.compute_loss(model, part) * share
             self.accelerator.backward(loss)
             losses.append(loss.detach())
         return torch.stack(losses).sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -15,6 +15,7 @@ from headprune_lib.replication.measurements.records import (
     difference_record,
     interval_record,
 )
+from headprune_lib.replication.stats.bleu import corpus_bleu, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays
 
@@ -34,8 +35,9 @@ class Statistics:
 class State(TypedDict):
     """The mean over an order's runs, with 95% intervals over test examples; ``runs`` one by one.
 
-    ``kept`` is the share of the score above chance that the uncut model has before it is trained
-    again; ``loss`` is in nats.
+    BLEU as a fraction: 0.25 is what is printed as 25. ``kept`` is the share of the score above chance
+    that the uncut model has before it is trained again; ``loss`` is in nats, of a translator in the
+    mean over a reference's pieces.
     """
 
     score: float
@@ -99,24 +101,21 @@ def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Value
     """
     outcomes = {asked: outcomes[asked] for asked in sorted(outcomes, key=_place)}
     first = next(iter(outcomes.values()))
-    score, labels = score_of(first), first["labels"]
+    score = _score_of(first)
 
-    def drawn(correct: np.ndarray, loss: np.ndarray) -> _Drawn:
-        """From (runs, n) answers, and losses in thousandths of a nat."""
-        counts, nats = score.counts(correct, labels), loss[..., None] / MILLINAT
+    def drawn(raw: Arrays, when: str) -> _Drawn:
+        counts = score.counts(raw, when)
+        nats = np.atleast_2d(raw[f"loss_{when}"])[..., None] / MILLINAT
         resamples, seed = statistics.resamples, statistics.seed
         scores = stats.bootstrap_scores(score.of, counts, resamples, seed)
         losses = stats.bootstrap_scores(
-            lambda sums: sums[..., 0] / len(labels), nats, resamples, seed
+            lambda sums: sums[..., 0] / nats.shape[1], nats, resamples, seed
         )
         return _Drawn(score.of(counts.sum(1)), scores.mean(1), nats.mean((1, 2)), losses.mean(1))
 
-    chance = score.chance(labels)
-    uncut = drawn(first["correct_uncut"][None], first["loss_uncut"][None])
+    chance, uncut = score.chance, drawn(first, "uncut")
     found = {
-        asked: tuple(
-            drawn(raw[f"correct_{when}"], raw[f"loss_{when}"]) for when in ("before", "after")
-        )
+        asked: tuple(drawn(raw, when) for when in ("before", "after"))
         for asked, raw in outcomes.items()
     }
     return {
@@ -132,6 +131,31 @@ def values_of(outcomes: Mapping[Asked, Arrays], statistics: Statistics) -> Value
             if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in found
         ],
     }
+
+
+@dataclass(frozen=True)
+class _Score:
+    """A score of summed counts: ``counts`` gives (runs, n, k) of a part before or after training."""
+
+    of: Callable[[np.ndarray], np.ndarray]
+    counts: Callable[[Arrays, str], np.ndarray]
+    chance: float
+
+
+def _score_of(first: Arrays) -> _Score:
+    if "reference_lengths" in first:
+        return _Score(lambda sums: corpus_bleu(sums) / 100, _translated, 0.0)
+    score, labels = score_of(first), first["labels"]
+    return _Score(
+        score.of,
+        lambda raw, when: score.counts(np.atleast_2d(raw[f"correct_{when}"]), labels),
+        score.chance(labels),
+    )
+
+
+def _translated(raw: Arrays, when: str) -> np.ndarray:
+    counts = unpack(raw[f"counts_{when}"], raw["reference_lengths"])
+    return counts.reshape(-1, *counts.shape[-2:])
 
 
 def _place(asked: Asked) -> tuple[bool, float, str]:

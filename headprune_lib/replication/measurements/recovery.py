@@ -1,4 +1,4 @@
-"""Does the order of removal still matter once a classifier is trained again? Not in the paper.
+"""Does the order of removal still matter once a model is trained again? Not in the paper.
 
 A part is an order, a share of the heads and a way of training: ``"random 40% all weights"``. The
 uncut model, order ``"uncut"``, is trained in the same ways: what it gains is not recovery.
@@ -7,20 +7,18 @@ uncut model, order ``"uncut"``, is trained in the same ways: what it gains is no
 from __future__ import annotations
 
 import copy
-import dataclasses
 import re
 import time
 from typing import Any, cast
 
 import numpy as np
+from torch import nn
 
 from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.orders import Head, order_mask
 from headprune_lib.pruning import prune_heads
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.batches import Batches
-from headprune_lib.replication.encoder.retraining import WAYS, Way, recipe_of, retrained
-from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, evaluate
+from headprune_lib.replication.encoder import retraining as of_encoders
+from headprune_lib.replication.encoder.retraining import WAYS, Way
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.measurement import (
@@ -31,13 +29,14 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.measurements.recovered import NO_ORDER, Statistics, Values, values_of
+from headprune_lib.replication.measurements.retrainable import Retrainable, retrainable
 from headprune_lib.replication.measurements.which_first import WHICH_FIRST
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
-from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
+from headprune_lib.replication.translation import retraining as of_translators
 
 _PART = re.compile(rf"(?P<order>.+) (?P<share>\d+)% (?P<way>{'|'.join(WAYS)})")
 
@@ -70,34 +69,20 @@ def read_part(name: str) -> tuple[str, float, Way]:
 
 def _measure(context: Context, part: str) -> Measured:
     order, share, way = read_part(part)
-    subject = EncoderSubject.of(context.profile, kernel="eager")  # the faster one to train
-    test, task = subject.test, TASKS[context.profile.task]
-    uncut = subject.under({UNCUT: full_mask(subject.model)}, test, context.journal, UNCUT)
-    prepared, units = subject.batches(test), {}
+    subject, units, keys = retrainable(context), {}, []
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
-    keys = []  # two draws may cut the same heads, and are trained once
     for cut in cuts:
         mask = order_mask(subject.model, cut, len(cut))
         keys.append(f"{subject.key} {mask_key(mask)} {way}")
-        units[keys[-1]] = lambda mask=mask: _trained_without(subject, mask, way, prepared)
+        # two draws may cut the same heads, and are trained once
+        units[keys[-1]] = lambda mask=mask: _trained_without(subject, mask, way)
     done = run_units(units, context.journal, part, here=True)
     found = [done[key] for key in keys]
-    raw = {
-        name: np.stack([one[name] for one in found])
-        for name in ("correct_before", "correct_after", "seconds", "parameters")
-    }
-    raw |= {name: millinats(np.stack([one[name] for one in found])) for name in _LOSSES}
-    raw |= {
-        "correct_uncut": uncut["correct"][0],
-        "loss_uncut": millinats(uncut["loss"][0]),
-        "heads": np.stack([heads_array(cut).reshape(len(cut), 2) for cut in cuts]),
-        "labels": np.array(test.labels, np.int8),
-        "metric": np.array(task.metric),
-    }
-    return subject.measured(raw, metric=task.metric, unit=SCORES[task.metric].unit)
-
-
-_LOSSES = ("loss_before", "loss_after")
+    raw = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    raw |= {f"{name}_uncut": values for name, values in subject.answers(subject.model).items()}
+    raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
+    raw["heads"] = np.stack([_heads(cut, subject.model) for cut in cuts])
+    return subject.measured(raw)
 
 
 def _orders(context: Context, order: str) -> list[list[Head]]:
@@ -108,22 +93,24 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
     return [heads_in(one) for one in followed[: context.profile.recovery.random_orders]]
 
 
-def _trained_without(
-    subject: EncoderSubject, mask: HeadTensors, way: Way, prepared: Batches
-) -> Arrays:
+def _heads(cut: list[Head], model: nn.Module) -> np.ndarray:
+    """As :func:`heads_array`, with its columns where there are no heads too."""
+    some = [(kind, 0, 0) for kind in full_mask(model)]
+    return heads_array(cut).reshape(len(cut), heads_array(some).shape[1])
+
+
+def _trained_without(subject: Retrainable, mask: HeadTensors, way: Way) -> Arrays:
     """Answers without the heads that a mask cuts, before and after training again."""
     model = prune_heads(copy.deepcopy(subject.model), mask)
     sizes = [sum(p.numel() for p in one.parameters()) for one in (subject.model, model)]
-    before = evaluate(dataclasses.replace(subject, model=model), prepared, None)
+    before = subject.answers(model)
     started = time.perf_counter()
-    model = retrained(subject, model, way, mask_key(mask))
+    model = subject.retrained(model, way, mask_key(mask))
     seconds = time.perf_counter() - started
-    after = evaluate(dataclasses.replace(subject, model=model), prepared, None)
+    after = subject.answers(model)
     return {
-        "correct_before": before["correct"],
-        "loss_before": before["loss"],
-        "correct_after": after["correct"],
-        "loss_after": after["loss"],
+        **{f"{name}_before": values for name, values in before.items()},
+        **{f"{name}_after": values for name, values in after.items()},
         "parameters": np.array(sizes),
         "seconds": np.array(seconds),
     }
@@ -136,26 +123,32 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     return values_of({read_part(part): raw for part, raw in outcomes.items()}, statistics)
 
 
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"n_examples": profile.n_examples}
+def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
+    if half == "encoder":
+        return {"n_examples": profile.n_examples}
+    return {"n_headline": profile.n_headline}
 
 
-def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
+def _parts(profile: Profile, half: Half, _task: str) -> tuple[str, ...]:
     recovery = profile.recovery
+    ways = recovery.ways if half == "encoder" else WAYS[:1]
     wanted = [(NO_ORDER, 0.0)]
     wanted += [
         (order, share) for share in recovery.shares for order in (*recovery.orders, "random")
     ]
-    return tuple(name_of(order, share, way) for way in recovery.ways for order, share in wanted)
+    return tuple(name_of(order, share, way) for way in ways for order, share in wanted)
 
 
-def _own(profile: Profile, _half: Half, part: str) -> Own:
+def _own(profile: Profile, half: Half, part: str) -> Own:
     order, _, way = read_part(part)
-    values: dict[str, Any] = {"part": part, "trained": recipe_of(profile, way)}
+    encoder = half == "encoder"
+    trained = of_encoders.recipe_of(profile, way) if encoder else of_translators.recipe_of(profile)
+    values: dict[str, Any] = {"part": part, "trained": trained}
     if order == "random":
         values["draws"] = profile.recovery.random_orders
     elif order != NO_ORDER:
-        values |= {"n_scoring": profile.n_scoring, "criterion": read_name(order).criterion.version}
+        values |= {"n_scoring": profile.n_scoring} if encoder else {}
+        values["criterion"] = read_name(order).criterion.version
     return Own(values, needs=() if order == NO_ORDER else (WHICH_FIRST,))
 
 
@@ -163,10 +156,11 @@ MEASUREMENTS = (
     Measurement(
         "recovery",
         1,
-        {"encoder": Statistics()},
+        {"encoder": Statistics(), "translation": Statistics()},
         _parameters,
         _measure,
         _summarise,
+        ("encoder", "translation"),
         parts=_parts,
         own=_own,
     ),

@@ -36,16 +36,11 @@ def reference_losses(
         ``loss`` (M, n), the sum over a reference's pieces in nats, and ``pieces`` (n,), both in
         the pairs' own order.
     """
-    device = next(subject.model.parameters()).device
-    batches = [on_device(batch, device) for batch in forced_batches(subject, pairs)]
-    back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
+    forced = _Forced(subject, pairs)
 
     def measure(mask: HeadTensors) -> Arrays:
-        with torch.inference_mode(), masked_heads(subject.model, mask), fast_linears(subject.model):
-            losses = [
-                cross_entropy(subject.model(**without_labels(batch)), batch) for batch in batches
-            ]
-        return {"loss": np.concatenate([loss.cpu().numpy() for loss in losses])[back]}
+        with masked_heads(subject.model, mask):
+            return {"loss": forced.losses()}
 
     units = run_units(
         {
@@ -55,13 +50,42 @@ def reference_losses(
         journal,
         "loss of the references",
     ).values()
-    pieces = np.concatenate(
-        [(batch["labels"] != NO_LABEL).sum(1).cpu().numpy() for batch in batches]
-    )
     return {
         "loss": np.stack([unit["loss"] for unit in units]).astype(float),
-        "pieces": pieces[back],
+        "pieces": forced.pieces(),
     }
+
+
+def piece_losses(subject: TranslationSubject, pairs: Pairs) -> np.ndarray:
+    """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
+
+    Nothing is kept in a journal, which knows models by the weights they were loaded with.
+    """
+    forced = _Forced(subject, pairs)
+    return forced.losses().astype(float) / forced.pieces()
+
+
+class _Forced:
+    """References in teacher-forced batches on the model's device."""
+
+    def __init__(self, subject: TranslationSubject, pairs: Pairs) -> None:
+        self.model = subject.model
+        device = next(self.model.parameters()).device
+        self.batches = [on_device(batch, device) for batch in forced_batches(subject, pairs)]
+        self.back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
+
+    def losses(self) -> np.ndarray:
+        """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
+        with torch.inference_mode(), fast_linears(self.model):
+            found = [
+                cross_entropy(self.model(**without_labels(batch)), batch) for batch in self.batches
+            ]
+        return np.concatenate([loss.cpu().numpy() for loss in found])[self.back]
+
+    def pieces(self) -> np.ndarray:
+        """(n,) pieces of each reference."""
+        counted = [(batch["labels"] != NO_LABEL).sum(1).cpu().numpy() for batch in self.batches]
+        return np.concatenate(counted)[self.back]
 
 
 def rounded_losses(

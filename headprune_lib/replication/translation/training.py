@@ -121,7 +121,18 @@ def train(
     )
     trainer = _Trainer(
         model=network,
-        args=_arguments(folder, recipe, seed, profile.device_here),
+        args=recipe_arguments(
+            folder,
+            recipe,
+            seed,
+            profile.device_here,
+            epochs=recipe.max_epochs,
+            learning_rate=recipe.learning_rate,
+            warmup_steps=recipe.warmup,
+            lr_scheduler_type="inverse_sqrt",
+            eval_strategy="epoch",
+            logging_steps=50,
+        ),
         train_dataset=batches,
         eval_dataset=batches[:1],
         data_collator=whole_batch,
@@ -153,21 +164,19 @@ def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Pairs) -> float:
     return sacrebleu.corpus_bleu(hypotheses, [list(pairs.targets)]).score
 
 
-def _arguments(folder: Path, recipe: Recipe, seed: int, device: str) -> TrainingArguments:
+def recipe_arguments(
+    folder: Path, recipe: Recipe, seed: int, device: str, **further
+) -> TrainingArguments:
+    """Label smoothing, optimiser and precision of a recipe; ``further`` as of :func:`arguments`."""
     return arguments(
         folder,
         seed=seed,
         device=device,
         precision=recipe.precision,
-        epochs=recipe.max_epochs,
-        learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warmup,
-        lr_scheduler_type="inverse_sqrt",
         label_smoothing_factor=recipe.label_smoothing,
         adam_beta2=0.98,
         weight_decay=0.0,
-        eval_strategy="epoch",
-        logging_steps=50,
+        **further,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -18,11 +19,12 @@ from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.quality import shared_ngrams
-from headprune_lib.replication.measurements.references import rounded_losses
+from headprune_lib.replication.measurements.references import reference_losses, rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
+from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
-from headprune_lib.replication.store import Journal, Result
+from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
@@ -123,17 +125,47 @@ def _sizes(result: Result, subject: EncoderSubject, journal: Journal) -> Iterato
         yield equal(f"those in attention, {name}", result.raw[f"{name}/attention"], attention)
 
 
-def _removed(result: Result, subject: EncoderSubject, _journal: Journal) -> Iterator[Quantity]:
-    """Of every part that was trained again: the right answers, and the parameters it had and kept."""
+def _removed(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+    """Of every part that was trained again: its test text, and the parameters it had and kept."""
     before = sum(p.numel() for p in subject.model.parameters())
     for part, one in result.parts.items():
-        yield equal(f"labels, {part}", one.raw["labels"], subject.test.labels)
-        left = []
-        for heads in map(heads_in, one.raw["heads"]):
-            mask = order_mask(subject.model, heads, len(heads))
-            model = prune_heads(copy.deepcopy(subject.model), mask)
-            left.append([before, sum(p.numel() for p in model.parameters())])
+        cuts = [heads_in(heads) for heads in one.raw["heads"]]
+        masks = [order_mask(subject.model, heads, len(heads)) for heads in cuts]
+        if isinstance(subject, EncoderSubject):
+            yield equal(f"labels, {part}", one.raw["labels"], subject.test.labels)
+        else:
+            yield _reference_losses(one.raw, part, subject, masks, journal)
+        pruned = [prune_heads(copy.deepcopy(subject.model), mask) for mask in masks]
+        left = [[before, sum(p.numel() for p in model.parameters())] for model in pruned]
         yield equal(f"parameters, {part}", one.raw["parameters"], left)
+
+
+_REFERENCES = 48
+"""Of which the loss is found again."""
+
+
+def _reference_losses(
+    raw: Arrays,
+    part: str,
+    subject: TranslationSubject,
+    masks: list[HeadTensors],
+    journal: Journal,
+) -> Quantity:
+    """The loss a piece of the first references, uncut and before training again."""
+    pairs = subject.headline.first(_REFERENCES)
+    every = [full_mask(subject.model), *masks]
+    found = reference_losses(subject, pairs, {mask_key(mask): mask for mask in every}, journal)
+    rows = [list({mask_key(mask): None for mask in every}).index(mask_key(mask)) for mask in every]
+    again = (found["loss"] / found["pieces"])[rows]
+    stored = np.vstack([raw["loss_uncut"], raw["loss_before"]])[:, : len(pairs)] / MILLINAT
+    off = float(np.abs(stored - again).max())
+    return Quantity(
+        f"loss a piece of {len(pairs)} references, {part}",
+        f"mean {stored.mean():.3f} nats",
+        f"mean {again.mean():.3f} nats; off by up to {off:.3f}",
+        f"{NATS} nats",
+        off <= NATS,
+    )
 
 
 def _texts(result: Result, subject: TranslationSubject, _journal: Journal) -> Iterator[Quantity]:

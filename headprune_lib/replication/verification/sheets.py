@@ -198,15 +198,20 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
         yield Sheet(tested(subject), rows, found)
 
 
-def _recovery_sheets(result: Result, subject: EncoderSubject) -> Iterator[Sheet]:
+def _recovery_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """Before training again: the weights that it ended with are not kept."""
     for part, one in result.parts.items():
         raw, rows = one.raw, [uncut_row(subject.model)]
         for run, heads in enumerate(map(heads_in, raw["heads"]), 1):
             rows.append((f"{part}, run {run}", order_mask(subject.model, heads, len(heads))))
-        loss = np.vstack([raw["loss_uncut"], raw["loss_before"]]) / MILLINAT
-        correct = np.vstack([raw["correct_uncut"], raw["correct_before"]])
-        yield Sheet(subject.test, rows, {"correct": correct, "loss": loss})
+        if isinstance(subject, EncoderSubject):
+            loss = np.vstack([raw["loss_uncut"], raw["loss_before"]]) / MILLINAT
+            correct = np.vstack([raw["correct_uncut"], raw["correct_before"]])
+            yield Sheet(subject.test, rows, {"correct": correct, "loss": loss})
+        else:
+            packed = np.concatenate([raw["counts_uncut"][None], raw["counts_before"]])
+            counts = unpack(packed, raw["reference_lengths"])
+            yield Sheet(subject.headline, rows, {"counts": counts})
 
 
 _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = {
@@ -223,6 +228,7 @@ _READERS: dict[tuple[str, str], Callable[[Result, Subject], Iterator[Sheet]]] = 
     ("pruning_by_kind", "translation"): _curve_sheets,
     ("which_first", "encoder"): _followed_sheets,
     ("recovery", "encoder"): _recovery_sheets,
+    ("recovery", "translation"): _recovery_sheets,
     ("which_first", "translation"): _followed_sheets,
     ("scoring_examples", "encoder"): _followed_sheets,
     ("along_training", "translation"): _along_training_sheets,

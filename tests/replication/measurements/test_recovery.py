@@ -5,9 +5,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
+import transformers
 
 from headprune_lib import head_importance, order_mask, prune_heads, prune_order
+from headprune_lib.batching import teacher_forced
+from headprune_lib.generation.greedy import generate
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.recovery import decide
 from headprune_lib.replication.data import TASKS
@@ -19,6 +23,9 @@ from headprune_lib.replication.measurements.recovered import Statistics, values_
 from headprune_lib.replication.measurements.recovery import name_of, read_part
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.translation import retraining as of_translators
+from headprune_lib.replication.translation.models import PAD
+from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +202,111 @@ def test_a_wrong_part_is_refused(smoke, name):
 def test_an_order_that_is_none_is_refused(smoke):
     with pytest.raises(ValueError, match="unknown order 'importanse'"):
         measurements.get("recovery", smoke, parts=["importanse 40% LoRA"])
+
+
+# --- translators ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def translated(smoke):
+    parts = ["uncut 0% all weights", "importance 40% all weights", "random 60% all weights"]
+    return measurements.get("recovery", smoke, task="toy", parts=parts)
+
+
+def judged(subject, model):
+    """BLEU of greedy translations, one sentence at a time, and the loss a piece of each reference."""
+    pairs, translator = subject.headline, subject.translator
+    rows = [generate(model, [source])[0] for source in translator.encode(pairs.sources)]
+    losses = []
+    for source, target in zip(
+        translator.encode(pairs.sources), translator.encode_targets(pairs.targets), strict=True
+    ):
+        batch = teacher_forced([source], [target], PAD, model.config.decoder_start_token_id)
+        with torch.no_grad():
+            losses.append(float(model(**batch).loss))
+    hypotheses = translator.pieces.texts(rows)
+    return sacrebleu.corpus_bleu(hypotheses, [list(pairs.targets)]).score, np.array(losses)
+
+
+def test_before_training_a_translator_loses_what_its_masks_cut(translated, smoke):
+    subject = TranslationSubject.of(smoke, "toy")
+    for part, raw in ((name, one.raw) for name, one in translated.parts.items()):
+        rows = [r for r in translated.values["recovered"] if part.startswith(f"{r['order']} ")]
+        assert len(rows) == 1 and len(rows[0]["before"]["runs"]) == len(raw["heads"])
+        for run, stored in enumerate(raw["heads"]):
+            heads = heads_in(stored)
+            assert len(heads) == n_cut(24, read_part(part)[1])
+            mask = order_mask(subject.model, heads, len(heads))
+            bleu, loss = judged(subject, prune_heads(copy.deepcopy(subject.model), mask))
+            assert rows[0]["before"]["runs"][run] == pytest.approx(bleu / 100, abs=1e-4)
+            np.testing.assert_allclose(raw["loss_before"][run] / 1000, loss, atol=1e-3)
+            assert raw["parameters"][run, 1] <= raw["parameters"][run, 0]
+
+
+def plainly_trained_translator(subject, model, batches):
+    """One epoch of Adam by hand, with label smoothing, a rise and a fall of the learning rate."""
+    recipe = subject.profile.translator("toy")
+    updates = subject.translator.curve[-1]["updates"]
+    peak = recipe.learning_rate * (recipe.warmup / updates) ** 0.5
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0)
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, int(0.1 * len(batches)), len(batches)
+    )
+    smoothed = torch.nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
+    model.train()
+    for batch in batches:
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        logits = model(**inputs).logits
+        smoothed(logits.flatten(0, 1), batch["labels"].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def test_a_translator_is_trained_as_by_hand(smoke, monkeypatch):
+    # without dropout nothing is drawn; in float32, for two ways to add bfloat16 differ
+    recipe = dataclasses.replace(smoke.translator("toy"), precision="float32")
+    subject = TranslationSubject.of(smoke, "toy", kernel="eager")
+    exact = dataclasses.replace(smoke, translation={"toy": {"post-norm": recipe}})
+    subject, seen = dataclasses.replace(subject, profile=exact), []
+    whole = of_translators.whole_batch
+    monkeypatch.setattr(
+        of_translators, "whole_batch", lambda items: seen.append(dict(items[0])) or whole(items)
+    )
+    heads = [("enc-enc", 0, 1), ("enc-dec", 1, 0), ("dec-dec", 0, 3)]
+    mask = order_mask(subject.model, heads, len(heads))
+    ours, ours_too, hand, before = (
+        prune_heads(copy.deepcopy(subject.model), mask) for _ in range(4)
+    )
+    ours = of_translators.retrained(subject, ours, "some heads")
+    first, seen[:] = [*seen], []
+    assert sum(len(batch["labels"]) for batch in first) == len(subject.split("train"))
+    by_hand = plainly_trained_translator(subject, hand, first)
+    assert not ours.training
+    before = dict(before.named_parameters())
+    for (name, one), two in zip(ours.named_parameters(), by_hand.parameters(), strict=True):
+        if name.endswith("k_proj.bias"):  # changes no output: its gradient is rounding alone
+            continue
+        moved = float((one - before[name]).detach().abs().max())
+        torch.testing.assert_close(one, two, rtol=0, atol=0.02 * moved + 1e-7, msg=name)
+    # whichever heads are gone, batches come in one order
+    of_translators.retrained(subject, ours_too, "other heads")
+    assert all(
+        torch.equal(one["labels"], two["labels"]) for one, two in zip(first, seen, strict=True)
+    )
+
+
+def test_the_rate_goes_on_from_where_the_training_ended(smoke):
+    recipe = smoke.translator("toy")
+    assert of_translators.last_rate(recipe, 50) == of_translators.last_rate(recipe, 9) == 5e-3
+    assert of_translators.last_rate(recipe, 200) == pytest.approx(5e-3 / 2)
+
+
+def test_adapters_for_translators_are_refused(smoke):
+    with pytest.raises(ValueError, match="by 'all weights' alone, not 'LoRA'"):
+        measurements.get("recovery", smoke, task="toy", parts=["uncut 0% LoRA"])
 
 
 # --- values on made-up outcomes -------------------------------------------------------------------

@@ -31,7 +31,7 @@ ENCODER = (
 )
 TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
-    *("quality", "search", "which_first toy"),
+    *("quality", "search", "which_first toy", "recovery toy"),
 )
 # Of many orders, those by which the others are made; of many trainings, two.
 ORDERS = {
@@ -45,6 +45,7 @@ ORDERS = {
     ),
     "scoring_examples": ("importance",),
     "recovery": ("importance 40% all weights", "uncut 0% LoRA"),
+    "recovery toy": ("importance 40% all weights", "uncut 0% all weights"),
 }
 # Arrays whose change need not be noticed, by the end of their name.
 NAMED = {
@@ -133,8 +134,10 @@ def noticed(result, subjects, journal, rows):
 
 def obtained(name, profile):
     """A result by its name; of one that exists for both halves, with the pair of languages."""
+    parts = ORDERS.get(name)
     name, _, task = name.partition(" ")
-    return measurements.get(name, profile, task=task or None, parts=ORDERS.get(name))
+    parts = parts or ORDERS.get(name)
+    return measurements.get(name, profile, task=task or None, parts=parts)
 
 
 SLOW = {"which_first toy"}
