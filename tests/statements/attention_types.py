@@ -53,7 +53,7 @@ STATEMENTS = [
     Statement(
         PAGE,
         "A line with a band is the mean of three, and the band reaches from the lowest to the highest "
-        "of them: three random orders, or three trainings of a model of six epochs.",
+        "of them: three random orders, or three trainings.",
         lambda: (
             {
                 (one.model, order.split()[-1], len(curve["runs"]))
@@ -63,6 +63,7 @@ STATEMENTS = [
             }
             == {
                 ("post-norm", "random", 3),
+                ("post-norm", "importance", 3),
                 ("post-norm-6", "importance", 3),
                 ("pre-norm", "importance", 3),
             }
@@ -84,8 +85,9 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The kinds do not keep one order all along. At 40% it is *dec-dec* that has lost more",
-        lambda: gap("dec-dec", 0.4)[0] > 0,
+        "The kinds do not keep one order all along. At 40% no difference between *enc-dec* and *dec-dec* is "
+        "shown",
+        lambda: gap("dec-dec", 0.4)[0] <= 0 <= gap("dec-dec", 0.4)[1],
     ),
     Statement(PAGE, "At 60% *enc-dec* has lost more", lambda: gap("dec-dec", 0.6)[1] < 0),
     Statement(
@@ -112,7 +114,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Both were measured after the rules were fixed. They say the same, more clearly: no "
+        "Both were measured after the rules were fixed. They say the same: no "
         "difference between *enc-dec* and *dec-dec* is shown at 40%, and from 60% on *enc-dec* is "
         "missed most.",
         lambda: all(

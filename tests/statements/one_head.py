@@ -70,6 +70,15 @@ def judged_of_fewest():
 STATEMENTS = [
     Statement(
         PAGE,
+        "says *replicates*. So it does for MPNet",
+        lambda: all(
+            (one := row("one_head", "snli-held", model, "C1")).judged.word == "replicates"
+            and one.votes
+            for model in ("minilm", "mpnet")
+        ),
+    ),
+    Statement(
+        PAGE,
         "The largest test set is SNLI's held pairs",
         lambda: (
             max(encoders(), key=lambda one: one.n_examples).task == "snli-held"

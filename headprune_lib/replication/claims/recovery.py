@@ -9,7 +9,7 @@ from typing import Any, Literal
 ORDER, SHARE, WAY = "importance", 0.4, "all weights"
 """What decides: the paper's order, so many heads removed, all weights trained."""
 HARDLY = 0.01
-"""A lead of less than a point of accuracy hardly matters."""
+"""A lead of less than a point of accuracy, or of less than 1 BLEU, hardly matters."""
 
 Word = Literal["still matters", "random is better", "hardly matters", "open", "not run"]
 
@@ -19,8 +19,9 @@ class Answer:
     """The word, and what it is read off.
 
     Attributes:
-        before, after: the accuracy by importance minus the mean of the random orders', before and
-            after training, each with its 95% interval; None where it was not run.
+        before, after: accuracy, or BLEU as a fraction, by importance minus the mean of the random
+            orders', before and after training, each with its 95% interval; None where it was not
+            run.
     """
 
     word: Word

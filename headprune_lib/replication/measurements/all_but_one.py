@@ -16,7 +16,7 @@ from headprune_lib.heads import full_mask
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
-from headprune_lib.replication.measurements.dynamics import TRAINING, seed_in
+from headprune_lib.replication.measurements.dynamics import seed_in
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
@@ -41,7 +41,8 @@ _ROWS = {
 class Values(TypedDict, total=False):
     """``layers`` has the best head of each; ``heads`` every head, where all were kept in turn.
 
-    ``further`` has the same of further trainings, by the names of their parts.
+    ``further`` has the same of a translator's further trainings, by the names of their parts; no page
+    wants these, for each takes an hour: ``"training 2"`` is measured when asked for by name.
     """
 
     baseline: dict[str, Any]
@@ -180,12 +181,6 @@ def _parameters_best(profile: Profile, half: Half) -> dict[str, Any]:
     return {**_parameters(profile, half), **own}
 
 
-def _parts_best(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
-    """The first training, and those of a translator that the profile has besides."""
-    further = profile.trainings(task)[1:] if half == "translation" else ()
-    return (OUTCOMES, *(f"{TRAINING}{seed}" for seed in further))
-
-
 def _own_best(profile: Profile, half: Half, part: str) -> Own:
     built_on = half == "encoder" and _chosen_on_test_too(profile)
     seeds = None if part == OUTCOMES else (seed_in(part),)
@@ -204,7 +199,6 @@ BEST_HEADS = Measurement(
     _measure_best,
     _summarise_best,
     HALVES,
-    _parts_best,
-    _own_best,
+    own=_own_best,
 )
 MEASUREMENTS = (ALL_BUT_ONE, BEST_HEADS)

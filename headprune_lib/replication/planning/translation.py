@@ -49,7 +49,7 @@ def measured_with_trainings(
     name: str, measurement: Measurement, profile: Profile, task: str
 ) -> Iterator[tuple[tuple[str, str], Step]]:
     """The trainings that a table or figure needs, each under its own name, and the measurement."""
-    several = ("pruning_curve", "pruning_by_kind", "along_training", "best_heads")
+    several = ("pruning_curve", "pruning_by_kind", "along_training")
     every = profile.trainings(task)
     for seed in every if measurement.name in several else every[:1]:
         if not isinstance(profile.translator(task, profile.model_of(task)), Published):

@@ -43,7 +43,7 @@ def test_tables_have_a_row_a_part_and_a_row_a_lead(found):
 
 @pytest.mark.parametrize("layout", [plots.WIDE, plots.NARROW])
 def test_a_line_an_order_from_the_uncut_model_on(found, layout):
-    figure = plots.before_and_after(found.values, layout)
+    figure = plots.before_and_after(found.values, layout=layout)
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title() for axes in panels] == [
         "before training",
@@ -102,3 +102,24 @@ def test_numbers_are_those_of_the_result(found):
     fewer = dataclasses.replace(found, values={**found.values, "recovered": rows, "leads": leads})
     told = numbers.recovery(fewer)
     assert told["lead_60_after"] == "not measured" != told["lead_after"]
+
+
+def test_of_a_translator_bleu_is_told(found, smoke):
+    parts = [f"{one} all weights" for one in ("uncut 0%", "importance 40%", "random 40%")]
+    translated = measurements.get("recovery", smoke, task="toy", parts=parts)
+    told, alone = numbers.recovery(found, translated), numbers.recovery(found)
+    assert told["bleu_word"] == decide(translated.values).word != alone["bleu_word"] == "not run"
+    assert {name for name in told if told[name] != alone[name]} == {
+        *("bleu_word", "bleu_lead_before", "bleu_lead_after", "n_verses"),
+        *("bleu_random_before", "bleu_random_after", "bleu_uncut_after"),
+    }
+    assert told["n_verses"] == "60" and alone["n_verses"] == "not measured"
+    shown = tables.trained_again_table(translated.values, "BLEU")
+    uncut = row(translated.values, "uncut", 0.0)
+    assert shown["BLEU after"][0].startswith(f"{100 * uncut['after']['score']:.1f} [")
+    assert told["bleu_uncut_after"] == shown["BLEU after"][0]
+    leads = tables.leads_table(translated.values, "BLEU")
+    assert leads["lead after training (BLEU)"].tolist() == [told["bleu_lead_after"]]
+    figure = plots.before_and_after(translated.values, "BLEU")
+    assert next(axes.get_ylabel() for axes in figure.axes if axes.axison) == "BLEU"
+    plt.close(figure)

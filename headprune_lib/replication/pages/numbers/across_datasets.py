@@ -24,6 +24,7 @@ def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Re
         **_twelve_layers(pick(further, "mpnet", "sst2")),
         **_pairs("sick", pick(further, "minilm", "snli")),
         **_pairs("held", pick(further, "minilm", "snli-held")),
+        **_pairs("mpnet_held", pick(further, "mpnet", "snli-held")),
         **_translator(figure2a),
     }
 

@@ -125,9 +125,15 @@ def _tasks(curves: Mapping[str, Result]) -> Numbers:
         "held_pairs": _examples(pick(curves, "minilm", "snli-held")),
         "mpnet_held_kept": _kept(pick(curves, "mpnet", "snli-held")),
         "mpnet_held_pairs": _examples(pick(curves, "mpnet", "snli-held")),
-        "held_leak_early": _area(
-            _of(curves, "minilm", "snli-held"), "early_area_differences", "oracle leak-free", points
-        ),
+        **{
+            f"{prefix}held_leak_early": _area(
+                _of(curves, model, "snli-held"),
+                "early_area_differences",
+                "oracle leak-free",
+                points,
+            )
+            for prefix, model in (("", "minilm"), ("mpnet_", "mpnet"))
+        },
         "sst2_singly": _singly(_of(curves, "minilm", "sst2")),
         "cola_singly": _singly(_of(curves, "minilm", "cola")),
         "mrpc_lost": _lost(_of(curves, "mpnet", "mrpc"), 0.3),

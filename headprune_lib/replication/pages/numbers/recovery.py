@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 from headprune_lib.replication.claims.recovery import ORDER, SHARE, WAY, decide
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, points
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, points
+from headprune_lib.replication.pages.tables.recovery import score_text
 from headprune_lib.replication.store import Result
 
 _FURTHER = (0.2, 0.6)
+_LEADS = {"lead": SHARE, **{f"lead_{100 * share:.0f}": share for share in _FURTHER}}
 _STATES = {
     "random_before": ("random", SHARE, "before"),
     "random_after": ("random", SHARE, "after"),
@@ -19,34 +20,39 @@ _STATES = {
 }
 
 
-def recovery(result: Result) -> Numbers:
+def recovery(result: Result, translated: Result | None = None) -> Numbers:
     """The answer by the rule, and what it is read off: accuracies and leads, all weights trained.
 
     The leads with fewer and with more heads removed, and those after LoRA, stand beside it where they
     were measured.
+
+    Args:
+        translated: the same of a translator, whose numbers begin with ``bleu_``; not measured if None.
     """
     values = result.values
-    decisive = lead_of(values, ORDER, SHARE)
     numbers: Numbers = {
-        "word": decide(values).word,
-        "lead_before": _told(decisive, "before"),
-        "lead_after": _told(decisive, "after"),
+        **_answer(values, result.metric),
         "n_examples": f"{result.n_examples:,}",
         "whole": f"{values['whole']:.1%}",
+        "lead_lora": _told(lead_of(values, ORDER, SHARE, "LoRA"), "after"),
     }
-    for name, (order, share, when) in _STATES.items():
-        found = row_of(values, order, share)
-        numbers[name] = (
-            estimate(found[when]["score"], found[when]["interval"], ".1%")
-            if found
-            else NOT_MEASURED
-        )
-    for share, when in product(_FURTHER, ("before", "after")):
-        numbers[f"lead_{100 * share:.0f}_{when}"] = _told(lead_of(values, ORDER, share), when)
-    numbers["lead_lora"] = _told(lead_of(values, ORDER, SHARE, "LoRA"), "after")
     for share in _FURTHER:
         lead = lead_of(values, ORDER, share, "LoRA")
         numbers[f"lead_lora_{100 * share:.0f}"] = _told(lead, "after")
+    other = translated.values if translated else {"recovered": [], "leads": []}
+    numbers |= {f"bleu_{name}": value for name, value in _answer(other, "BLEU").items()}
+    numbers["n_verses"] = f"{translated.n_examples:,}" if translated else NOT_MEASURED
+    return numbers
+
+
+def _answer(values: Mapping[str, Any], metric: str) -> Numbers:
+    numbers: Numbers = {"word": decide(values).word}
+    for name, (order, share, when) in _STATES.items():
+        found = row_of(values, order, share)
+        numbers[name] = score_text(found[when], metric) if found else NOT_MEASURED
+    for name, share in _LEADS.items():
+        for when in ("before", "after"):
+            numbers[f"{name}_{when}"] = _told(lead_of(values, ORDER, share), when)
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Accuracy after heads were removed, before and after training again."""
+"""The score after heads were removed, before and after training again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["before_and_after"]
 _ASIDE = 0.8  # points of the share, so that intervals do not cover one another
 
 
-def before_and_after(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
+def before_and_after(
+    values: Mapping[str, Any], metric: str = "accuracy", layout: Layout = WIDE
+) -> Figure:
     """The score against the share removed: a panel before training and one after each way of it.
 
     A line an order, with 95% intervals; at 0 it begins at the uncut model, which was trained the
@@ -25,6 +27,7 @@ def before_and_after(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure
 
     Args:
         values: those of ``recovery``.
+        metric: of that result.
     """
     rows = values["recovered"]
     ways = list(dict.fromkeys(one["way"] for one in rows))
@@ -54,7 +57,7 @@ def before_and_after(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure
                         axes.plot(where, dots, ".", color=look.colour, alpha=0.6)
             axes.set(title=title, xlabel="heads removed (%)", xticks=range(0, 61, 20))
         for axes in places[:: min(layout.columns, len(places))]:
-            axes.set_ylabel("accuracy (%)")
+            axes.set_ylabel("BLEU" if metric == "BLEU" else f"{metric} (%)")
         below(figure, layout)
     return figure
 

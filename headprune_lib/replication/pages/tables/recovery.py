@@ -13,13 +13,16 @@ from headprune_lib.replication.titles import order_title
 __all__ = ["leads_table", "trained_again_table"]
 
 _WHEN = ("before", "after")
+_UNITS = {"accuracy": "points", "BLEU": "BLEU"}
+"""Of a lead, by the metric of the result."""
 
 
-def leads_table(values: Mapping[str, Any]) -> pd.DataFrame:
+def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
     """One row an order, share and way of training: what it has more than random orders.
 
     Args:
         values: those of ``recovery``.
+        metric: of that result.
     """
     return pd.DataFrame(
         [
@@ -28,7 +31,7 @@ def leads_table(values: Mapping[str, Any]) -> pd.DataFrame:
                 "removed": f"{one['share']:.0%}",
                 "trained": one["way"],
                 **{
-                    f"lead {when} training (points)": points(
+                    f"lead {when} training ({_UNITS[metric]})": points(
                         one[when]["difference"], one[when]["interval"]
                     )
                     for when in _WHEN
@@ -45,8 +48,9 @@ def leads_table(values: Mapping[str, Any]) -> pd.DataFrame:
     )
 
 
-def trained_again_table(values: Mapping[str, Any]) -> pd.DataFrame:
-    """One row an order, share and way of training: parameters left, accuracy and loss, minutes."""
+def trained_again_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
+    """One row an order, share and way of training: parameters left, score and loss, minutes."""
+    kept = "kept, after" if metric == "BLEU" else "kept above chance, after"
     return pd.DataFrame(
         [
             {
@@ -54,13 +58,8 @@ def trained_again_table(values: Mapping[str, Any]) -> pd.DataFrame:
                 "removed": f"{one['removed']} ({one['share']:.0%})",
                 "trained": one["way"],
                 "parameters (millions)": f"{one['left'] / 1e6:.2f}",
-                "accuracy before": estimate(
-                    one["before"]["score"], one["before"]["interval"], ".1%"
-                ),
-                "accuracy after": estimate(one["after"]["score"], one["after"]["interval"], ".1%"),
-                "kept above chance, after": estimate(
-                    one["after"]["kept"], one["after"]["kept_interval"], ".0%"
-                ),
+                **{f"{metric} {when}": score_text(one[when], metric) for when in _WHEN},
+                kept: estimate(one["after"]["kept"], one["after"]["kept_interval"], ".0%"),
                 "loss before": f"{one['before']['loss']:.3f}",
                 "loss after": f"{one['after']['loss']:.3f}",
                 "minutes": f"{one['seconds'] / 60:.1f}",
@@ -68,3 +67,10 @@ def trained_again_table(values: Mapping[str, Any]) -> pd.DataFrame:
             for one in values["recovered"]
         ]
     )
+
+
+def score_text(state: Mapping[str, Any], metric: str) -> str:
+    """A score with its interval: accuracy in percent, BLEU from 0 to 100."""
+    if metric != "BLEU":
+        return estimate(state["score"], state["interval"], ".1%")
+    return estimate(100 * state["score"], [100 * end for end in state["interval"]], ".1f")
