@@ -73,9 +73,18 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
                 f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}); "
                 "save_pruned and load_pruned keep it"
             ) from error
+        if not hasattr(exported, "save_pretrained"):
+            raise ValueError(_OLD_EXPORTER)
         exported.save_pretrained(staged)
         found = max(_difference(model, staged / GRAPH, _sized(inputs, *at)) for at in _COMPARED)
     return ExportedGraph(folder, found)
+
+
+# that of transformers 5.17 gives a graph of another kind
+_OLD_EXPORTER = (
+    "this version of transformers has no ONNX exporter (transformers.exporters) whose graphs can be "
+    "saved; install a newer one, pip install -U transformers"
+)
 
 
 def _check_installed() -> None:
@@ -85,10 +94,7 @@ def _check_installed() -> None:
             f"ONNX needs {', '.join(missing)}, not installed: pip install 'headprune[onnx]'"
         )
     if find_spec("transformers.exporters") is None:
-        raise ValueError(
-            "this version of transformers has no ONNX exporter (transformers.exporters); "
-            "install a newer one, pip install -U transformers"
-        )
+        raise ValueError(_OLD_EXPORTER)
 
 
 def _sized(inputs: Inputs, n: int, length: int) -> dict[str, Tensor]:

@@ -85,6 +85,15 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch)
         export_onnx(build("bert"), tmp_path / "out")
 
 
+def test_an_exporter_of_another_form_is_told_in_one_line(tmp_path, monkeypatch):
+    from transformers.exporters.exporter_onnx import OnnxExporter
+
+    monkeypatch.setattr(OnnxExporter, "export", lambda *_given, **_named: object())
+    with pytest.raises(ValueError, match="whose graphs can be saved; install a newer one"):
+        export_onnx(build("bert", dtype=torch.float32), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_model_is_as_it_was_after_an_error(tmp_path, monkeypatch):
     model = build("llama", dtype=torch.float32).train()
     monkeypatch.setattr(onnx_graph, "_free_axes", lambda traced: 1 / 0)
