@@ -215,7 +215,7 @@ STATEMENTS = [
     Statement(
         PAGE,
         "Not run: further trainings of the post-norm German-English translator; of the English-French one, "
-        "random orders and importance scored again on its second and third.",
+        "importance scored again on its second and third.",
         lambda: (
             all(
                 any(map(is_further, each.parts)) != ((each.task, each.model) == TRANSLATOR)

@@ -150,14 +150,16 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
 def _dot_name(setting: str, label: str) -> str:
     """What a dot is of; a label says more exactly what the end of a setting says of all its dots.
 
-    It is short, for a phone has room for some sixteen characters a line.
+    It is short, for a phone has room for some sixteen characters a line: of a translator's text the
+    Bible goes unsaid.
 
     >>> _dot_name("MiniLM, reviews, batches of 1 and 4", "batch 4"), _dot_name("enfr", "")
     ('MiniLM, reviews, batch 4', 'enfr')
     >>> _dot_name("post-norm translator of six epochs, de-en Bible", "Gini")
-    'post-norm, six epochs, de-en Bible, Gini'
+    'post-norm, six epochs, de-en, Gini'
     """
     setting = setting.replace(" translator of six", ", six").replace(" translator,", ",")
+    setting = setting.removesuffix(" Bible")
     known, _, last = setting.rpartition(", ")
     if label and known and last.startswith(label.split(maxsplit=1)[0]):
         setting = known
