@@ -19,10 +19,10 @@ from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.quality import shared_ngrams
-from headprune_lib.replication.measurements.references import reference_losses, rounded_losses
+from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
+from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
-from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array, heads_in
@@ -153,10 +153,7 @@ def _reference_losses(
 ) -> Quantity:
     """The loss a piece of the first references, uncut and before training again."""
     pairs = subject.headline.first(_REFERENCES)
-    every = [full_mask(subject.model), *masks]
-    found = reference_losses(subject, pairs, {mask_key(mask): mask for mask in every}, journal)
-    rows = [list({mask_key(mask): None for mask in every}).index(mask_key(mask)) for mask in every]
-    again = (found["loss"] / found["pieces"])[rows]
+    again = losses_under(subject, [full_mask(subject.model), *masks], pairs, journal)
     stored = np.vstack([raw["loss_uncut"], raw["loss_before"]])[:, : len(pairs)] / MILLINAT
     off = float(np.abs(stored - again).max())
     return Quantity(
