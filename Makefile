@@ -2,7 +2,8 @@
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
 # make check           in about three minutes: lint, types, and the fast tests
-# make test            every check there is: lint, types, and one pytest run
+# make test            every kind of check: lint, types, and one pytest run, some of it drawn
+# make test EVERY=1    the same, with nothing left out by drawing: an hour more
 # make pdf             prints the built book to _build/headprune.pdf; needs Chromium
 # make clean           removes what these made (.venv, _build, caches of the checks)
 
@@ -45,7 +46,7 @@ check: lint
 	$(PYTEST) --dist worksteal -q -m "not slow" tests
 
 test: lint $(MATHJAX) $(FAIRSEQ)
-	$(PYTEST)
+	$(PYTEST) $(if $(EVERY),--every)
 
 install: $(INSTALLED) $(MATHJAX)
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -170,7 +171,16 @@ def cut_heads(model: nn.Module, heads: list[Head]) -> HeadTensors:
     Raises:
         IndexError: a head outside the model.
     """
-    mask = full_mask(model)
+    return without_heads(full_mask(model), heads)
+
+
+def without_heads(mask: HeadTensors, heads: Iterable[Head]) -> HeadTensors:
+    """A mask with further heads cut, as :func:`cut_heads` for a model that was looked at before.
+
+    Raises:
+        IndexError: a head outside the mask.
+    """
+    mask = {kind: values.clone() for kind, values in mask.items()}
     for kind, layer, head in heads:
         shape = tuple(mask[kind].shape) if kind in mask else None
         inside = shape is not None and 0 <= layer < shape[0] and 0 <= head < shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from operator import itemgetter
 from typing import Literal, get_args
@@ -16,7 +16,9 @@ from headprune_lib.heads import (
     HeadTensors,
     cut_heads,
     find_heads,
+    full_mask,
     head_grid,
+    without_heads,
 )
 
 
@@ -51,9 +53,25 @@ def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTenso
         ValueError: a negative number, or more than the order has.
         IndexError: a head outside the model.
     """
-    if not 0 <= n_cut <= len(order):
-        raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
-    return cut_heads(model, list(order[:n_cut]))
+    (mask,) = order_masks(model, order, [n_cut])
+    return mask
+
+
+def order_masks(
+    model: nn.Module, order: Sequence[Head], n_cuts: Iterable[int]
+) -> list[HeadTensors]:
+    """As :func:`order_mask` for each number of heads; the model is looked at once.
+
+    Raises:
+        ValueError: a negative number, or more than the order has.
+        IndexError: a head outside the model.
+    """
+    full, masks = full_mask(model), []
+    for n_cut in n_cuts:
+        if not 0 <= n_cut <= len(order):
+            raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
+        masks.append(without_heads(full, order[:n_cut]))
+    return masks
 
 
 def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | None = None) -> None:

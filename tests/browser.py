@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -14,8 +15,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlparse
 
 import pytest
+
+from headprune_lib.replication.paths import project_root
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -31,12 +35,22 @@ SETTLED = """new Promise(done => Promise.resolve(window.MathJax?.startup?.promis
     .then(() => setTimeout(() => done(document.documentElement.outerHTML), 200)))"""
 
 
+def contents() -> list[str]:
+    """The pages that the table of contents names, by their paths in the site."""
+    found = re.findall(r"(?:root|file): (\S+)", (project_root() / "_toc.yml").read_text("utf-8"))
+    return [f"{page}.html" for page in found]
+
+
 @dataclass
 class Visit:
-    """What became of a page: its markup once its scripts have run, and all that went wrong."""
+    """What became of a page: its markup once its scripts have run, and all that went wrong.
+
+    ``loaded`` holds the paths of all that it asked for.
+    """
 
     markup: str = ""
     problems: list[str] = field(default_factory=list)
+    loaded: set[str] = field(default_factory=set)
 
 
 class Browser:
@@ -136,7 +150,12 @@ class Browser:
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
         found = map(problem, self.events)
-        return Visit(result["result"].get("value", ""), list(filter(None, found)))
+        loaded = {
+            urlparse(event["params"]["response"]["url"]).path
+            for event in self.events
+            if event.get("method") == "Network.responseReceived"
+        }
+        return Visit(result["result"].get("value", ""), list(filter(None, found)), loaded)
 
 
 def problem(event: dict) -> str | None:

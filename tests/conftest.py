@@ -15,6 +15,7 @@ from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
     pytest_addoption,
     pytest_configure,
     pytest_report_header,
+    pytest_skip_what_is_not_drawn,
 )
 from filelock import FileLock
 from tiny import CASES

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import cache
 
 import pytest
 import torch
@@ -114,16 +115,17 @@ def losses_of(name, model, inputs):
     return losses if losses.ndim == 1 else losses.sum(-1)
 
 
-@every_model
-@pytest.mark.parametrize(
-    "batch_size",
-    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)],
-)
-def test_importance_is_the_finite_difference_example_by_example(name, kernel, batch_size):
-    model, inputs = build(name, kernel), batch_for(name)
+def exactness(name, kernel):
+    """Step of a finite difference, and the relative and absolute error that it leaves."""
     # a difference of losses that are exact to float32 only needs a longer step
-    step, rtol, atol = (2e-3, 2e-2, 4e-3) if (name, kernel) in SINGLE else (1e-5, 1e-5, 1e-7)
-    expected = full_mask(model)
+    return (2e-3, 2e-2, 4e-3) if (name, kernel) in SINGLE else (1e-5, 1e-5, 1e-7)
+
+
+@cache
+def importance_by_differences(name, kernel):
+    """The mean over examples of the loss's absolute change with each head's gate, by kind."""
+    model, inputs = build(name, kernel), batch_for(name)
+    step, found = exactness(name, kernel)[0], full_mask(model)
     for block in find_heads(model):
         for head in range(block.n_heads):
             losses = []
@@ -133,7 +135,19 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
                 head_weights(shifted, block, head).mul_(1 + sign * step)
                 losses.append(losses_of(name, shifted, inputs))
             derivative = (losses[0] - losses[1]) / (2 * step)  # (batch,)
-            expected[block.kind][block.layer, head] = derivative.abs().mean()
+            found[block.kind][block.layer, head] = derivative.abs().mean()
+    return found
+
+
+@every_model
+@pytest.mark.parametrize(
+    "batch_size",
+    [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)],
+)
+def test_importance_is_the_finite_difference_example_by_example(name, kernel, batch_size):
+    model, inputs = build(name, kernel), batch_for(name)
+    _, rtol, atol = exactness(name, kernel)
+    expected = importance_by_differences(name, kernel)
     parts = [{k: v[i : i + batch_size] for k, v in inputs.items()} for i in range(0, 5, batch_size)]
     scores = head_importance(model, parts, normalize=None)
     assert scores.keys() == expected.keys()
@@ -304,6 +318,7 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
 
 
 @pytest.mark.slow
+@pytest.mark.drawn(3)
 @every_model
 def test_a_pruned_model_compiles(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)

@@ -18,6 +18,7 @@ from headprune_lib import (
     prune_order,
     prune_schedule,
 )
+from headprune_lib.orders import order_masks
 
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 
@@ -38,6 +39,21 @@ def test_order_mask_cuts_the_first():
     model = build()
     mask = order_mask(model, [("self", 2, 3), ("self", 0, 0)], 1)
     assert mask["self"][2, 3] == 0 and mask["self"].sum() == 11
+
+
+def test_masks_along_an_order_are_those_of_each_number_of_heads():
+    model = build("bart")
+    order = prune_order(scores_of(model, 0))
+    counts = [5, 0, len(order), 1]
+    for n_cut, mask in zip(counts, order_masks(model, order, counts), strict=True):
+        expected = cut_heads(model, order[:n_cut])
+        assert mask.keys() == expected.keys()
+        assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
+    for wrong in (-1, len(order) + 1):
+        with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
+            order_masks(model, order, [1, wrong])
+    with pytest.raises(IndexError, match=r"no head \('self', layer 0"):
+        order_masks(model, [("self", 0, 0)], [1])
 
 
 def scores_of(model, seed):

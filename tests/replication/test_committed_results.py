@@ -1,6 +1,7 @@
 """The committed results come from the committed weights: cells drawn at random are found again.
 
-What is drawn can be drawn again: ``pytest --seed 7``. Translators are in a file of their own.
+Results are drawn too, one in four in each run: ``pytest --every`` asks for all of them, and ``--seed 7``
+draws the same again. Translators are in a file of their own.
 """
 
 import pytest
@@ -22,6 +23,7 @@ from headprune_lib.replication.verification.subjects import (
 
 
 @pytest.mark.slow
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("key", keys("encoder"))
 def test_drawn_cells_of_an_encoder_are_found_again(key, journal, drawn_seed):
     check(key, journal, drawn_seed)

@@ -111,6 +111,7 @@ def _bible_task(
     )
 
 
+@cache
 def _made_up(swap: bool = False) -> dict[str, Pairs]:
     """Sentences of made-up words, each word with its one translation; for tests of code paths."""
     generator = random.Random(0)

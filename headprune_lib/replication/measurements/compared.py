@@ -10,7 +10,7 @@ import torch
 
 from headprune_lib.criteria.importance_entropy import combined
 from headprune_lib.heads import HeadTensors
-from headprune_lib.orders import Head, order_mask, prune_order
+from headprune_lib.orders import Head, order_masks, prune_order
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.parallel import Pairs
@@ -78,7 +78,7 @@ def masks_along(
     subject: Subject, order: list[Head], shares: tuple[float, ...]
 ) -> list[HeadTensors]:
     """The mask at each share removed."""
-    return [order_mask(subject.model, order, n_cut(len(order), share)) for share in shares]
+    return order_masks(subject.model, order, [n_cut(len(order), share) for share in shares])
 
 
 def n_cut(n_heads: int, share: float) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.orders import Head, order_mask, prune_schedule
+from headprune_lib.orders import Head, order_masks, prune_schedule
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -36,7 +36,7 @@ def along(
 
 
 def _masks(subject: Subject, order: list[Head], steps: int) -> list:
-    return [order_mask(subject.model, order, n) for n in prune_schedule(len(order), steps)]
+    return order_masks(subject.model, order, prune_schedule(len(order), steps))
 
 
 def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:

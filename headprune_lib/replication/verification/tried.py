@@ -11,7 +11,7 @@ from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, order_mask, prune_schedule
+from headprune_lib.orders import Head, order_masks, prune_schedule
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.stats.losses import MILLINAT
@@ -75,8 +75,9 @@ def all_but_one_rows(model: nn.Module, heads: Iterable[Head]) -> list[Row]:
 def rows_along(model: nn.Module, order: np.ndarray, steps: int, name: str) -> Iterator[Row]:
     """The masks after each step of an order but the first."""
     heads = heads_in(order)
-    for step, gone in enumerate(prune_schedule(len(heads), steps)[1:], 1):
-        yield f"{name}, step {step}", order_mask(model, heads, gone)
+    masks = order_masks(model, heads, prune_schedule(len(heads), steps)[1:])
+    for step, mask in enumerate(masks, 1):
+        yield f"{name}, step {step}", mask
 
 
 def answers(raw: Arrays, prefix: str = "") -> Arrays:

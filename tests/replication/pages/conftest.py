@@ -1,5 +1,6 @@
 """Pages only read what is measured: their tests share it, a folder a worker, and the built site."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from bs4 import BeautifulSoup
+from filelock import FileLock
 
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Profile, load_profile
@@ -32,8 +34,18 @@ def smoke(measured) -> Profile:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """The rendered book, built apart from the one in ``_build``."""
-    root, folder = project_root(), tmp_path_factory.mktemp("site")
+    """The rendered book, built once a run and apart from the one in ``_build``."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    with FileLock(f"{folder}.lock"):  # one worker builds, the others wait for it
+        if not folder.exists():
+            build(folder.with_name("building"))
+            folder.with_name("building").rename(folder)
+    return folder / "_build" / "html"
+
+
+def build(folder: Path) -> None:
+    root = project_root()
     mathjax = root / "book" / "static" / "mathjax-tex-svg.js"
     assert mathjax.is_file(), f"{mathjax} is missing: run `make install`"
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root)]
@@ -42,7 +54,6 @@ def site(tmp_path_factory) -> Path:
         command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return folder / "_build" / "html"
 
 
 @pytest.fixture(scope="session")

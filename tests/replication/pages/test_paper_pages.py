@@ -1,13 +1,12 @@
 """The pages of the paper's sections, as a reader meets them in a browser."""
 
-import gzip
 import json
 import re
 from importlib.metadata import files
 from urllib.parse import quote, unquote, urlparse
 
 import pytest
-from browser import needs_chromium, served
+from browser import contents, needs_chromium, served
 
 from headprune_lib.replication.paths import project_root
 
@@ -26,20 +25,12 @@ ARTIFACTS = {
     "notebooks/06_attention_types.html": ("figure-4",),
     "notebooks/07_training_dynamics.html": ("figure-5",),
 }
+CONTENTS = (*contents(), "genindex.html", "search.html")
 PAGES = (*ARTIFACTS, "notebooks/08_translation_models.html", "notebooks/09_independent.html")
 WIDTHS, MODES = (1400, 390), ("light", "dark")
 WAYS = [(width, mode) for width in WIDTHS for mode in MODES]
 HYPHEN = re.compile(r"(?<![\w.)\]/–−-])-(?=\.?\d)")  # in place of a minus sign
 NOT_READ = ["code", "pre", "script", "style"]
-HEAVIEST = 2.5e6  # bytes of a page and all that it loads, compressed as web servers send it
-
-MOST_SHIFT = 0.05
-SHIFTS = """new Promise(done => { let sum = 0;
-  new PerformanceObserver(list => list.getEntries().forEach(
-    one => { if (!one.hadRecentInput) sum += one.value; })
-  ).observe({type: "layout-shift", buffered: true});
-  Promise.resolve(window.MathJax?.startup?.promise).then(
-    () => setTimeout(() => done(String(sum)), 300)); })"""
 
 SMALLEST_TEXT = """JSON.stringify([...document.querySelectorAll(".paper-figure svg")]
   .filter(svg => svg.getClientRects().length)
@@ -200,44 +191,18 @@ def test_text_of_figures_can_be_read_at_the_width_shown(site, browser):
 
 
 @needs_chromium
-def test_nothing_stands_in_the_way_of_readers_with_aids(site, pages, browser):
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize(("width", "mode"), WAYS)
+@pytest.mark.parametrize("name", CONTENTS)
+def test_nothing_stands_in_the_way_of_readers_with_aids(name, width, mode, site, browser):
     (axe,) = (file for file in files("axe-core-python") if file.name == "axe.min.js")
-    violations = []
+    in_mode(browser, mode)
     with served(site) as address:
-        for name in pages:
-            # the paper's pages in all four ways, the others in the two that differ most
-            for width, mode in WAYS if name in PAGES else (WAYS[0], WAYS[-1]):
-                in_mode(browser, mode)
-                browser.visit(f"{address}/{name}", width)
-                browser.call("Runtime.evaluate", expression=axe.locate().read_text("utf-8"))
-                violations += [(name, width, mode, *one) for one in evaluated(browser, AXE)]
+        browser.visit(f"{address}/{name}", width)
+        browser.call("Runtime.evaluate", expression=axe.locate().read_text("utf-8"))
+        violations = evaluated(browser, AXE)
     in_mode(browser, "light")
     assert not violations
-
-
-@needs_chromium
-def test_no_page_is_heavy(site, pages, browser):
-    with served(site) as address:
-        for name in pages:
-            browser.visit(f"{address}/{name}")
-            loaded = {
-                urlparse(event["params"]["response"]["url"]).path
-                for event in browser.events
-                if event.get("method") == "Network.responseReceived"
-            }
-            sent = sum(len(gzip.compress((site / path[1:]).read_bytes())) for path in loaded)
-            assert len(loaded) > 3 and sent < HEAVIEST, (name, sent)
-
-
-@needs_chromium
-def test_nothing_moves_while_a_page_loads(site, pages, browser):
-    with served(site) as address:
-        moved = {
-            (name, width): float(browser.visit(f"{address}/{name}", width, SHIFTS).markup)
-            for name in pages
-            for width in WIDTHS
-        }
-    assert not {where: shift for where, shift in moved.items() if shift >= MOST_SHIFT}
 
 
 @needs_chromium

@@ -113,20 +113,23 @@ def with_array(result, part, name, array):
     return dataclasses.replace(result, parts={**result.parts, part: made})
 
 
-def compared(result, subjects, journal, rows):
-    """What is found again on every training, with some rows of each sheet."""
+def compared(result, subjects, journal, n_cells):
+    """What is found again on every training, with so many cells of each."""
     return [
         quantity
-        for subject in subjects
-        for quantity in find_again(
-            result, subject, journal, random.Random(0), rows * len(sheets(result, subject))
-        )
+        for subject, n in zip(subjects, n_cells, strict=True)
+        for quantity in find_again(result, subject, journal, random.Random(0), n)
     ]
 
 
-def noticed(result, subjects, journal, rows):
+def n_cells(result, subjects, rows):
+    """Of each training as many cells as there are of so many rows of each sheet."""
+    return [rows * len(sheets(result, subject)) for subject in subjects]
+
+
+def noticed(result, subjects, journal, n_cells):
     try:
-        found = compared(result, subjects, journal, rows)
+        found = compared(result, subjects, journal, n_cells)
     except (KeyError, IndexError, ValueError):  # no such head, lists of unequal length
         return True
     return not all(quantity.agrees for quantity in found)
@@ -143,6 +146,7 @@ def obtained(name, profile):
 SLOW = {"which_first toy"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -155,7 +159,8 @@ def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
     subjects = subjects_of(result)
     # all of an encoder's sweep; two of a translator's masks, one of which cuts something
     rows = 9 if name in ENCODER and name not in ORDERS else 2
-    found = compared(result, subjects, journal, rows)
+    cells = n_cells(result, subjects, rows)
+    found = compared(result, subjects, journal, cells)
     assert found and [quantity for quantity in found if not quantity.agrees] == []
     unnoticed = {
         array
@@ -163,7 +168,7 @@ def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
         for array, values in result.parts[part].raw.items()
         if values.size  # no head is gone of an uncut model
         and not noticed(
-            with_array(result, part, array, changed(array, values)), subjects, journal, rows
+            with_array(result, part, array, changed(array, values)), subjects, journal, cells
         )
     }
     assert {array for array in unnoticed if not array.endswith(tuple(NAMED))} == set()
@@ -172,7 +177,8 @@ def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
 def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
     result = measurements.get("stability", smoke)
     subjects = subjects_of(result)
-    assert all(quantity.agrees for quantity in compared(result, subjects, journal, 0))
+    nothing = [0] * len(subjects)
+    assert all(quantity.agrees for quantity in compared(result, subjects, journal, nothing))
     for part, array in (
         ("importance", "scores synthetic-far"),
         ("importance unnormalised", "scores synthetic"),
@@ -180,7 +186,7 @@ def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
         ("fisher", "effect"),
     ):
         other = changed(array, result.parts[part].raw[array])
-        assert noticed(with_array(result, part, array, other), subjects, journal, 0), array
+        assert noticed(with_array(result, part, array, other), subjects, journal, nothing), array
 
 
 def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, once):
@@ -190,7 +196,7 @@ def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, o
         flipped = correct.copy()
         flipped[5, :n] = ~flipped[5, :n]
         other = with_array(result, "outcomes", "correct", flipped)
-        assert noticed(other, subjects, journal, 9) is told
+        assert noticed(other, subjects, journal, n_cells(other, subjects, 9)) is told
 
 
 def test_the_bounds():
