@@ -18,13 +18,14 @@ def keys(half):
     return [pytest.param(key, id="-".join(key)) for key in store.find() if half_of(key) == half]
 
 
-def check(key, journal, drawn_seed):
+def check(key, journal, drawn_seed, n_parts):
     result = store.load(key)
     try:
         subjects = subjects_of(result)
     except NotAtHand as reason:
         pytest.skip(str(reason))
     for subject in subjects:
-        found = list(find_again(result, subject, journal, random.Random(drawn_seed)))
+        generator = random.Random(drawn_seed)
+        found = list(find_again(result, subject, journal, generator, n_parts=n_parts))
         assert found, f"nothing of {'/'.join(key)} is found again: verification.sheets must read it"
         assert not [quantity for quantity in found if not quantity.agrees]

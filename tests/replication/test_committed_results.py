@@ -1,7 +1,8 @@
 """The committed results come from the committed weights: cells drawn at random are found again.
 
-Results are drawn too, one in four in each run: ``pytest --every`` asks for all of them, and ``--seed 7``
-draws the same again. Translators are in a file of their own.
+Of each result two masks are drawn, and one part, of which scores, orders and losses are found again:
+``pytest --every`` takes all parts. What is drawn can be drawn again: ``pytest --seed 7``. Translators are
+in a file of their own.
 """
 
 import pytest
@@ -23,10 +24,9 @@ from headprune_lib.replication.verification.subjects import (
 
 
 @pytest.mark.slow
-@pytest.mark.drawn(4)
 @pytest.mark.parametrize("key", keys("encoder"))
-def test_drawn_cells_of_an_encoder_are_found_again(key, journal, drawn_seed):
-    check(key, journal, drawn_seed)
+def test_drawn_cells_of_an_encoder_are_found_again(key, journal, drawn_seed, n_parts):
+    check(key, journal, drawn_seed, n_parts)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from committed import check, keys
 
 
 @pytest.mark.slow
-@pytest.mark.drawn(4)
 @pytest.mark.parametrize("key", keys("translation"))
-def test_drawn_cells_of_a_translator_are_found_again(key, journal, drawn_seed):
-    check(key, journal, drawn_seed)
+def test_drawn_cells_of_a_translator_are_found_again(key, journal, drawn_seed, n_parts):
+    check(key, journal, drawn_seed, n_parts)

@@ -34,7 +34,6 @@ def test_every_committed_part_has_the_signature_of_its_measurement(key):
 
 
 @pytest.mark.slow
-@pytest.mark.drawn(3)
 @pytest.mark.parametrize("key", KEYS)
 def test_committed_values_follow_from_the_committed_outcomes(key):
     """To the last of the six digits kept, which may differ with the processor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import torch
@@ -43,14 +43,16 @@ GATE = 0.02
 """How far a gate that is fitted again may be off."""
 
 
-def followed(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+def followed(
+    result: Result, subject: Subject, journal: Journal, asked: Collection[str]
+) -> Iterator[Quantity]:
     """Scores, orders and losses along them, of the orders that were measured on a training."""
     parts = {
         training_in(name)[0]: part
         for name, part in result.parts.items()
         if part.runs[0]["seed"] == subject.seed
     }
-    for order, part in parts.items():
+    for order, part in ((training_in(name)[0], result.parts[name]) for name in asked):
         if isinstance(subject, EncoderSubject):
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
         yield from _orders(tuned_in(order)[0], part, parts, subject, journal)

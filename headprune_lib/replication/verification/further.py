@@ -6,8 +6,9 @@ Orders and choices must follow from other stored numbers; the rest is computed f
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -45,24 +46,31 @@ from headprune_lib.replication.verification.quantities import (
 from headprune_lib.replication.verification.scored import few_sentences, other_text, roles
 
 
-def further(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+def further(
+    result: Result, subject: Subject, journal: Journal, parts: Collection[str]
+) -> Iterator[Quantity]:
     """What else is found again on the weights that a result was measured on.
 
     Args:
         journal: keeps importance, which several results of a model share.
+        parts: those of which it is found again; what they follow from is read of others too.
     """
     for check in _CHECKS.get(result.measurement, ()):
-        yield from check(result, subject, journal)
+        yield from check(result, subject, journal, parts)
 
 
-def _importance(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
-    found = subject.importance(journal, normalize=None)
-    for kind, values in stored_importance(result, subject.seed).items():
+def _importance(
+    result: Result, subject: Subject, journal: Journal, parts: Collection[str]
+) -> Iterator[Quantity]:
+    asked = {name: part for name, part in result.parts.items() if name in parts}
+    stored = stored_importance(dataclasses.replace(result, parts=asked), subject.seed)
+    found = subject.importance(journal, normalize=None) if stored else {}
+    for kind, values in stored.items():
         yield same_scores(f"importance, {kind}", values.numpy(), found[kind].numpy())
 
 
 def _plain_importance(
-    result: Result, subject: EncoderSubject, journal: Journal
+    result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
     found = precision.importance(subject, journal, "float32")["self"].numpy()
     yield same_scores("importance in float32", result.raw["scores"], found)
@@ -71,12 +79,14 @@ def _plain_importance(
 # --- orders and choices ---------------------------------------------------------------------------
 
 
-def _orders(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+def _orders(
+    result: Result, subject: Subject, _journal: Journal, parts: Collection[str]
+) -> Iterator[Quantity]:
     """Stored orders that follow from stored scores; the others are found again as masks alone."""
     for name, part in result.parts.items():
-        seeds, stored = [run["seed"] for run in part.runs], part.raw.get("order", ())
-        if subject.seed not in seeds:
+        if name not in parts:
             continue
+        seeds, stored = [run["seed"] for run in part.runs], part.raw.get("order", ())
         own = range(len(stored)) if len(seeds) == 1 else [seeds.index(subject.seed)]
         for run in own:
             follows = order_that_follows(result, subject, name, run)
@@ -84,7 +94,9 @@ def _orders(result: Result, subject: Subject, _journal: Journal) -> Iterator[Qua
                 yield equal(f"order of {name} {part.raw['names'][run]}", stored[run], follows)
 
 
-def _means(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+def _means(
+    result: Result, subject: Subject, _journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     """Mean losses beside the losses of single texts, where both were kept, and the labels."""
     for name, part in result.parts.items():
         raw = part.raw
@@ -95,7 +107,9 @@ def _means(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quan
             yield equal(f"mean losses, {name}", raw["log_loss"][: len(means)], means)
 
 
-def _choice(result: Result, _subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+def _choice(
+    result: Result, _subject: Subject, _journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     raw = result.raw
     prefix = "train_" if half_of(result.key) == "encoder" else "valid_"
     tried = {
@@ -104,7 +118,9 @@ def _choice(result: Result, _subject: Subject, _journal: Journal) -> Iterator[Qu
     yield equal("the best heads", raw["heads"], tried["heads"][best_of_layers(tried)])
 
 
-def _searched(result: Result, subject: Subject, _journal: Journal) -> Iterator[Quantity]:
+def _searched(
+    result: Result, subject: Subject, _journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     raw = result.raw
     one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
     cut, alone = raw["heads"][~raw["alone"]], raw["heads"][raw["alone"]]
@@ -115,7 +131,9 @@ def _searched(result: Result, subject: Subject, _journal: Journal) -> Iterator[Q
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def _sizes(result: Result, subject: EncoderSubject, journal: Journal) -> Iterator[Quantity]:
+def _sizes(
+    result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     """Parameters before and after removal; times, memory and files are of a machine."""
     order = prune_order(subject.importance(journal))
     for name, pair in timed_pairs(subject, order).items():
@@ -125,10 +143,13 @@ def _sizes(result: Result, subject: EncoderSubject, journal: Journal) -> Iterato
         yield equal(f"those in attention, {name}", result.raw[f"{name}/attention"], attention)
 
 
-def _removed(result: Result, subject: Subject, journal: Journal) -> Iterator[Quantity]:
+def _removed(
+    result: Result, subject: Subject, journal: Journal, parts: Collection[str]
+) -> Iterator[Quantity]:
     """Of every part that was trained again: its test text, and the parameters it had and kept."""
     before = sum(p.numel() for p in subject.model.parameters())
-    for part, one in result.parts.items():
+    for part in parts:
+        one = result.parts[part]
         cuts = [heads_in(heads) for heads in one.raw["heads"]]
         masks = [order_mask(subject.model, heads, len(heads)) for heads in cuts]
         if isinstance(subject, EncoderSubject):
@@ -165,7 +186,9 @@ def _reference_losses(
     )
 
 
-def _texts(result: Result, subject: TranslationSubject, _journal: Journal) -> Iterator[Quantity]:
+def _texts(
+    result: Result, subject: TranslationSubject, _journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     raw, pairs = result.raw, subject.headline
     yield equal("sources", raw["sources"], list(pairs.sources))
     yield equal("references", raw["references"], list(pairs.targets))
@@ -174,7 +197,7 @@ def _texts(result: Result, subject: TranslationSubject, _journal: Journal) -> It
 
 
 def _checkpoint(
-    result: Result, subject: TranslationSubject, journal: Journal
+    result: Result, subject: TranslationSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
     """Of a training's last checkpoint: importance of every verse, the references' loss unpruned."""
     raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
@@ -214,7 +237,7 @@ def _checkpoint(
             )
 
 
-Check = Callable[[Result, Subject, Journal], Iterator[Quantity]]
+Check = Callable[[Result, Subject, Journal, Collection[str]], Iterator[Quantity]]
 _CHECKS: dict[str, tuple[Check, ...]] = {
     "pruning_curve": (_importance, _orders, _means),
     "pruning_by_kind": (_importance, _orders, _means),

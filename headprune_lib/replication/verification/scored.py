@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch
 
@@ -28,12 +28,14 @@ from headprune_lib.replication.verification.quantities import Quantity, equal, s
 from headprune_lib.scoring import normalize_l2
 
 
-def few_sentences(result: Result, subject: EncoderSubject, journal: Journal) -> Iterator[Quantity]:
+def few_sentences(
+    result: Result, subject: EncoderSubject, journal: Journal, parts: Collection[str]
+) -> Iterator[Quantity]:
     """Draws, the scores on the fewest sentences, every order, and the losses along it."""
     profile = dataclasses.replace(subject.profile, n_scoring=n_pool(subject.profile))
     texts = [*drawn(dataclasses.replace(subject, profile=profile).scoring)]
-    for name, part in result.parts.items():
-        raw, named = part.raw, scored_once(name)
+    for name in parts:
+        raw, named = result.parts[name].raw, scored_once(name)
         yield equal(f"labels, {name}", raw["labels"], tested(subject).labels)
         yield equal(f"sentences, {name}", raw["n"], [n for n, _, _ in texts])
         yield equal(f"draws, {name}", raw["draw"], [draw for _, draw, _ in texts])
@@ -48,7 +50,9 @@ def few_sentences(result: Result, subject: EncoderSubject, journal: Journal) -> 
         yield from losses_along(name, raw, subject, journal)
 
 
-def other_text(result: Result, subject: EncoderSubject, journal: Journal) -> Iterator[Quantity]:
+def other_text(
+    result: Result, subject: EncoderSubject, journal: Journal, asked: Collection[str]
+) -> Iterator[Quantity]:
     """Scores on the own text of what other results hold too, those by entropy on all text, and the
     effects; importance normalised must follow from what is not.
     """
@@ -58,7 +62,7 @@ def other_text(result: Result, subject: EncoderSubject, journal: Journal) -> Ite
         if part.runs[0]["seed"] == subject.seed
     }
     profile = subject.profile
-    for order, raw in parts.items():
+    for order, raw in ((training_in(name)[0], result.parts[name].raw) for name in asked):
         if "effect" in raw:
             stored = effect_of(beside(result, subject, "one_head"))
             yield equal(f"effects, {order}", raw["effect"], stored)
@@ -80,7 +84,9 @@ def other_text(result: Result, subject: EncoderSubject, journal: Journal) -> Ite
                 yield same_scores(said, scores, found["self"].numpy())
 
 
-def roles(result: Result, subject: EncoderSubject, journal: Journal) -> Iterator[Quantity]:
+def roles(
+    result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
+) -> Iterator[Quantity]:
     """What every head looks at, and importance."""
     special = load_tokenizer(subject.profile.model).all_special_ids
     wanted = statistics_of(special)

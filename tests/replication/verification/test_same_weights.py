@@ -11,7 +11,7 @@ from headprune_lib.orders import prune_order
 from headprune_lib.replication import measurements, weights
 from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
-from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.orders import random_order, training_in
 from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.verification import same_weights
@@ -187,6 +187,23 @@ def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
     ):
         other = changed(array, result.parts[part].raw[array])
         assert noticed(with_array(result, part, array, other), subjects, journal, nothing), array
+
+
+def test_of_many_parts_so_many_are_drawn_as_are_asked_for(smoke, journal, once):
+    result = obtained("which_first", smoke)
+    subject = subjects_of(result)[0]
+
+    def looked_at(seed, n_parts):
+        generator = random.Random(seed)
+        found = find_again(result, subject, journal, generator, 2, n_parts)
+        said = [quantity.name for quantity in found]
+        return {part for part in result.parts if f"labels, {training_in(part)[0]}" in said}
+
+    assert looked_at(0, None) == set(result.parts)
+    drawn = [looked_at(seed, 2) for seed in range(12)]
+    assert {len(parts) for parts in drawn} == {2}
+    assert len(set.union(*drawn)) > 3
+    assert looked_at(3, 99) == set(result.parts)
 
 
 def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, once):
