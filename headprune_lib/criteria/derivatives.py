@@ -29,6 +29,7 @@ from headprune_lib.running import rounding
 # of the gates, exact in float32: too long where the loss bends, too short where it is rounded
 _STEPS = (2.0**-9, 2.0**-12, 2.0**-6, 2.0**-14, 2.0**-16)
 _LIMIT = 0.01  # of the derivative
+_AGREEING = 2  # steps: where the loss jumps, one of five agrees by chance
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parents[1])
 
@@ -149,15 +150,18 @@ def _other_derivative(
         for block, gradient in zip(blocks, gradients, strict=True):
             along = way[block.kind][block.layer, list(block.kept)]
             slopes += gradient.sum(1).double().cpu() @ along.double()
-        said = []
+        said, agreed = [], 0
         for step in _STEPS:
             differences = (losses(way, step) - losses(way, -step)) / (2 * step)
             size = max(differences.norm(), slopes.norm())
             if noise / step > _LIMIT * size:
                 continue  # too coarse a precision to tell
-            if (differences - slopes).norm() <= _LIMIT * size:
+            if (differences - slopes).norm() > _LIMIT * size:
+                said.append(f"{differences.norm():.4g}")
+                continue
+            agreed += 1
+            if agreed == _AGREEING:
                 break
-            said.append(f"{differences.norm():.4g}")
         else:
             if said:
                 return f"autograd says {slopes.norm():.4g}, finite differences {', '.join(said)}"
@@ -171,13 +175,15 @@ def _ways(
     that what is wrong with these counts as much, then of the first block's and the last one's.
     """
     generator = torch.Generator().manual_seed(0)
+    sizes = [gradient.sum(1).double().norm(dim=0).float().cpu() for gradient in gradients]
+    # of all blocks: one that the loss does not depend on would be the whole of a direction
+    least = 1e-3 * max(float(size.max()) for size in sizes if len(size)) + 1e-30
     for chosen in (None, "equal", blocks[0], blocks[-1]):
         way = {kind: torch.zeros_like(one) for kind, one in full.items()}
-        for block, gradient in zip(blocks, gradients, strict=True):
+        for block, size in zip(blocks, sizes, strict=True):
             drawn = torch.randn(len(block.kept), generator=generator)
             if chosen == "equal":
-                size = gradient.sum(1).double().norm(dim=0).float().cpu()
-                drawn = drawn / size.clamp(min=1e-3 * float(size.max()) + 1e-30)
+                drawn = drawn / size.clamp(min=least)
             if chosen in (None, "equal", block):
                 way[block.kind][block.layer, list(block.kept)] = drawn
         most = max(float(one.nan_to_num().abs().max()) for one in way.values())

@@ -1,5 +1,7 @@
 """Code that hides a part of the derivative is seen, and held against finite differences."""
 
+import copy
+
 import pytest
 import torch
 from tiny import batch, build
@@ -64,6 +66,40 @@ def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
     )
     with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
         score_heads(hiding(way), [batch(3)], by)
+
+
+def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
+    model = build("bert")
+    _, small, without = (layer.attention.output.dense for layer in model.bert.encoder.layer)
+    small.weight.data *= 1e-3
+    without.weight.data.zero_()  # no head of the last layer matters
+    score_heads(model, [batch(3)], "importance")
+    small.register_forward_hook(lambda _module, _given, made: (made + made.detach()) / 2)
+    other = copy.deepcopy(model)  # which nobody trusts yet
+    with pytest.raises(ValueError, match=r"test_derivatives.py:\d+ goes on without a gradient"):
+        score_heads(other, [batch(3)], "importance")
+
+
+@pytest.mark.parametrize("smooth", [0, 1, 2])
+def test_where_the_loss_jumps_one_step_that_agrees_by_chance_is_not_enough(smooth, monkeypatch):
+    steps, masked, losses = [], derivatives.masked_heads, derivatives.example_losses
+
+    def noted(model, mask):
+        steps.append(max(float((one - 1).abs().max()) for one in mask.values()))
+        return masked(model, mask)
+
+    def jumping(*given):
+        made = losses(*given)
+        calm = steps[-1] in (0, *derivatives._STEPS[:smooth])
+        return made if calm else made + torch.rand(len(made), dtype=made.dtype)
+
+    monkeypatch.setattr(derivatives, "masked_heads", noted)
+    monkeypatch.setattr(derivatives, "example_losses", jumping)
+    if smooth == 2:
+        assert head_importance(hiding("logged"), [batch(3)])["self"].isfinite().all()
+        return
+    with pytest.raises(ValueError, match="autograd says .*, finite differences "):
+        head_importance(hiding("logged"), [batch(3)])
 
 
 @pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])

@@ -146,7 +146,7 @@ def obtained(name, profile):
 SLOW = {"which_first toy"}
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "name",
     [
