@@ -15,11 +15,11 @@ from torch import Tensor
 
 from headprune_lib.ablation import masked_logits
 from headprune_lib.heads import HeadTensors
-from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.orders import prune_order
 from headprune_lib.replication.encoder.batches import Batches
 from headprune_lib.replication.encoder.subject import EncoderSubject, answers
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.records import correlation_record
 from headprune_lib.replication.profiles import Profile
@@ -72,10 +72,8 @@ def _measure(context: Context, _part: str) -> Measured:
         precision: importance(subject, context.journal, precision) for precision in PRECISIONS
     }
     order = prune_order(normalize_l2(scores["float32"]))
-    masks = {
-        f"{share:.0%} masked": order_mask(subject.model, order, n_cut(len(order), share))
-        for share in SHARES
-    }
+    names = [f"{share:.0%} masked" for share in SHARES]
+    masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
     prepared = subject.batches(subject.test.first(EXAMPLES))
     units = run_units(
         {

@@ -15,7 +15,7 @@ from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.precision import EXAMPLES
 from headprune_lib.replication.measurements.search import BEAMS
@@ -137,12 +137,10 @@ def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What was measured in float32: bfloat16 is rounded otherwise on another processor."""
-    raw, model = result.raw, subject.model
+    raw, shares = result.raw, tuple(result.raw["shares"])
     order = prune_order(normalize_l2({"self": torch.from_numpy(raw["scores"])}))
-    rows = [
-        (f"{share:.0%} masked", order_mask(model, order, n_cut(len(order), share)))
-        for share in raw["shares"]
-    ]
+    names = [f"{share:.0%} masked" for share in shares]
+    rows = list(zip(names, masks_along(subject, order, shares), strict=True))
     outcomes = {"correct": raw["correct float32"], "loss": raw["loss float32"] / MILLINAT}
     yield Sheet(subject.test.first(EXAMPLES), rows, outcomes)
 
