@@ -17,7 +17,7 @@ from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
     pytest_report_header,
     pytest_skip_what_is_not_drawn,
 )
-from filelock import FileLock
+from once import made_once
 from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES, REGISTERED
@@ -38,25 +38,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Path:
     """A cache with the models of profile ``smoke``, trained once a run: to be copied, not used."""
+    return made_once(tmp_path_factory, "trained", train_smoke)
+
+
+def train_smoke(cache: Path) -> None:
+    """Train the models of profile ``smoke`` into an empty cache."""
     # only where it is needed: transformers' Trainer takes seconds to import
     from headprune_lib.replication.encoder.weights import finetuned
     from headprune_lib.replication.translation.training import train
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
-    with FileLock(f"{folder}.lock"):  # one worker trains, the others wait for it
-        if not folder.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("HEADPRUNE_CACHE", str(folder.with_name("training")))
-                profile = load_profile("smoke")
-                for seed in profile.seeds:
-                    finetuned(profile, seed)
-                for task, models in profile.translation.items():
-                    for model in models:
-                        for seed in profile.trainings(task, model):
-                            train(profile, task, seed, model=model)
-            folder.with_name("training").rename(folder)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADPRUNE_CACHE", str(cache))
+        profile = load_profile("smoke")
+        for seed in profile.seeds:
+            finetuned(profile, seed)
+        for task, models in profile.translation.items():
+            for model in models:
+                for seed in profile.trainings(task, model):
+                    train(profile, task, seed, model=model)
 
 
 @pytest.fixture(scope="module")

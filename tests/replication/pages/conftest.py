@@ -1,6 +1,5 @@
 """Pages only read what is measured: their tests share it, a folder a worker, and the built site."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from bs4 import BeautifulSoup
-from filelock import FileLock
+from once import made_once
 
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Profile, load_profile
@@ -35,13 +34,7 @@ def smoke(measured) -> Profile:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
     """The rendered book, built once a run and apart from the one in ``_build``."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
-    with FileLock(f"{folder}.lock"):  # one worker builds, the others wait for it
-        if not folder.exists():
-            build(folder.with_name("building"))
-            folder.with_name("building").rename(folder)
-    return folder / "_build" / "html"
+    return made_once(tmp_path_factory, "site", build) / "_build" / "html"
 
 
 def build(folder: Path) -> None:
