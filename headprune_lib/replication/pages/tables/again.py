@@ -28,12 +28,7 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
         rows.append(
             {
                 "result": f"{as_in_the_paper(_named(result))}: {setting(result)}",
-                "command": Markup(
-                    "<br>".join(
-                        f"<code>{html.escape(command)}</code>"
-                        for command in dict.fromkeys(command for command, _, _ in runs)
-                    )
-                ),
+                "command": _folded(list(dict.fromkeys(command for command, _, _ in runs))),
                 "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
                 "measured": _where(result),
                 "values": Markup(
@@ -45,6 +40,15 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, dtype=object)
+
+
+def _folded(commands: list[str]) -> Markup:
+    """A command as it is; several in a fold, for two dozen may stand behind a result."""
+    code = [f"<code>{html.escape(command)}</code>" for command in commands]
+    if len(code) == 1:
+        return Markup(code[0])
+    words = f"<summary>{len(code)} commands</summary>"
+    return Markup(f"<details>{words}{'<br>'.join(code)}</details>")
 
 
 def _where(result: Result) -> str:

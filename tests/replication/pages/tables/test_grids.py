@@ -193,6 +193,21 @@ def test_how_a_result_is_measured_again(smoke):
     assert f'href="{path}.json"' in row["values"] and f'href="{path}.csv"' in row["values"]
 
 
+def test_several_commands_are_folded_and_one_is_not(smoke):
+    table1 = measurements.get("table1", smoke)
+    part = next(iter(table1.parts.values()))
+    parts = {
+        command: dataclasses.replace(part, provenance={**part.provenance, "command": command})
+        for command in ("headprune reproduce a --by 'x'", "headprune reproduce a --by '<y>'")
+    }
+    (one,) = tables.again_table([table1]).to_dict("records")
+    (two,) = tables.again_table([dataclasses.replace(table1, parts=parts)]).to_dict("records")
+    assert one["command"].startswith("<code>headprune reproduce ")
+    fold = BeautifulSoup(two["command"], "html.parser").details
+    assert fold.summary.text == "2 commands"
+    assert [code.text for code in fold.find_all("code")] == list(parts)
+
+
 def test_parts_of_several_machines_name_them_all_the_newest_first(smoke):
     table1 = measurements.get("table1", smoke)
     part = next(iter(table1.parts.values()))
