@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -17,6 +18,7 @@ from transformers.trainer_utils import sort_checkpoints
 
 from headprune_lib.batching import NO_LABEL
 from headprune_lib.messages import quiet
+from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.weights import BFLOAT16, working_precision
 from headprune_lib.running import on_device
 
@@ -45,6 +47,17 @@ def arguments(
     )
     made._n_gpu = min(1, made.n_gpu)  # several would share out a batch, and draw other dropout
     return made
+
+
+def checkpoint_folder(name: str, depends_on: list) -> Path:
+    """Where a training keeps its checkpoints, so that only the same training goes on from them.
+
+    Args:
+        name: starts the folder's name, for whoever looks.
+        depends_on: recipe, weights, heads and device, as JSON holds them; others, another folder.
+    """
+    digest = hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:12]
+    return trained_root() / "training" / f"{name}-{digest}"
 
 
 def whole_batch(items: list[dict]) -> dict:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import shutil
 from typing import Any, Literal
 
@@ -14,8 +12,8 @@ from torch import nn
 from headprune_lib.replication.adapters import adapted
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.training import freeze, trained
-from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import Finetuning, Profile
+from headprune_lib.replication.training import checkpoint_folder
 
 Way = Literal["all weights", "LoRA"]
 WAYS: tuple[Way, ...] = ("all weights", "LoRA")
@@ -47,10 +45,8 @@ def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -
         heads: tells apart which heads are gone.
     """
     profile = subject.profile
-    # a checkpoint of another recipe, of other weights or other heads, must not be gone on from
     said = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
-    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]
-    folder = trained_root() / "training" / f"{profile.task}-{profile.model}-again-{digest}"
+    folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", said)
     settings, title = settings_of(profile, way), f"train {profile.model} again, {way}"
     torch.manual_seed(SEED)
     if way == "LoRA":

@@ -5,8 +5,6 @@ The uncut model is trained the same way: what it gains, it gains by seeing this 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -32,10 +30,10 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.order_names import mask_key, read_name
-from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.training import checkpoint_folder
 
 REMOVED = "removed "
 
@@ -73,11 +71,9 @@ def _measure(context: Context, part: str) -> Measured:
         model = pruned(subject, mask)
         sizes = [sum(p.numel() for p in one.parameters()) for one in (subject.model, model)]
         before = subject.losses(model)
-        # a checkpoint of another recipe, or of other heads, must not be gone on from
-        recipe = json.dumps([_parameters(context.profile, context.half), mask_key(mask)])
-        digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
-        name = f"{context.profile.language_model}-{context.task}-{gone}-gone-{digest}"
-        after = subject.losses(tuned(subject, model, trained_root() / "training" / name))
+        name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
+        said = [_parameters(context.profile, context.half), mask_key(mask)]
+        after = subject.losses(tuned(subject, model, checkpoint_folder(name, said)))
         return {"pruned": before, "tuned": after, "parameters": np.array(sizes)}
 
     (unit,) = run_units(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import shutil
 from typing import Any
@@ -11,9 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import Profile, Recipe
-from headprune_lib.replication.training import BatchTrainer, run, whole_batch
+from headprune_lib.replication.training import (
+    BatchTrainer,
+    checkpoint_folder,
+    run,
+    whole_batch,
+)
 from headprune_lib.replication.translation.batches import token_batches
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.translation.training import recipe_arguments
@@ -48,10 +50,8 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
         raise ValueError(
             f"the model of {task}, {name} is trained by others; give one that is trained here"
         )
-    # a checkpoint of another recipe, of other weights or other heads, must not be gone on from
     said = [recipe_of(profile), subject.translator.weights_sha256, heads, profile.device_here]
-    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]
-    folder = trained_root() / "training" / f"{task}.{name}-again-{digest}"
+    folder = checkpoint_folder(f"{task}.{name}-again", said)
     batches = _batches(subject, recipe)
     n_updates = profile.recovery.epochs * len(batches)
     torch.manual_seed(SEED)
