@@ -49,6 +49,26 @@ def next_token_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     return cross_entropy(outputs, {**batch, "labels": shifted})
 
 
+NOTHING_COUNTS = (
+    "no label counts in any batch. All of them are -100, or texts have one token alone, where a "
+    "language model has nothing to predict; give labels, or longer texts"
+)
+"""What is wrong where no loss of any example says anything of a model."""
+
+
+def n_labels(loss: Loss, batch: Batch) -> int:
+    """How many labels a batch's losses are sums over, of a loss of :func:`default_loss`.
+
+    Of tokens or classes at positions, those whose label is not -100, and for a language model those
+    that have a token before them; else the examples.
+    """
+    labels = batch["labels"]
+    if labels.ndim > 1 and loss in (cross_entropy, next_token_cross_entropy):
+        predicted = labels[:, 1:] if loss is next_token_cross_entropy else labels
+        return int((predicted != NO_LABEL).sum())
+    return len(labels)
+
+
 def cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     """One cross-entropy an example, in nats: ``(batch, class) x (batch,) -> (batch,)``.
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from headprune_lib.batching import NO_LABEL, Batch, model_inputs
+from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import find_heads
-from headprune_lib.losses import default_loss
+from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
 from headprune_lib.running import on_device, pass_seconds
 
 _ROUNDS = 3
@@ -56,16 +56,22 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
 
 
 def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
-    """Loss, and accuracy where labels are classes, on batches that are where the model is."""
+    """Loss, and accuracy where labels are classes, on batches that are where the model is.
+
+    Raises:
+        ValueError: no label counts in any batch.
+    """
     loss, found, total, right = default_loss(model), 0.0, 0, 0
     classes = names_classes(batches[0])
     with torch.inference_mode():
         for batch in batches:
             outputs, labels = model(**model_inputs(model, batch)), batch["labels"]
             found += float(loss(outputs, batch).sum())
-            total += len(labels) if labels.ndim == 1 else int((labels != NO_LABEL).sum())
+            total += n_labels(loss, batch)
             if classes:
                 right += int((outputs.logits.argmax(-1) == labels).sum())
+    if not total:
+        raise ValueError(f"there is no loss to tell: {NOTHING_COUNTS}")
     quality = {"accuracy": right / total} if classes else {}
     return {**quality, "loss": found / total}
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.batching import NO_LABEL, Batch, by_length, model_inputs, pad
-from headprune_lib.cli.text_files import COLUMNS, Rows
+from headprune_lib.cli.text_files import Rows
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
 from headprune_lib.messages import one_line, out_of_memory
 from headprune_lib.running import on_device
@@ -66,6 +66,13 @@ def numbered_batches(
     return batches
 
 
+_WANTED = {
+    "classification": "the columns text and label, or text, text2 and label",
+    "translation": "the columns source and target",
+    "language model": "a column text alone",
+}
+
+
 def _encoded(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Rows, max_length: int
 ) -> list[dict[str, Any]]:
@@ -79,8 +86,8 @@ def _encoded(
     )
     if wants != given:
         raise ValueError(
-            f"{type(model).__name__} is for {wants}, the file is for {given}; "
-            f"expected columns: {COLUMNS}"
+            f"{type(model).__name__} is for {wants}, and the file's columns are those for {given}; "
+            f"expected {_WANTED[wants]}"
         )
     made = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
     names = [name for name in made if name in _FILLERS]

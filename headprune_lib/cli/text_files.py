@@ -46,7 +46,7 @@ def read_rows(path: Path) -> Rows:
     if names != {"source", "target"} and not ("text" in names <= {"text", "text2", "label"}):
         raise ValueError(f"{path} has the columns {sorted(names)}, expected {COLUMNS}")
     if not rows:
-        raise ValueError(f"{path} holds no row")
+        raise ValueError(f"{path} names columns and holds no row: add one a text")
     for number, row in enumerate(rows, 1):
         _check(f"{path}, row {number}", row, columns)
     found = {name: [row[name] for row in rows] for name in columns}
@@ -103,12 +103,16 @@ def _jsonl(path: Path) -> Table:
                     f'{{"text": "…", "label": 1}}, not {line.strip()[:40]}'
                 )
             rows.append(row)
+    if not rows:
+        raise ValueError(f"{path} is empty: each line is to be an object with {COLUMNS}")
     return list(dict.fromkeys(name for row in rows for name in row)), rows
 
 
 def _check(place: str, row: dict[str, Any], columns: list[str]) -> None:
     if holes := [name for name in columns if row.get(name) in (None, "")]:
-        raise ValueError(f"{place}: {holes} is missing or empty")
+        raise ValueError(
+            f"{place}: {holes} is missing or empty; fill it in, or take the row out of the file"
+        )
     for name in columns:
         if name != "label" and not isinstance(row[name], str):
             raise ValueError(f"{place}: {name} is {row[name]!r}, expected text")

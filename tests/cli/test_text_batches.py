@@ -87,8 +87,16 @@ def test_a_translation_is_shifted_for_the_decoder():
 @pytest.mark.parametrize(
     ("model", "rows", "message"),
     [
-        (classifier, Rows(["a"]), "for classification, the file is for language model"),
-        (translator, Rows(["a"], labels=["0"]), "for translation, the file is for classification"),
+        (
+            classifier,
+            Rows(["a"]),
+            "for classification, and the file.s columns are those for language model",
+        ),
+        (
+            translator,
+            Rows(["a"], labels=["0"]),
+            "for translation, and the file.s columns are those for classification",
+        ),
         (
             classifier,
             Rows(["a"], labels=["maybe"]),
@@ -99,3 +107,43 @@ def test_a_translation_is_shifted_for_the_decoder():
 def test_rows_that_do_not_fit_the_model(model, rows, message):
     with pytest.raises(ValueError, match=message):
         make_own_batches(model(), tokenizer(), rows, 8, 32)
+
+
+@pytest.mark.parametrize("kind", ["language model", "classes", "yes or no", "numbers"])
+def test_the_loss_is_a_mean_over_what_transformers_own_is_one_over(kind):
+    if kind == "language model":
+        model, rows = language_model(), Rows(["a very good film", "bad"])
+        (batch,) = make_own_batches(model, tokenizer(), rows, 8, 32)
+    else:
+        problem = {"yes or no": "multi_label_classification", "numbers": "regression"}.get(kind)
+        model = classifier(num_labels=3, problem_type=problem)
+        (batch,) = make_own_batches(
+            classifier(num_labels=3), tokenizer(), Rows(["good", "bad"], labels=["0", "1"]), 8, 32
+        )
+        numbers = {"yes or no": [[1.0, 0, 1], [0, 1, 1]], "numbers": [[1.5, 0, 2], [1, 1, 0.5]]}
+        if kind in numbers:
+            batch["labels"] = torch.tensor(numbers[kind])
+    with torch.no_grad():
+        own = float(model(**batch).loss)
+    assert quality(model, [batch])["loss"] == pytest.approx(own, rel=1e-5)
+
+
+def test_texts_that_have_nothing_to_predict_have_no_loss():
+    model = language_model()
+    (batch,) = make_own_batches(model, tokenizer(), Rows(["good"]), 8, 32)
+    batch["labels"][:, 1:] = -100
+    with pytest.raises(ValueError, match="no label counts in any batch"):
+        quality(model, [batch])
+
+
+@pytest.mark.parametrize(
+    ("model", "columns"),
+    [
+        (classifier, "text and label, or text, text2 and label"),
+        (translator, "source and target"),
+    ],
+)
+def test_a_column_that_is_missing_is_named(model, columns):
+    message = f"file's columns are those for language model; expected the columns {columns}"
+    with pytest.raises(ValueError, match=message):
+        make_own_batches(model(), tokenizer(), Rows(["good"]), 8, 32)
