@@ -167,17 +167,17 @@ def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[d
         if not wanted:
             continue
         tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
-        with _as_it_was(root):
-            for made in tried:
-                first = next(root.parameters(), None)
-                placed = on_device(made, "cpu" if first is None else first.device)
-                below = [path.removeprefix(prefix) for path in wanted if path not in ran]
-                if not below:
-                    break
+        for made in tried:
+            first = next(root.parameters(), None)
+            placed = on_device(made, "cpu" if first is None else first.device)
+            below = [path.removeprefix(prefix) for path in wanted if path not in ran]
+            if not below:
+                break
+            with _as_it_was(root):
                 found, error = record(root, below, placed)
-                # of a pass that ended in an error too: the modules that ran were given real inputs
-                ran |= {prefix + path: one for path, one in found.items()}
-                problem = problem or error
+            # of a pass that ended in an error too: the modules that ran were given real inputs
+            ran |= {prefix + path: one for path, one in found.items()}
+            problem = problem or error
     return ran, problem
 
 
@@ -196,22 +196,52 @@ def _roots(model: nn.Module, paths: list[str]) -> list[str]:
 
 @contextmanager
 def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before."""
+    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before.
+
+    Raises:
+        ValueError: the model exchanged modules of its own, which are put back.
+    """
     buffers = [
         (m, n, b, b.clone())
         for m in model.modules()
         for n, b in m._buffers.items()
         if b is not None and not b.is_meta
     ]
+    parts = [(module, dict(module._modules), _plain(module)) for module in model.modules()]
     with evaluating(model), torch.random.fork_rng():
         try:
             yield
         finally:
+            exchanged = _put_back(parts)
             for module, name, buffer, value in buffers:
                 if module._buffers.get(name) is not buffer:
                     module._buffers[name] = buffer
                 if buffer.shape == value.shape:
                     buffer.copy_(value)
+    if exchanged:
+        raise ValueError(
+            f"{type(model).__name__} exchanges modules of its own while it runs ({exchanged}): heads "
+            "that are found in the one are not those of the other. Load it so that it keeps one kind "
+            '(BigBird: attention_type="original_full")'
+        )
+
+
+def _plain(module: nn.Module) -> dict[str, Any]:
+    return {k: v for k, v in vars(module).items() if v is None or isinstance(v, int | float | str)}
+
+
+def _put_back(parts: list[tuple[nn.Module, dict[str, Any], dict[str, Any]]]) -> str:
+    """Give modules the parts and plain attributes that they had; what was exchanged, if anything."""
+    exchanged = ""
+    for module, children, plain in parts:
+        for name, child in children.items():
+            if (now := module._modules.get(name)) is not child:
+                exchanged = exchanged or f"{type(child).__name__} for {type(now).__name__}"
+                module._modules[name] = child
+        for name, value in plain.items():
+            if vars(module).get(name) is not value:
+                vars(module)[name] = value
+    return exchanged
 
 
 def said(error: BaseException) -> str:

@@ -390,3 +390,26 @@ def test_a_layer_that_hands_on_a_bias_of_its_heads_keeps_them():
 )
 def test_weights_of_attention_are_shares_of_each_query(returned, are):
     assert trying_removal._weights(returned) is are
+
+
+@pytest.mark.parametrize("kind", ["block_sparse", "original_full"])
+def test_a_model_that_exchanges_its_attention_is_left_as_it_was(kind):
+    """BigBird takes other modules for good where a text is short, as those tried here are."""
+    torch.manual_seed(0)
+    config = t.BigBirdConfig(
+        vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=16, block_size=4, num_random_blocks=1, attention_type=kind,
+        max_position_embeddings=128,
+    )  # fmt: skip
+    model = t.BigBirdForSequenceClassification(config).double().eval()
+    given = {"input_ids": torch.randint(4, 60, (2, 64)), "attention_mask": torch.ones(2, 64).long()}
+    before, modules = model(**given).logits, [*model.modules()]
+    if kind == "original_full":
+        assert len(find_heads(model)) == 2
+    else:
+        with pytest.raises(
+            ValueError, match=r"exchanges modules.*attention_type=\"original_full\""
+        ):
+            find_heads(model)
+    assert [*model.modules()] == modules and model.bert.attention_type == kind
+    assert torch.equal(model(**given).logits, before)

@@ -295,6 +295,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "mpnet": {"relative_attention_num_buckets": 32},  # its code counts on it
     # with its own norm, which divides by nothing, no head of random weights has any influence
     "mobilebert": {"normalization_type": "layer_norm"},
+    # block-sparse, they exchange their attention for good where a text is short
+    "big_bird": {"attention_type": "original_full"},
+    "bigbird_pegasus": {"attention_type": "original_full"},
     "sam3_tracker_video": {"image_size": 32},  # which its configuration takes without naming it
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), _WINDOWED),
 }
