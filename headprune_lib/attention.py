@@ -6,6 +6,7 @@ weights sum to 1. Padding is neither: it asks nothing, and nothing looks at it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from headprune_lib.running import evaluating, on_device, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
+    from transformers import PreTrainedTokenizerBase
 
 
 class Weights(NamedTuple):
@@ -36,17 +38,30 @@ class Weights(NamedTuple):
     ids: Tensor | None
 
 
+class Recorded(NamedTuple):
+    """What a pass left of a layer: its weights, and the mask that it was given, if it was one.
+
+    Attributes:
+        values: (example, kept head, query, key).
+        mask: what was added to the scores, (example or 1, 1, query or 1, key); None if not known.
+    """
+
+    values: Tensor
+    mask: Tensor | None
+
+
 @contextmanager
 def recorded_weights(
     model: nn.Module, blocks: Sequence[AttentionBlock]
-) -> Iterator[list[list[Tensor]]]:
+) -> Iterator[list[list[Recorded]]]:
     """Inside, a pass of the model leaves every block's weights in its place of the list.
 
-    Several tensors in a place are of layers that share a module. The pass may have any purpose: the
+    Several in a place are of layers that share a module. The pass may have any purpose: the
     weights come on the way. Empty the places before the next batch.
 
     Raises:
-        ValueError: an attention kernel that never makes the weights (sdpa, flash attention).
+        ValueError: an attention kernel that never makes the weights (sdpa, flash attention), or a
+            module that returns none of every query (local attention).
     """
     config: Any = model.config
     kernel = getattr(config, "_attn_implementation", "eager")
@@ -55,13 +70,13 @@ def recorded_weights(
             f"attention weights are wanted, and the kernel {kernel!r} makes none: load the model "
             'with attn_implementation="eager", or call model.set_attn_implementation("eager")'
         )
-    found: list[list[Tensor]] = [[] for _ in blocks]
+    found: list[list[Recorded]] = [[] for _ in blocks]
     before = getattr(config, "output_attentions", False)
     cores = [block.part(model, "core") for block in blocks]
     outputs = [block.part(model, "output") for block in blocks]
     with hooking(cores + outputs), ExitStack() as stack:
         for block, core, own in zip(blocks, cores, found, strict=True):
-            hook = core.register_forward_hook(_keep(own, block))
+            hook = core.register_forward_hook(_keep(own, block), with_kwargs=True)
             stack.callback(hook.remove)
         stack.callback(setattr, config, "output_attentions", before)
         config.output_attentions = True
@@ -82,8 +97,10 @@ def eager(model: nn.Module) -> Iterator[None]:
             own.set_attn_implementation(before)
 
 
-def _keep(own: list[Tensor], block: AttentionBlock) -> Callable[[nn.Module, tuple, Any], None]:
-    def hook(_module: nn.Module, _inputs: tuple, output: Any) -> None:
+def _keep(
+    own: list[Recorded], block: AttentionBlock
+) -> Callable[[nn.Module, tuple, dict[str, Any], Any], None]:
+    def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         given = output if isinstance(output, tuple) else (output,)
         # a relative position bias has four axes too, and comes first
         weights = [x for x in given if isinstance(x, Tensor) and x.ndim == 4]
@@ -92,18 +109,49 @@ def _keep(own: list[Tensor], block: AttentionBlock) -> Callable[[nn.Module, tupl
                 f"{block.path} returns no attention weights under the eager kernel: its class "
                 "cannot be scored by what its heads look at"
             )
-        own.append(weights[-1].detach())
+        values, states = weights[-1].detach(), given[0]
+        others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
+        if others or values.shape[1] != len(block.kept):
+            raise ValueError(
+                f"{block.path} returns attention weights of shape {tuple(values.shape)} for states "
+                f"of shape {tuple(states.shape)} and {len(block.kept)} heads, not (example, head, "
+                "query, key): of local attention, or of some queries alone. Its class cannot be "
+                "scored by what its heads look at; choose a criterion that reads no weights"
+            )
+        own.append(Recorded(values, _mask_given(module, args, kwargs, values)))
 
     return hook
 
 
+def _mask_given(
+    module: nn.Module, args: tuple, kwargs: dict[str, Any], values: Tensor
+) -> Tensor | None:
+    """The mask among a module's arguments that is added to scores of this shape, if there is one."""
+    rows, _, n_queries, n_keys = values.shape
+    named = {
+        **dict(zip(inspect.signature(module.forward).parameters, args, strict=False)),
+        **kwargs,
+    }
+    for name, one in named.items():
+        if "mask" in name and isinstance(one, Tensor) and one.ndim == 4 and one.is_floating_point():
+            fits = one.shape[0] in (1, rows) and one.shape[2] in (1, n_queries)
+            if fits and one.shape[1] == 1 and one.shape[3] == n_keys:
+                return one
+    return None
+
+
 def read_weights(
-    blocks: Sequence[AttentionBlock], found: list[list[Tensor]], batch: Batch
+    blocks: Sequence[AttentionBlock], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied."""
+    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied.
+
+    Raises:
+        ValueError: padding in a batch whose positions are not a block's queries.
+    """
     for number, (block, own) in enumerate(zip(blocks, found, strict=True)):
-        for values in own:
-            yield number, Weights(values, _seen(block, values, batch), _ids(block, values, batch))
+        for values, mask in own:
+            seen = _seen(block, values, mask, batch)
+            yield number, Weights(values, seen, _ids(block, values, batch))
         own.clear()
 
 
@@ -131,12 +179,30 @@ def attention_of(
             yield blocks, number, weights
 
 
-def _seen(block: AttentionBlock, values: Tensor, batch: Batch) -> Bool[Tensor, "example query key"]:
-    """Padding, as the batch says, and what no head puts weight on: later tokens, far ones."""
+_OPEN = -50.0  # what masks close, they close with less (Swin with -100)
+
+
+def _seen(
+    block: AttentionBlock, values: Tensor, mask: Tensor | None, batch: Batch
+) -> Bool[Tensor, "example query key"]:
+    """No padding, as the batch says, nor what is masked: later tokens, far ones.
+
+    What the mask leaves open is seen, also where every head's weight on it is too small for the
+    precision. A module that was given no mask shows what it closes by the weights alone.
+    """
     rows, _, n_queries, n_keys = values.shape
     queries = asking(block, batch)
     keys = _real(batch, "target" if block.kind == "dec-dec" else "source")
     seen = (values > 0).any(1)
+    if mask is not None:
+        seen = seen | (mask[:, 0] > _OPEN)
+    for real, shape in ((queries, (rows, n_queries)), (keys, (rows, n_keys))):
+        if real is not None and real.shape != shape and not real.all():
+            raise ValueError(
+                f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, and the "
+                f"batch's mask, which tells padding, is {tuple(real.shape)}: which of them are "
+                "padding is not known. Give batches without padding"
+            )
     if queries is not None and queries.shape == (rows, n_queries):
         seen = seen & queries[:, :, None]
     if keys is not None and keys.shape == (rows, n_keys):
@@ -232,6 +298,8 @@ def _named(weights: Weights, ids: Collection[int]) -> Tensor:
     return torch.isin(weights.ids, wanted)[:, None]
 
 
+ENDS = ("eos", "sep")
+"""What configurations and tokenizers call an end mark and a separator."""
 _SPECIAL = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
 
 
@@ -241,3 +309,9 @@ def special_ids(model: nn.Module, names: Sequence[str] = _SPECIAL) -> tuple[int,
     found = [getattr(config, f"{name}_token_id", None) for name in names]
     flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
     return tuple(sorted({id_ for id_ in flat if id_ is not None}))
+
+
+def end_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Ids of the end mark and the separator, as a tokenizer names them."""
+    found = (getattr(tokenizer, f"{name}_token_id", None) for name in ENDS)
+    return tuple(sorted({id_ for id_ in found if id_ is not None}))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, IMAGES, batch_for, build
@@ -12,6 +13,7 @@ from headprune_lib import cut_heads, prune_heads
 from headprune_lib.attention import (
     Weights,
     attention_of,
+    end_ids,
     entropies,
     greatest,
     mass_at,
@@ -229,3 +231,66 @@ def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(o
 
 def test_the_special_ids_a_model():
     assert special_ids(build("bart")) == (0, 1, 2)
+
+
+def longformer(cls=transformers.LongformerForSequenceClassification):
+    torch.manual_seed(0)
+    shape = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LongformerConfig(
+        **shape,
+        intermediate_size=16,
+        attention_window=[4, 4],
+        max_position_embeddings=66,
+        num_labels=3,
+    )
+    return cls(config).double().eval()
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        transformers.LongformerForSequenceClassification,
+        transformers.LongformerForTokenClassification,
+    ],
+)
+def test_weights_of_other_queries_or_places_are_refused(cls):
+    model, given = longformer(cls), batch_for("bert")
+    del given["labels"]
+    assert find_heads(model)
+    with pytest.raises(
+        ValueError, match="returns attention weights of shape .* not \\(example, head"
+    ):
+        list(attention_of(model, [given]))
+
+
+def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
+    sharp = build("bert")
+    for layer in sharp.bert.encoder.layer:
+        layer.attention.self.query.weight.data *= 300
+    sharp = prune_heads(
+        sharp, cut_heads(sharp, [("self", i, h) for i in range(3) for h in (1, 2, 3)])
+    )
+    given = batch_for("bert")
+    for (kind, _), weights in by_block(sharp, given).items():
+        expected = expected_seen("bert", kind, given, None)
+        lost = (weights.values == 0).all(1) & expected
+        assert lost.any(), "no weight is lost to the precision: the test is to be sharper"
+        assert torch.equal(weights.seen, expected)
+
+
+def test_padding_that_is_of_no_query_is_refused():
+    model, given = build("bert"), batch_for("bert")
+    blocks = find_heads(model)
+    with recorded_weights(model, blocks) as found, torch.no_grad():
+        model(**{name: value for name, value in given.items() if name != "labels"})
+    longer = {**given, "attention_mask": torch.nn.functional.pad(given["attention_mask"], (0, 2))}
+    with pytest.raises(ValueError, match="which of them are padding is not known"):
+        list(read_weights(blocks, found, longer))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_end_marks_are_those_of_the_tokenizer(seed):
+    class Names:
+        eos_token_id, sep_token_id = (None, 7) if seed else (5, 7)
+
+    assert end_ids(Names()) == ((7,) if seed else (5, 7))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -111,8 +112,9 @@ def score(
 
     with refusing():
         get_criterion(by)  # before a model is loaded
-        loaded, _, batches = prepared(model, data, batch_size, max_length, device)
-        typer.echo(printed(scores_table(scores_of(loaded, batches, by, normalize), by), as_json))
+        loaded, tokenizer, batches = prepared(model, data, batch_size, max_length, device)
+        scores = scores_of(loaded, tokenizer, batches, by, normalize)
+        typer.echo(printed(scores_table(scores, by), as_json))
 
 
 @app.command(
@@ -174,10 +176,16 @@ def made_batches(
     return make_own_batches(model, tokenizer, read_rows(data), batch_size, max_length)
 
 
-def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
+def scores_of(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    batches: list[Batch],
+    by: str,
+    normalize: Normalise,
+) -> HeadTensors:
     """Every head's score, under the kernel that the criterion needs."""
     from headprune_lib import find_heads, score_heads
-    from headprune_lib.attention import eager
+    from headprune_lib.attention import eager, end_ids
     from headprune_lib.cli.progress import Watched
     from headprune_lib.criteria import get_criterion
 
@@ -188,8 +196,12 @@ def scores_of(model: nn.Module, batches: list[Batch], by: str, normalize: Normal
     }
     if not any(block.kept for block in find_heads(model)):
         raise ValueError("no head is left in the model: there is nothing to score")
+    criterion = get_criterion(by)
+    # what it leaves out, where that is not said, are end marks, which most tokenizers name
+    asked, ends = signature(criterion.score).parameters.get("leave_out"), end_ids(tokenizer)
+    settings = {"leave_out": ends} if ends and asked and asked.default is None else {}
     try:
-        with eager(model) if get_criterion(by).weights else contextlib.nullcontext():
-            return score_heads(model, Watched(batches), by, normalize=ways[normalize])
+        with eager(model) if criterion.weights else contextlib.nullcontext():
+            return score_heads(model, Watched(batches), by, normalize=ways[normalize], **settings)
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None

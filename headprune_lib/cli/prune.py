@@ -187,7 +187,7 @@ def prune(
         check_some_can_go(loaded, possible, kind)
         budget = Budget(bound, loaded, possible, held or [])
         check_amount(possible, amount or 0, choose(loaded, every, amount or 0), uniform)
-        scores = scores_of(loaded, batches, by, normalize)
+        scores = scores_of(loaded, tokenizer, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
         cut = budget.cut(steps, choose(loaded, scores, amount or 0))
         smaller = copy.deepcopy(loaded)

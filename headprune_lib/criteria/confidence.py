@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable
 
 import torch
 from torch import nn
 
-from headprune_lib.attention import greatest, special_ids
+from headprune_lib.attention import ENDS, greatest, special_ids
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.entropy import mean_over_queries
 from headprune_lib.criteria.registry import Look, register_criterion
@@ -23,6 +24,7 @@ from headprune_lib.losses import Loss
     look=Look("red", "--"),
     cost="a forward pass, eager",
     weights=True,
+    version=2,
 )
 def confidence(
     model: nn.Module,
@@ -35,11 +37,18 @@ def confidence(
     """Mean over real queries of the greatest weight on a key other than an end mark, 0 to 1.
 
     Args:
-        leave_out: ids of tokens whose keys do not count; the end mark and the separator that the
-            model's configuration names if not given.
+        leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer;
+            the end mark and the separator that the model's configuration names if not given, with a
+            warning where it names neither, as BERT's does not.
 
     Raises:
         ValueError: no batches, or an attention kernel that makes no weights.
     """
-    ends = special_ids(model, ("eos", "sep")) if leave_out is None else leave_out
+    ends = special_ids(model, ENDS) if leave_out is None else leave_out
+    if leave_out is None and not ends and getattr(model, "main_input_name", "") == "input_ids":
+        warnings.warn(
+            "the model's configuration names no end mark and no separator, so that weights on them "
+            "count: give leave_out=end_ids(tokenizer), or leave_out=() if they are to count",
+            stacklevel=3,
+        )
     return mean_over_queries(model, batches, greatest, ends, device)

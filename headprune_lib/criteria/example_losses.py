@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
-from headprune_lib.losses import Loss, default_loss
+from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.running import evaluating, rounding
 
 
@@ -74,6 +74,17 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
 
 # What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
 _NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+
+
+def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None) -> None:
+    """Raises ValueError where no label of any batch counts: of no loss there is no order.
+
+    A loss of one's own says itself what counts, and no labels at all are refused elsewhere.
+    """
+    usual = default_loss(model)
+    labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
+    if loss is None and labelled and not any(n_labels(usual, batch) for batch in labelled):
+        raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
 
 
 def check_unused(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.example_losses import differentiable_losses
+from headprune_lib.criteria.example_losses import check_labelled, differentiable_losses
 from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
@@ -57,6 +57,7 @@ def gates(
     kept, blocks = list(batches), find_heads(model)
     if not kept:
         raise ValueError("no batches given: gates are learned from at least one example")
+    check_labelled(model, kept, loss)
     device = placed(model, device)
     with evaluating(model, frozen=True):  # refused once, and for all updates
         first = on_device(kept[0], device)

@@ -205,7 +205,8 @@ def check_some(
     if sum(map(len, totals)) and not any(total.any() for total in totals):
         raise ValueError(
             "every head's score is exactly 0: no example has a label that counts (all of them "
-            "-100?), or the precision is too coarse for the loss (float16)"
+            "-100, or texts of one token for a language model?), or the precision is too coarse for "
+            "the loss (float16)"
         )
 
 

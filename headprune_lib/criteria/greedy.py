@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.example_losses import example_losses
+from headprune_lib.criteria.example_losses import check_labelled, example_losses
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
 from headprune_lib.losses import Loss, default_loss
@@ -42,11 +42,13 @@ def greedy(
     least. The batches are read once and kept.
 
     Raises:
-        ValueError: no batches, fewer steps than 1, or a loss that is not one number an example.
+        ValueError: no batches, no label that counts, fewer steps than 1, or a loss that is not
+            one number an example.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; give at least 1")
     kept = list(batches)
+    check_labelled(model, kept, loss)
     blocks, mask = find_heads(model), full_mask(model)
     left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}

@@ -11,7 +11,7 @@ from torch import nn
 from headprune_lib.attention import entropies, read_weights, recorded_weights
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.example_losses import check_apart
-from headprune_lib.criteria.gradients import batch_gradients, on_grid
+from headprune_lib.criteria.gradients import batch_gradients, check_some, on_grid
 from headprune_lib.criteria.registry import Look, normalize_l2, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.losses import Loss
@@ -54,8 +54,8 @@ def importance_entropy(
         ValueError: an alpha outside 0 to 1, an unknown ``among``, no batches, or an attention
             kernel that makes no weights.
     """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; give the weight of importance, 0 to 1")
+    if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")
     if among not in ("kind", "model"):
         raise ValueError(unknown("among", among, ["kind", "model"]))
     important, entropy = both(model, batches, loss=loss, device=device, leave_out=leave_out)
@@ -106,6 +106,7 @@ def both(
             queries[number] += counted.cpu()
     if not count:
         raise ValueError("no batches given: head importance is a mean over at least one example")
+    check_some(model, blocks, important)
     means = [each / n.clamp(min=1) for each, n in zip(entropy, queries, strict=True)]
     return (
         on_grid(model, blocks, [each / count for each in important]),

@@ -9,7 +9,7 @@ from torch import nn
 
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.example_losses import check_apart
-from headprune_lib.criteria.gradients import batch_gradients, on_grid
+from headprune_lib.criteria.gradients import batch_gradients, check_some, on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.losses import Loss
@@ -63,4 +63,5 @@ def importance_integrated(
         totals = [total + each.abs().sum(0) for total, each in zip(totals, integrals, strict=True)]
     if not count:
         raise ValueError("no batches given: importance is a mean over at least one example")
+    check_some(model, blocks, totals)
     return on_grid(model, blocks, [total / count for total in totals])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
@@ -23,7 +24,7 @@ from headprune_lib.running import evaluating, on_device, placed
     r"\frac{\partial^2 L(x)}{\partial \xi_h^2}\right]",
     source="LeCun et al. 1990 (optimal brain damage), in the gates and without dropping the slope",
     look=Look("brown", "--"),
-    cost="a forward, a backward and 4 second backward passes, eager",
+    cost="a forward, a backward and 4 second backward passes",
 )
 def second_order(
     model: nn.Module,
@@ -42,8 +43,15 @@ def second_order(
         seed: of the signs.
 
     Raises:
-        ValueError: no batches, fewer probes than 1, or a loss that is not one number an example.
+        ValueError: no batches, fewer probes than 1, a loss that is not one number an example, or an
+            attention kernel without a second derivative (flash or flex attention).
     """
+    kernel = getattr(model.config, "_attn_implementation", "eager")
+    if kernel not in ("eager", "sdpa"):
+        raise ValueError(
+            f"a second derivative is wanted, and the kernel {kernel!r} has none: call "
+            'model.set_attn_implementation("eager") or ("sdpa") first'
+        )
     if probes is not None and probes < 1:
         raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
     blocks, count = find_heads(model), 0
@@ -53,7 +61,12 @@ def second_order(
     for batch in batches:
         check_batch(batch, tensors=True)
         batch = on_device(batch, device)
-        with evaluating(model, frozen=True), torch.enable_grad():
+        # PyTorch's fused kernels of sdpa have no second derivative; its plain one has
+        with (
+            evaluating(model, frozen=True),
+            torch.enable_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+        ):
             if not count:  # refused once, and for all batches
                 gate_gradients(model, batch, blocks, loss)
             gates, losses = _gated(model, blocks, batch, loss)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.example_losses import check_labelled
 from headprune_lib.criteria.gradients import on_grid
 from headprune_lib.criteria.greedy import mean_loss
 from headprune_lib.criteria.registry import Look, register_criterion
@@ -46,6 +47,7 @@ def shapley(
     kept, blocks = list(batches), find_heads(model)
     if not kept:
         raise ValueError("no batches given: a Shapley value is a mean over at least one example")
+    check_labelled(model, kept, loss)
     heads = [(number, head) for number, block in enumerate(blocks) for head in block.kept]
     values = [torch.zeros(block.n_heads, dtype=torch.float64) for block in blocks]
     generator = torch.Generator().manual_seed(seed)

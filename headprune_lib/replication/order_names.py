@@ -6,10 +6,11 @@ import hashlib
 import inspect
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
+from headprune_lib.attention import end_ids
 from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
@@ -19,6 +20,9 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.messages import unknown
 from headprune_lib.replication.store import Arrays
 from headprune_lib.scoring import score_heads
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 WAYS = {
     "unnormalised": "scores as they are",
@@ -33,6 +37,18 @@ WAYS = {
 """What may follow a criterion's name, and ``alpha=`` with a number -> what it means."""
 
 _SETTINGS = {"low": ("low", True), "model": ("among", "model")}
+
+
+class Tokens(NamedTuple):
+    """Ids that a criterion may leave out: all special tokens, or end marks and separators alone."""
+
+    special: Collection[int]
+    ends: Collection[int]
+
+
+def tokens_of(tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """As a tokenizer names them; a model's configuration may not."""
+    return Tokens(tokenizer.all_special_ids, end_ids(tokenizer))
 
 
 @dataclass(frozen=True)
@@ -65,10 +81,15 @@ class NamedOrder:
         model: nn.Module,
         batches: Iterable[Batch],
         mask: HeadTensors | None,
-        special: Callable[[], Collection[int]],
+        tokens: Callable[[], Tokens],
     ) -> Arrays:
-        """Every head's score, by kind, under a mask if given; ``special`` gives special tokens' ids."""
-        left_out = {"leave_out": special()} if self.words else {}
+        """Every head's score, by kind, under a mask if given; ``tokens`` tells which may be left out."""
+        asked = inspect.signature(self.criterion.score).parameters.get("leave_out")
+        left_out = {}
+        if self.words:
+            left_out = {"leave_out": tokens().special}
+        elif asked is not None and asked.default is None:
+            left_out = {"leave_out": tokens().ends}
         with masked_heads(model, mask or full_mask(model)), fast_linears(model):
             found = score_heads(
                 model,

@@ -49,6 +49,34 @@ def labelled(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("by", sorted(CRITERIA))
+def test_every_criterion_scores_a_model_as_it_is_loaded(tmp_path, labelled, by):
+    """Under sdpa, which transformers chooses: second derivatives have no fused kernel there."""
+    folder = kept_in(tmp_path / "model", classifier())
+    assert load_model(str(folder)).config._attn_implementation == "sdpa"
+    done = run("score", folder, labelled, "--by", by, "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)
+    assert len(rows) == 8 and len({row[by] for row in rows}) > 1
+
+
+def test_confidence_leaves_the_tokenizers_end_mark_out(tmp_path, labelled):
+    folder, words = kept_in(tmp_path / "model", classifier()), tokenizer()
+    words.eos_token = words.convert_ids_to_tokens(3)  # which it puts at the end of each text
+    words.save_pretrained(folder)
+    rows = json.loads(run("score", folder, labelled, "--by", "confidence", "--json").output)
+    model = load_model(str(folder))
+    batches = make_own_batches(model, words, read_rows(labelled), 32, 128)
+    with eager(model):
+        left_out, counted = (
+            score_heads(model, batches, "confidence", leave_out=ids)["self"].flatten()
+            for ids in ([words.eos_token_id], [])
+        )
+    found = torch.tensor([row["confidence"] for row in rows]).double()
+    torch.testing.assert_close(found, left_out.sort().values, rtol=1e-4, atol=1e-6)
+    assert (left_out < counted - 1e-3).any(), "the end mark is nobody's greatest"
+
+
 def test_inspect_shows_every_layer(tmp_path):
     folder = kept_in(tmp_path / "model", language_model())
     rows = json.loads(run("inspect", folder, "--json").output)

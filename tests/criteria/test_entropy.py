@@ -1,6 +1,7 @@
 """Entropy and confidence of heads, from the model's own weights, an example at a time."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -82,3 +83,12 @@ def test_no_batches_and_kernels_without_weights(by, model, examples):
         score_heads(model, [], by)
     with pytest.raises(ValueError, match="'sdpa' makes none"):
         score_heads(build("bert", "sdpa"), [examples], by)
+
+
+def test_confidence_says_where_no_end_mark_is_known(model, examples, split):
+    assert model.config.eos_token_id is None
+    with pytest.warns(UserWarning, match=r"give leave_out=end_ids\(tokenizer\)"):
+        found = confidence(model, split([]))["self"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(confidence(model, split([]), leave_out=())["self"], found)

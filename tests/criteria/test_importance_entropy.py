@@ -73,7 +73,7 @@ def test_heads_that_are_gone_have_no_rank(split):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"alpha": 1.5}, "alpha is 1.5; give the weight of importance, 0 to 1"),
+        ({"alpha": 1.5}, "alpha is 1.5; give the weight of importance, a number from 0 to 1"),
         ({"alpha": -0.1}, "alpha is -0.1"),
         ({"among": "layer"}, "unknown among 'layer'"),
     ],

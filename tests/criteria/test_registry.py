@@ -5,10 +5,13 @@ import pkgutil
 
 import pytest
 import torch
-from tiny import batch, build
+from tiny import batch, batch_for, build
 
 from headprune_lib import criteria, prune_order, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA, get_criterion
+
+UNLABELLED = {"confidence", "entropy", "entropy-low", "logits-norm", "magnitude", "random"}
+"""Criteria that read no labels."""
 
 
 @pytest.fixture
@@ -88,3 +91,16 @@ def test_each_says_what_it_is_and_scores_every_head(name):
         "self": ((3, 4), torch.float64)
     }
     assert scores["self"].isfinite().all() and len(scores["self"].unique()) == 12
+
+
+@pytest.mark.parametrize("unlabelled", ["all labels -100", "texts of one token"])
+@pytest.mark.parametrize("by", sorted(set(CRITERIA) - UNLABELLED))
+def test_where_no_label_counts_there_are_no_scores(by, unlabelled):
+    """Of no loss there is no order; a language model of one token has nothing to predict."""
+    model, batch = build("gpt2"), batch_for("gpt2")
+    if unlabelled == "all labels -100":
+        batch["labels"] = torch.full_like(batch["labels"], -100)
+    else:
+        batch = {name: values[:, :1] for name, values in batch.items()}
+    with pytest.raises(ValueError, match="no label counts|no example has a label that counts"):
+        score_heads(model, [batch], by)

@@ -81,3 +81,22 @@ def test_bad_settings_and_heads_that_are_gone(model, examples):
     smaller = prune_heads(build(), cut_heads(build(), [("self", 0, head) for head in range(4)]))
     found = second_order(smaller, [examples])["self"]
     assert found[0].isnan().all() and found[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
+def test_under_sdpa_it_is_what_it_is_under_eager(name):
+    plain, fused = (
+        second_order(build(name, kernel), [batch_for(name)]) for kernel in ("eager", "sdpa")
+    )
+    assert all(values.any() for values in plain.values())
+    for kind, values in plain.items():
+        torch.testing.assert_close(fused[kind], values, rtol=1e-6, atol=1e-8)
+
+
+def test_a_kernel_without_a_second_derivative_is_refused(model, examples):
+    model.config._attn_implementation = "flash_attention_2"
+    try:
+        with pytest.raises(ValueError, match="the kernel 'flash_attention_2' has none"):
+            second_order(model, [examples])
+    finally:
+        model.config._attn_implementation = "eager"

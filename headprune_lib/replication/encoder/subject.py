@@ -25,7 +25,7 @@ from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.order_names import NamedOrder
+from headprune_lib.replication.order_names import NamedOrder, tokens_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
@@ -204,7 +204,7 @@ class EncoderSubject:
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             batches = self.batches(self.scoring).batches
             return named.scores(
-                model, batches, mask, lambda: load_tokenizer(self.profile.model).all_special_ids
+                model, batches, mask, lambda: tokens_of(load_tokenizer(self.profile.model))
             )
 
         (unit,) = run_units(

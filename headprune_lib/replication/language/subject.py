@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
+from headprune_lib.attention import ENDS, special_ids
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
@@ -25,7 +26,7 @@ from headprune_lib.replication.language.models import (
     load_language_model,
     load_language_tokenizer,
 )
-from headprune_lib.replication.order_names import NamedOrder
+from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
@@ -121,7 +122,7 @@ class LanguageSubject:
                     self.model,
                     self.batches(self.scoring),
                     None,
-                    lambda: [self.model.config.bos_token_id],
+                    lambda: Tokens([self.model.config.bos_token_id], special_ids(self.model, ENDS)),
                 )
 
         (unit,) = run_units(

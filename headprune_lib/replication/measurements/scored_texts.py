@@ -8,7 +8,7 @@ from headprune_lib.heads import HeadTensors
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.order_names import NamedOrder, read_name
+from headprune_lib.replication.order_names import NamedOrder, read_name, tokens_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.store import Arrays, Journal
 
@@ -37,7 +37,7 @@ def scores_on(
             eager.model,
             batches,
             None,
-            lambda: load_tokenizer(subject.profile.model).all_special_ids,
+            lambda: tokens_of(load_tokenizer(subject.profile.model)),
         )
 
     (unit,) = run_units(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headprune_lib.attention import special_ids
+from headprune_lib.attention import ENDS, special_ids
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.importance import example_importance
 from headprune_lib.generation.beams import searched_under
@@ -27,7 +27,7 @@ from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.order_names import NamedOrder
+from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import pack
 from headprune_lib.replication.store import Arrays, Journal, Measured
@@ -214,7 +214,8 @@ class TranslationSubject:
         def measure() -> Arrays:
             model = self.eager().model
             batches = forced_batches(self, self.split("score"))
-            return named.scores(model, batches, mask, lambda: special_ids(model))
+            tokens = Tokens(special_ids(model), special_ids(model, ENDS))
+            return named.scores(model, batches, mask, lambda: tokens)
 
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},
