@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 import torch
 from torch import nn
 
-from headprune_lib.attention import ENDS, greatest, special_ids
+from headprune_lib.attention import ENDS, special_ids
+from headprune_lib.attention_statistics import greatest
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.entropy import mean_over_queries
 from headprune_lib.criteria.registry import Look, register_criterion

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.attention import Weights, attention_of, entropies
+from headprune_lib.attention import Weights, attention_of
+from headprune_lib.attention_statistics import entropies
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.gradients import on_grid
 from headprune_lib.criteria.registry import Look, register_criterion

@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from headprune_lib.attention import entropies, read_weights, recorded_weights
+from headprune_lib.attention import read_weights, recorded_weights
+from headprune_lib.attention_statistics import entropies
 from headprune_lib.batching import Batch
 from headprune_lib.criteria.example_losses import check_apart
 from headprune_lib.criteria.gradients import batch_gradients, check_some, on_grid
