@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import numpy as np
+
 from headprune_lib.replication.claims.rules.single_heads import C2_LAYERS, C2_PAPER
 from headprune_lib.replication.claims.verdict import LEAST_POWER
 from headprune_lib.replication.published import paper
@@ -34,8 +36,19 @@ def deepest_is_the_last_of_enc_dec(side):
 
 
 def grows(side):
-    along = deltas("enc-dec")[side][1:]
+    along = deltas("enc-dec")[side][1:]  # the third layer against the second, and so on
     return all(later < earlier for earlier, later in pairwise(along))
+
+
+def twelve_layers():
+    """The layers that Figure S2 draws, of both ways to choose a head."""
+    shown = (
+        MPNET,
+        HELD_12,
+        ("all_but_one", "sst2", "mpnet"),
+        ("all_but_one", "snli", "mpnet"),
+    )
+    return [one for result in shown for one in values(*result)["layers"]]
 
 
 STATEMENTS = [
@@ -46,7 +59,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "are the only test set here that is large enough for our rule.",
+        "are the only test sets here that are large enough for our rule.",
         lambda: (
             all(row(*one, "C2").judged.power >= LEAST_POWER for one in (HELD, HELD_12))
             and all(row(*one, "C2").judged.power < LEAST_POWER for one in (OURS, MPNET, TRANSLATOR))
@@ -106,7 +119,7 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "from the second layer of *enc-dec* attention on, each layer loses more than the one "
+        "from the third layer of *enc-dec* attention on, each layer loses more than the one "
         "before, and the last loses most of all 18.",
         lambda: all(grows(side) and deepest_is_the_last_of_enc_dec(side) for side in (0, 1)),
     ),
@@ -129,6 +142,21 @@ STATEMENTS = [
         PAGE,
         "these verses are too few for it.",
         lambda: row(*TRANSLATOR, "C2").judged.power < LEAST_POWER,
+    ),
+    Statement(
+        PAGE,
+        "Most points lie inside the band; two intervals in five reach below it.",
+        lambda: (
+            0.35 < np.mean([one["interval"][0] < -DELTA for one in twelve_layers()]) < 0.45
+            and np.mean([abs(one["delta"]) <= DELTA for one in twelve_layers()]) > 0.5
+        ),
+    ),
+    Statement(
+        PAGE,
+        "and not enough in {glue:text}`lacking_held12`; the rest stay open",
+        lambda: any(
+            one["interval"][0] < -DELTA <= one["interval"][1] for one in values(*HELD_12)["layers"]
+        ),
     ),
     Statement(
         PAGE,

@@ -16,9 +16,9 @@ LEAST_POWER = 0.8
 
 COMBINING = (
     f"A row votes if its rule decides with probability {LEAST_POWER:g} or more where the truth is the "
-    "paper's. All voting rows alike: that word. At least one replicates and at least one differs: "
-    "mixed. Otherwise the word that at least half of the voting rows have, if none has the opposite "
-    "one; else inconclusive."
+    "paper's. All voting rows alike: that word. At least one replicates and at least one differs, or "
+    "one is mixed in itself: mixed. Otherwise the word that at least half of the voting rows have, if "
+    "none has the opposite one; else inconclusive."
 )
 """The one rule that makes a claim's word from its rows."""
 
