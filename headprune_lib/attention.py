@@ -20,8 +20,8 @@ from headprune_lib.hooking import hooking
 from headprune_lib.running import evaluating, on_device, placed
 
 if TYPE_CHECKING:
+    import transformers
     from jaxtyping import Bool, Float
-    from transformers import PreTrainedTokenizerBase
 
 
 class Weights(NamedTuple):
@@ -244,7 +244,7 @@ def special_ids(model: nn.Module, names: Sequence[str] = _SPECIAL) -> tuple[int,
     return tuple(sorted({id_ for id_ in flat if id_ is not None}))
 
 
-def end_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+def end_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids of the end mark and the separator, as a tokenizer names them."""
     found = (getattr(tokenizer, f"{name}_token_id", None) for name in ENDS)
     return tuple(sorted({id_ for id_ in found if id_ is not None}))

@@ -135,6 +135,23 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
+        "**Trained again**, twice, by the same recipe and with heads chosen anew",
+        lambda: (
+            {*values(*TRANSLATOR)["further"]} == {"training 2", "training 3"}
+            and all(one["chosen_on"] == "valid" for one in values(*TRANSLATOR)["further"].values())
+        ),
+    ),
+    Statement(
+        PAGE,
+        "The last layer of *enc-dec* attention loses most each time",
+        lambda: all(
+            (worst["kind"], worst["layer"]) == ("enc-dec", 5)
+            for one in values(*TRANSLATOR)["further"].values()
+            for worst in [min(one["layers"], key=lambda layer: layer["delta"])]
+        ),
+    ),
+    Statement(
+        PAGE,
         "The rule asks for 40% of a translator's layers, since half of them lose in the paper.",
         lambda: C2_LAYERS["translation"] == 0.4 and C2_PAPER["translation"] == 0.5,
     ),

@@ -90,7 +90,7 @@ def _rows(claim: str, one: Evidence, result: Result) -> list[Row]:
             name,
             ", ".join(filter(None, (setting(result), label))),
             judged,
-            _first_date(result) < rules.FIXED,
+            _first_date(result, label) < rules.FIXED,
             f"{result.model} {result.task}" if one.half == "translation" else result.model,
         )
         for label, judged in one.judge(result.values, result.task).items()
@@ -98,9 +98,13 @@ def _rows(claim: str, one: Evidence, result: Result) -> list[Row]:
     ]
 
 
-def _first_date(result: Result) -> str:
-    """When the first of its parts was measured: one that was seen makes the row exploratory."""
-    dates = [part.provenance for part in result.parts.values()]
+def _first_date(result: Result, label: str) -> str:
+    """When the first of a row's parts was measured: one that was seen makes the row exploratory.
+
+    A row of one part, a further training by itself, is labelled with the part's name.
+    """
+    own = [result.parts[label]] if label in result.parts else result.parts.values()
+    dates = [part.provenance for part in own]
     return min(one.get("first_measured", one["date"]) for one in dates)
 
 

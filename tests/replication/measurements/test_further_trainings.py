@@ -114,6 +114,12 @@ def test_table_5_of_a_further_training_is_a_row_of_its_own(pre):
         "pre-norm translator, toy",
         "pre-norm translator, toy, training 6",
     ]
+    old = dataclasses.replace(
+        both.parts[OUTCOMES],
+        provenance={**both.parts[OUTCOMES].provenance, "first_measured": "2026-11-01"},
+    )
+    dated = dataclasses.replace(both, parts={**both.parts, OUTCOMES: old})
+    assert [row.kind for row in rows_of(dated)] == ["exploratory", "confirmatory"]
     # the best head of a layer is the training's own, chosen on the validation chapters
     raw, subject = both.parts["training 6"].raw, TranslationSubject.of(pre, "toy", 6)
     masks, pairs = all_but_one_masks(subject.model), subject.pairs("valid")

@@ -109,7 +109,20 @@ def _translator(table2: Result, table5: Result) -> Numbers:
         "deepest": deepest["delta"],
         "deepest_kind": deepest["kind"],
         "deepest_layer": deepest["layer"] + 1,
+        **_trained_again(table5),
     }
+
+
+def _trained_again(table5: Result) -> Numbers:
+    """The same of a translator's further trainings, one number each: "9 and 10"."""
+    further = [one["layers"] for _, one in sorted(table5.values.get("further", {}).items())]
+    told = {
+        "again_losing": [len(_losing(layers)) for layers in further],
+        "again_sure": [_sure(layers) for layers in further],
+        "again_lacking": [_lacking(layers, DELTA_BLEU) for layers in further],
+        "again_deepest": [f"{_worst(layers)['delta']:.2f}" for layers in further],
+    }
+    return {name: " and ".join(map(str, each)) or NOT_MEASURED for name, each in told.items()}
 
 
 def _worst(layers: list[dict[str, Any]]) -> dict[str, Any]:
