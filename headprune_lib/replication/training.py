@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
-from headprune_lib.batching import NO_LABEL
+from headprune_lib.losses import default_loss, n_labels
 from headprune_lib.messages import quiet
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.weights import BFLOAT16, working_precision
@@ -135,20 +135,18 @@ class BatchTrainer(Trainer):
 
     def _step_in_parts(self, model: nn.Module, inputs: dict, at_once: int) -> Tensor:
         model.train()
-        losses, whole = [], _n_labels(inputs)
+        usual, losses = default_loss(model), []
+        whole = n_labels(usual, inputs)
         for start in range(0, len(inputs["labels"]), at_once):
             part = {name: value[start : start + at_once] for name, value in inputs.items()}
-            share = _n_labels(part) / whole  # counted first: label smoothing takes the labels out
+            share = (
+                n_labels(usual, part) / whole
+            )  # counted first: label smoothing takes the labels out
             with self.compute_loss_context_manager():
                 loss = self.compute_loss(model, part) * share
             self.accelerator.backward(loss)
             losses.append(loss.detach())
         return torch.stack(losses).sum()
-
-
-def _n_labels(batch: dict) -> int:
-    """How many labels a batch's loss is the mean over."""
-    return int((batch["labels"] != NO_LABEL).sum())
 
 
 class _Bar(ProgressCallback):

@@ -45,7 +45,9 @@ def _trained(kind, name, folder, rows=3, **further):
     return model, trainer
 
 
-@pytest.mark.parametrize(("name", "smoothing"), [("bert", 0.0), ("marian", 0.0), ("marian", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "smoothing"), [("bert", 0.0), ("marian", 0.0), ("marian", 0.1), ("gpt2", 0.0)]
+)
 def test_an_update_is_the_same_in_parts(name, smoothing, tmp_path):
     smoothed = {"label_smoothing_factor": smoothing}
     plain, _ = _trained(BatchTrainer, name, tmp_path / "plain", **smoothed)
