@@ -196,17 +196,15 @@ def _seen(
     seen = (values > 0).any(1)
     if mask is not None:
         seen = seen | (mask[:, 0] > _OPEN)
-    for real, shape in ((queries, (rows, n_queries)), (keys, (rows, n_keys))):
-        if real is not None and real.shape != shape and not real.all():
+    for real, n, across in ((queries, n_queries, 2), (keys, n_keys, 1)):
+        if real is not None and real.shape == (rows, n):
+            seen = seen & real.unsqueeze(across)
+        elif real is not None and not real.all():
             raise ValueError(
                 f"{block.path} has {n_queries} queries and {n_keys} keys in {rows} rows, and the "
                 f"batch's mask, which tells padding, is {tuple(real.shape)}: which of them are "
                 "padding is not known. Give batches without padding"
             )
-    if queries is not None and queries.shape == (rows, n_queries):
-        seen = seen & queries[:, :, None]
-    if keys is not None and keys.shape == (rows, n_keys):
-        seen = seen & keys[:, None, :]
     return seen
 
 

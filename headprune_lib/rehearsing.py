@@ -167,17 +167,17 @@ def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[d
         if not wanted:
             continue
         tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
-        for made in tried:
-            first = next(root.parameters(), None)
-            placed = on_device(made, "cpu" if first is None else first.device)
-            below = [path.removeprefix(prefix) for path in wanted if path not in ran]
-            if not below:
-                break
-            with _as_it_was(root):
+        with _as_it_was(root):
+            for made in tried:
+                first = next(root.parameters(), None)
+                placed = on_device(made, "cpu" if first is None else first.device)
+                below = [path.removeprefix(prefix) for path in wanted if path not in ran]
+                if not below:
+                    break
                 found, error = record(root, below, placed)
-            # of a pass that ended in an error too: the modules that ran were given real inputs
-            ran |= {prefix + path: one for path, one in found.items()}
-            problem = problem or error
+                # of a pass that ended in an error too: the modules that ran were given real inputs
+                ran |= {prefix + path: one for path, one in found.items()}
+                problem = problem or error
     return ran, problem
 
 

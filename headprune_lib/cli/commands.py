@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from enum import StrEnum
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -197,9 +196,8 @@ def scores_of(
     if not any(block.kept for block in find_heads(model)):
         raise ValueError("no head is left in the model: there is nothing to score")
     criterion = get_criterion(by)
-    # what it leaves out, where that is not said, are end marks, which most tokenizers name
-    asked, ends = signature(criterion.score).parameters.get("leave_out"), end_ids(tokenizer)
-    settings = {"leave_out": ends} if ends and asked and asked.default is None else {}
+    ends = end_ids(tokenizer)
+    settings = {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
     try:
         with eager(model) if criterion.weights else contextlib.nullcontext():
             return score_heads(model, Watched(batches), by, normalize=ways[normalize], **settings)

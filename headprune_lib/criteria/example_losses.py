@@ -81,9 +81,11 @@ def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None
 
     A loss of one's own says itself what counts, and no labels at all are refused elsewhere.
     """
+    if loss is not None:
+        return
     usual = default_loss(model)
     labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
-    if loss is None and labelled and not any(n_labels(usual, batch) for batch in labelled):
+    if labelled and not any(n_labels(usual, batch) for batch in labelled):
         raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
 
 

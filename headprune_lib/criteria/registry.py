@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -83,6 +84,12 @@ class Criterion:
     look: Look = Look()
     cost: str = "a forward and a backward pass"
     weights: bool = False
+
+    @property
+    def leaves_ends_out(self) -> bool:
+        """Whether it leaves out end marks where it is not told what: a tokenizer knows them best."""
+        asked = inspect.signature(self.score).parameters.get("leave_out")
+        return asked is not None and asked.default is None
 
 
 CRITERIA: dict[str, Criterion] = {}

@@ -40,10 +40,13 @@ _SETTINGS = {"low": ("low", True), "model": ("among", "model")}
 
 
 class Tokens(NamedTuple):
-    """Ids that a criterion may leave out: all special tokens, or end marks and separators alone."""
+    """Ids that a criterion may leave out: all special tokens, or end marks and separators alone.
+
+    None for ``ends`` are those that the model's configuration names.
+    """
 
     special: Collection[int]
-    ends: Collection[int]
+    ends: Collection[int] | None = None
 
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase) -> Tokens:
@@ -84,11 +87,10 @@ class NamedOrder:
         tokens: Callable[[], Tokens],
     ) -> Arrays:
         """Every head's score, by kind, under a mask if given; ``tokens`` tells which may be left out."""
-        asked = inspect.signature(self.criterion.score).parameters.get("leave_out")
         left_out = {}
         if self.words:
             left_out = {"leave_out": tokens().special}
-        elif asked is not None and asked.default is None:
+        elif self.criterion.leaves_ends_out:
             left_out = {"leave_out": tokens().ends}
         with masked_heads(model, mask or full_mask(model)), fast_linears(model):
             found = score_heads(

@@ -139,9 +139,8 @@ class BatchTrainer(Trainer):
         whole = n_labels(usual, inputs)
         for start in range(0, len(inputs["labels"]), at_once):
             part = {name: value[start : start + at_once] for name, value in inputs.items()}
-            share = (
-                n_labels(usual, part) / whole
-            )  # counted first: label smoothing takes the labels out
+            # counted first: label smoothing takes the labels out
+            share = n_labels(usual, part) / whole
             with self.compute_loss_context_manager():
                 loss = self.compute_loss(model, part) * share
             self.accelerator.backward(loss)

@@ -90,12 +90,12 @@ def test_a_translation_is_shifted_for_the_decoder():
         (
             classifier,
             Rows(["a"]),
-            "for classification, and the file.s columns are those for language model",
+            "for classification, and the file's columns are those for language model",
         ),
         (
             translator,
             Rows(["a"], labels=["0"]),
-            "for translation, and the file.s columns are those for classification",
+            "for translation, and the file's columns are those for classification",
         ),
         (
             classifier,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.attention import ENDS, special_ids
+from headprune_lib.attention import eager
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.kernels import fast_linears
@@ -122,7 +121,7 @@ class LanguageSubject:
                     self.model,
                     self.batches(self.scoring),
                     None,
-                    lambda: Tokens([self.model.config.bos_token_id], special_ids(self.model, ENDS)),
+                    lambda: Tokens([self.model.config.bos_token_id]),
                 )
 
         (unit,) = run_units(
@@ -211,17 +210,6 @@ def padded(passages: Sequence[list[int]]) -> Batch:
     ids = torch.tensor(rows)
     labels: Tensor = ids.masked_fill(there == 0, NO_LABEL)
     return {"input_ids": ids, "attention_mask": there, "labels": labels}
-
-
-@contextmanager
-def eager(model: nn.Module) -> Iterator[None]:
-    """Inside, a model attends with the kernel that has weights to look at, and a backward pass."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def whole_thousandths(nats: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headprune_lib.attention import ENDS, special_ids
+from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.importance import example_importance
 from headprune_lib.generation.beams import searched_under
@@ -214,8 +214,7 @@ class TranslationSubject:
         def measure() -> Arrays:
             model = self.eager().model
             batches = forced_batches(self, self.split("score"))
-            tokens = Tokens(special_ids(model), special_ids(model, ENDS))
-            return named.scores(model, batches, mask, lambda: tokens)
+            return named.scores(model, batches, mask, lambda: Tokens(special_ids(model)))
 
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},

@@ -78,7 +78,7 @@ def test_groups_go_whole_or_evenly(subject, tmp_path):
 
 def test_the_order_by_importance_is_the_librarys(smoke, subject, tmp_path):
     from headprune_lib import head_importance, prune_order
-    from headprune_lib.replication.language.subject import eager
+    from headprune_lib.attention import eager
 
     with eager(subject.model):
         scores = head_importance(subject.model, subject.batches(subject.scoring))
