@@ -95,7 +95,10 @@ class Result:
 
     @property
     def raw(self) -> Arrays:
-        """The outcomes of a measurement with one part. Raises KeyError for one with several."""
+        """The outcomes of the first training, of a measurement that has one part a training.
+
+        Raises KeyError for one that has a part for every order.
+        """
         return self.parts[OUTCOMES].raw
 
     @property

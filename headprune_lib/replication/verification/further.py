@@ -34,6 +34,7 @@ from headprune_lib.replication.verification.orders import (
     Subject,
     beside,
     order_that_follows,
+    own_outcomes,
     stored_importance,
 )
 from headprune_lib.replication.verification.quantities import (
@@ -72,8 +73,9 @@ def _importance(
 def _plain_importance(
     result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
+    stored = own_outcomes(result, subject)["scores"]
     found = precision.importance(subject, journal, "float32")["self"].numpy()
-    yield same_scores("importance in float32", result.raw["scores"], found)
+    yield same_scores("importance in float32", stored, found)
 
 
 # --- orders and choices ---------------------------------------------------------------------------
@@ -108,9 +110,9 @@ def _means(
 
 
 def _choice(
-    result: Result, _subject: Subject, _journal: Journal, _parts: Collection[str]
+    result: Result, subject: Subject, _journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     prefix = "train_" if half_of(result.key) == "encoder" else "valid_"
     tried = {
         name.removeprefix(prefix): values for name, values in raw.items() if name.startswith(prefix)
@@ -121,7 +123,7 @@ def _choice(
 def _searched(
     result: Result, subject: Subject, _journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
     cut, alone = raw["heads"][~raw["alone"]], raw["heads"][raw["alone"]]
     yield equal("heads that are cut", cut, heads_array(costly_heads(one)))
@@ -135,12 +137,12 @@ def _sizes(
     result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
     """Parameters before and after removal; times, memory and files are of a machine."""
-    order = prune_order(subject.importance(journal))
+    raw, order = own_outcomes(result, subject), prune_order(subject.importance(journal))
     for name, pair in timed_pairs(subject, order).items():
         every = [sum(p.numel() for p in model.parameters()) for model in pair.values()]
         attention = [attention_parameters(model) for model in pair.values()]
-        yield equal(f"parameters, {name}", result.raw[f"{name}/parameters"], every)
-        yield equal(f"those in attention, {name}", result.raw[f"{name}/attention"], attention)
+        yield equal(f"parameters, {name}", raw[f"{name}/parameters"], every)
+        yield equal(f"those in attention, {name}", raw[f"{name}/attention"], attention)
 
 
 def _removed(
@@ -189,7 +191,7 @@ def _reference_losses(
 def _texts(
     result: Result, subject: TranslationSubject, _journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
-    raw, pairs = result.raw, subject.headline
+    raw, pairs = own_outcomes(result, subject), subject.headline
     yield equal("sources", raw["sources"], list(pairs.sources))
     yield equal("references", raw["references"], list(pairs.targets))
     yield equal("shared n-grams", raw["overlap"], shared_ngrams(subject.split("train"), pairs))

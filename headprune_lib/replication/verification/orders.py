@@ -26,6 +26,20 @@ from headprune_lib.scoring import normalize_l2
 Subject = EncoderSubject | TranslationSubject
 
 
+def own_outcomes(result: Result, subject: Subject) -> Arrays:
+    """The outcomes of the part that was measured on a subject's training.
+
+    Of a result with one part, or with one a training; a result of many orders has several.
+
+    Raises:
+        ValueError: no part was measured on that training.
+    """
+    for part in result.parts.values():
+        if subject.seed in [run["seed"] for run in part.runs]:
+            return part.raw
+    raise ValueError(f"{'/'.join(result.key)} holds nothing of training {subject.seed}")
+
+
 def stored_importance(result: Result, seed: int) -> HeadTensors:
     """I_h of a training as a result holds it, not normalised; empty where it holds none."""
     scores = {}
@@ -89,6 +103,6 @@ def _followed(result: Result, subject: Subject, order: str, raw: Arrays) -> list
 
 
 def beside(result: Result, subject: Subject, measurement: str) -> Arrays:
-    """The outcomes of another measurement on the same task with the same model."""
+    """The outcomes of another measurement on the same training. Raises ValueError if it has none."""
     key = Key(measurement, result.task, result.model)
-    return store.load(key, results_folder(subject.profile)).raw
+    return own_outcomes(store.load(key, results_folder(subject.profile)), subject)

@@ -23,7 +23,7 @@ from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.verification.followed import losses_along
-from headprune_lib.replication.verification.orders import beside
+from headprune_lib.replication.verification.orders import beside, own_outcomes
 from headprune_lib.replication.verification.quantities import Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
 
@@ -101,7 +101,7 @@ def roles(
         {f"{subject.key} what heads look at": measure}, journal, "what heads look at"
     ).values()
     found = {**found, "importance": subject.importance(journal, normalize=None)["self"].numpy()}
-    for name, values in result.raw.items():
+    for name, values in own_outcomes(result, subject).items():
         # of made-up text without special tokens no head has weight on one
         if values.any():
             yield same_scores(name, values, found[name])

@@ -26,7 +26,7 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.subject import TranslationSubject
-from headprune_lib.replication.verification.orders import Subject, order_of
+from headprune_lib.replication.verification.orders import Subject, order_of, own_outcomes
 from headprune_lib.replication.verification.tried import (
     Sheet,
     all_but_one_rows,
@@ -53,7 +53,7 @@ def sheets(result: Result, subject: Subject) -> list[Sheet]:
 
 
 def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     rows = one_head_rows(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
         yield Sheet(subject.test, rows, answers(raw))
@@ -62,7 +62,7 @@ def _one_head_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 
 def _all_but_one_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     rows = all_but_one_rows(subject.model, heads_in(raw["heads"]))
     if isinstance(subject, EncoderSubject):
         yield Sheet(subject.test, rows, answers(raw))
@@ -72,7 +72,7 @@ def _all_but_one_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What the choice was made on, and what is reported of the chosen heads."""
-    raw, encoder = result.raw, isinstance(subject, EncoderSubject)
+    raw, encoder = own_outcomes(result, subject), isinstance(subject, EncoderSubject)
     split = "train" if encoder else "valid"
     tested = all_but_one_rows(subject.model, heads_in(raw["heads"]))
     tried = all_but_one_rows(subject.model, heads_in(raw[f"{split}_heads"]))
@@ -86,7 +86,7 @@ def _best_heads_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 
 def _across_domains_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     if isinstance(subject, EncoderSubject):
         home, *others = map(str, raw["domains"])
         for name in (home, *others):
@@ -137,7 +137,8 @@ def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What was measured in float32: bfloat16 is rounded otherwise on another processor."""
-    raw, shares = result.raw, tuple(result.raw["shares"])
+    raw = own_outcomes(result, subject)
+    shares = tuple(raw["shares"])
     order = prune_order(normalize_l2({"self": torch.from_numpy(raw["scores"])}))
     names = [f"{share:.0%} masked" for share in shares]
     rows = list(zip(names, masks_along(subject, order, shares), strict=True))
@@ -146,7 +147,7 @@ def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 
 def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     heads, alone = heads_in(raw["heads"]), raw["alone"]
     cut = one_head_rows(subject.model, [h for h, one in zip(heads, alone, strict=True) if not one])
     left = all_but_one_rows(subject.model, [h for h, one in zip(heads, alone, strict=True) if one])
@@ -157,7 +158,7 @@ def _search_sheets(result: Result, subject: TranslationSubject) -> Iterator[Shee
 
 
 def _quality_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
-    raw = result.raw
+    raw = own_outcomes(result, subject)
     for beams in BEAMS:
         counts = sentence_counts(raw[f"beam {beams}"].tolist(), raw["references"].tolist())
         yield Sheet(subject.headline, [uncut_row(subject.model)], {"counts": counts[None]}, beams)

@@ -155,10 +155,25 @@ SLOW = {"which_first toy"}
     ],
 )
 def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
-    result = obtained(name, smoke)
-    subjects = subjects_of(result)
     # all of an encoder's sweep; two of a translator's masks, one of which cuts something
     rows = 9 if name in ENCODER and name not in ORDERS else 2
+    everything_is_noticed(obtained(name, smoke), journal, rows)
+
+
+def test_each_training_is_held_against_its_own_part(smoke, journal, once):
+    pre = dataclasses.replace(smoke, translation_model="pre-norm")
+    result = measurements.get("table5", pre, parts=["outcomes", "training 6"])
+    assert [subject.seed for subject in subjects_of(result)] == [1, 6]
+    everything_is_noticed(result, journal, 2)
+    first = result.parts["outcomes"]
+    alone = dataclasses.replace(result, parts={"outcomes": first})
+    with pytest.raises(ValueError, match="toy/pre-norm holds nothing of training 6"):
+        sheets(alone, subjects_of(result)[1])
+
+
+def everything_is_noticed(result, journal, rows):
+    """A result is found again, and no array of any part can be another one."""
+    subjects = subjects_of(result)
     cells = n_cells(result, subjects, rows)
     found = compared(result, subjects, journal, cells)
     assert found and [quantity for quantity in found if not quantity.agrees] == []
