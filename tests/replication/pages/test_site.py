@@ -24,6 +24,8 @@ TOLD = """new Promise(done => { let shift = 0;
     {shift, width: document.documentElement.scrollWidth, markup: document.documentElement.outerHTML}
   )), 300)); })"""
 
+LEFT_OVER = re.compile(r"^\s*\|.*\||\]\(|\{\w+\}`|```|\*\*|^\s*#+ ", re.MULTILINE)
+
 pytestmark = pytest.mark.slow
 
 
@@ -43,6 +45,32 @@ def test_no_page_shows_an_error(pages):
     for name, page in pages.items():
         assert not page.select(".output.traceback, .output.stderr"), name
         assert "Traceback (most recent call last)" not in page.get_text(), name
+
+
+def test_no_markup_is_left_as_text(pages):
+    for name, page in pages.items():
+        for paragraph in page.select("article p"):
+            prose = [one for one in paragraph.find_all(string=True) if not one.find_parent("code")]
+            text = "".join(prose)
+            assert not LEFT_OVER.search(text), f"{name}: {text}"
+        # A term that follows a description without an empty line between becomes a part of it.
+        for description in page.select("dl.simple dd + dd"):
+            raise AssertionError(f"{name}: no term before {description.get_text()}")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("| cell | another |", True),
+        ("see [the page](page.md)", True),
+        ("{term}`head`", True),
+        ("**answer", True),
+        ("a int | None", False),
+        ("kept (2 of 3) [1, 2]", False),
+    ],
+)
+def test_left_over_markup_is_seen(text, left):
+    assert bool(LEFT_OVER.search(text)) == left
 
 
 def test_nothing_is_loaded_from_elsewhere(pages):
