@@ -214,14 +214,19 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Not run: further trainings of the post-norm German-English translator; of the English-French one, "
-        "importance scored again on its second and third.",
+        "Not run: further trainings of the post-norm German-English translator.",
         lambda: (
             all(
                 any(map(is_further, each.parts)) != ((each.task, each.model) == TRANSLATOR)
                 for each in models()
             )
             and all("importance rescored" in each.values["orders"] for each in models())
+            and {
+                training_in(part)[1]
+                for part in result("which_first", "enfr", "post-norm").parts
+                if training_in(part)[0] == "importance rescored"
+            }
+            == {None, 2, 3}
         ),
     ),
     Statement(
@@ -349,11 +354,11 @@ STATEMENTS = [
     Statement(
         PAGE,
         "with a tenth of the heads gone the pre-norm one has lost a fifth of its BLEU, the post-norm one "
-        "from German almost half, the one to French almost two thirds.",
+        "from German almost half, the one to French about three fifths.",
         lambda: (
             round(1 / (1 - kept_by_entropy(TRANSLATORS[1]))) == 5
             and 0.5 < kept_by_entropy(TRANSLATOR) < 0.56
-            and 1 / 3 < kept_by_entropy(("enfr", "post-norm")) < 0.38
+            and 0.37 < kept_by_entropy(("enfr", "post-norm")) < 0.43
         ),
     ),
 ]
