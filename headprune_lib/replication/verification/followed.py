@@ -27,6 +27,7 @@ from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
+from headprune_lib.replication.verification.orders import own_parts
 from headprune_lib.replication.verification.quantities import (
     NATS,
     Quantity,
@@ -47,11 +48,7 @@ def followed(
     result: Result, subject: Subject, journal: Journal, asked: Collection[str]
 ) -> Iterator[Quantity]:
     """Scores, orders and losses along them, of the orders that were measured on a training."""
-    parts = {
-        training_in(name)[0]: part
-        for name, part in result.parts.items()
-        if part.runs[0]["seed"] == subject.seed
-    }
+    parts = {training_in(name)[0]: part for name, part in own_parts(result, subject).items()}
     for order, part in ((training_in(name)[0], result.parts[name]) for name in asked):
         if isinstance(subject, EncoderSubject):
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)

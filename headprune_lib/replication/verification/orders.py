@@ -17,13 +17,22 @@ from headprune_lib.replication.measurements.orders import (
     random_order,
     training_in,
 )
-from headprune_lib.replication.store import Arrays, Key, Result
+from headprune_lib.replication.store import Arrays, Key, Part, Result
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
 
 Subject = EncoderSubject | TranslationSubject
+
+
+def own_parts(result: Result, subject: Subject) -> dict[str, Part]:
+    """The parts of a result that were measured on a subject's training, alone or among others."""
+    return {
+        name: part
+        for name, part in result.parts.items()
+        if subject.seed in [run["seed"] for run in part.runs]
+    }
 
 
 def own_outcomes(result: Result, subject: Subject) -> Arrays:
@@ -34,10 +43,10 @@ def own_outcomes(result: Result, subject: Subject) -> Arrays:
     Raises:
         ValueError: no part was measured on that training.
     """
-    for part in result.parts.values():
-        if subject.seed in [run["seed"] for run in part.runs]:
-            return part.raw
-    raise ValueError(f"{'/'.join(result.key)} holds nothing of training {subject.seed}")
+    parts = own_parts(result, subject)
+    if not parts:
+        raise ValueError(f"{'/'.join(result.key)} holds nothing of training {subject.seed}")
+    return next(iter(parts.values())).raw
 
 
 def stored_importance(result: Result, seed: int) -> HeadTensors:

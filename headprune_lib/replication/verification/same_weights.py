@@ -21,7 +21,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.further import further
-from headprune_lib.replication.verification.orders import Subject
+from headprune_lib.replication.verification.orders import Subject, own_parts
 from headprune_lib.replication.verification.quantities import (
     Quantity,
     same_answers,
@@ -65,16 +65,10 @@ def find_again(
                 yield same_answers(name, one, other)
             else:
                 yield same_translations(name, one, other, n)
-    parts = _measured_on(result, subject)
+    parts = [*own_parts(result, subject)]
     if n_parts is not None:
         parts = generator.sample(parts, min(n_parts, len(parts)))
     yield from further(result, subject, journal, parts)
-
-
-def _measured_on(result: Result, subject: Subject) -> list[str]:
-    """The parts of a result that were measured on a training."""
-    seeds = {name: [run["seed"] for run in part.runs] for name, part in result.parts.items()}
-    return [name for name, found in seeds.items() if subject.seed in found]
 
 
 def _drawn(

@@ -23,7 +23,7 @@ from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.verification.followed import losses_along
-from headprune_lib.replication.verification.orders import beside, own_outcomes
+from headprune_lib.replication.verification.orders import beside, own_outcomes, own_parts
 from headprune_lib.replication.verification.quantities import Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
 
@@ -56,11 +56,7 @@ def other_text(
     """Scores on the own text of what other results hold too, those by entropy on all text, and the
     effects; importance normalised must follow from what is not.
     """
-    parts = {
-        training_in(name)[0]: part.raw
-        for name, part in result.parts.items()
-        if part.runs[0]["seed"] == subject.seed
-    }
+    parts = {training_in(name)[0]: part.raw for name, part in own_parts(result, subject).items()}
     profile = subject.profile
     for order, raw in ((training_in(name)[0], result.parts[name].raw) for name in asked):
         if "effect" in raw:

@@ -26,7 +26,7 @@ from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.subject import TranslationSubject
-from headprune_lib.replication.verification.orders import Subject, order_of, own_outcomes
+from headprune_lib.replication.verification.orders import Subject, order_of, own_outcomes, own_parts
 from headprune_lib.replication.verification.tried import (
     Sheet,
     all_but_one_rows,
@@ -106,11 +106,9 @@ def _curve_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
     Where an order was not kept and does not follow from what was, the ends of its curve are left.
     """
-    for part, one in result.parts.items():
+    for part, one in own_parts(result, subject).items():
         raw, names = one.raw, [str(name) for name in one.raw["names"]]
         seeds = [run["seed"] for run in one.runs]
-        if subject.seed not in seeds:
-            continue
         # several draws on one training, or one run a training
         runs = range(len(names)) if len(seeds) == 1 else [seeds.index(subject.seed)]
         rows, kept, steps = [uncut_row(subject.model)], [0], len(raw["shares"]) - 1
@@ -178,9 +176,7 @@ def _along_training_sheets(result: Result, subject: TranslationSubject) -> Itera
 
 def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """A sheet an order that was followed on the subject's training."""
-    for part, one in result.parts.items():
-        if one.runs[0]["seed"] != subject.seed:
-            continue
+    for part, one in own_parts(result, subject).items():
         raw, rows = one.raw, [uncut_row(subject.model)]
         for run, order in enumerate(raw["order"]):
             shares = tuple(raw["shares"])
@@ -199,7 +195,7 @@ def _followed_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
 
 def _recovery_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """Before training again: the weights that it ended with are not kept."""
-    for part, one in result.parts.items():
+    for part, one in own_parts(result, subject).items():
         raw, rows = one.raw, [uncut_row(subject.model)]
         for run, heads in enumerate(map(heads_in, raw["heads"]), 1):
             rows.append((f"{part}, run {run}", order_mask(subject.model, heads, len(heads))))
