@@ -202,7 +202,7 @@ def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
 
 @contextmanager
 def _returning(module: nn.Module, output: Any) -> Iterator[None]:
-    own = module.__dict__.get("forward")  # a faster kernel, or that of a layer without heads
+    own = module.__dict__.get("forward")  # that of a layer without heads, or a caller's
     module.forward = lambda *_args, **_kwargs: output
     try:
         yield

@@ -15,7 +15,6 @@ from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
 from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.messages import unknown
 from headprune_lib.replication.store import Arrays
@@ -92,7 +91,7 @@ class NamedOrder:
             left_out = {"leave_out": tokens().special}
         elif self.criterion.leaves_ends_out:
             left_out = {"leave_out": tokens().ends}
-        with masked_heads(model, mask or full_mask(model)), fast_linears(model):
+        with masked_heads(model, mask or full_mask(model)):
             found = score_heads(
                 model,
                 batches,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.kernels import fast_linears
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.profiles import Profile
@@ -25,12 +24,10 @@ def rows(profile: Profile, n: int, rounds: int) -> list[Row]:
     batches = scored.batches(scored.test.first(n)).batches
 
     def forward() -> None:
-        with fast_linears(run.model):
-            pass_seconds(run.model, batches)
+        pass_seconds(run.model, batches)
 
     def score(by: str) -> None:
-        with fast_linears(scored.model):
-            score_heads(scored.model, batches, by)
+        score_heads(scored.model, batches, by)
 
     return [
         compare(

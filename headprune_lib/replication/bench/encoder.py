@@ -8,9 +8,7 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
-from headprune_lib.first_position import first_position_alone
 from headprune_lib.heads import find_heads
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.pruning import prune_heads
@@ -48,37 +46,23 @@ def _scoring(profile: Profile, n: int, rounds: int) -> list[Row]:
             optimizer.zero_grad()
 
     def score() -> None:
-        with fast_linears(subject.model):
-            score_heads(subject.model, batches, "importance")
+        score_heads(subject.model, batches, "importance")
 
     def forward() -> None:
         pass_seconds(subject.model, batches)
 
-    def fast_forward() -> None:
-        with fast_linears(subject.model):
-            forward()
-
     layers = len(find_heads(subject.model))
     # a training step adds the weights' gradients: three forward passes
-    work = scoring_work(layers, spared(subject.model))
+    work = 2 * layers - 3 / 12  # passes and gradients; the lowest q, k, v need no gradient
     return [
         compare(
             "exact I_h",
             score,
-            "forward pass, same attention kernel",
+            "forward pass",
             forward,
             rounds,
             work / layers,
             "at most 2.0",
-        ),
-        compare(
-            "exact I_h",
-            score,
-            "forward pass, same attention and linear kernels",
-            fast_forward,
-            rounds,
-            work / layers,
-            "",
         ),
         compare(
             "exact I_h",
@@ -100,15 +84,13 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     masks = one_head_masks(subject.model)
 
     def reused() -> None:
-        with fast_linears(subject.model):
-            for _ in one_head_ablation(subject.model, batches):
-                pass
+        for _ in one_head_ablation(subject.model, batches):
+            pass
 
-    def plain() -> None:  # the same linear kernels, so that only the reuse differs
-        with fast_linears(subject.model):
-            for mask in masks.values():
-                for _ in masked_logits(subject.model, batches, mask):
-                    pass
+    def plain() -> None:
+        for mask in masks.values():
+            for _ in masked_logits(subject.model, batches, mask):
+                pass
 
     def naive() -> None:
         with torch.inference_mode():
@@ -117,8 +99,7 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
                     for batch in padded:
                         subject.model(**batch)
 
-    layers = len(find_heads(subject.model))
-    floor = sweep_work(subject.model) / (len(masks) * (layers - spared(subject.model)))
+    floor = sweep_work(subject.model) / (len(masks) * len(find_heads(subject.model)))
     return [
         compare(
             "one-head sweep, activations reused",
@@ -141,37 +122,14 @@ def _sweeps(profile: Profile, n: int, rounds: int) -> list[Row]:
     ]
 
 
-def spared(model: torch.nn.Module) -> float:
-    """Layers' worth of a pass that is not computed where the classifier reads one position."""
-    with first_position_alone(model, {}) as share:
-        return share
-
-
-def scoring_work(layers: int, less: float = 0.0) -> float:
-    """Layers' worth of a pass and of its gradient, with the weights frozen.
-
-    Per layer 12 d^2 a token: q, k, v, o and 8 for the feed-forward; the lowest layer's q, k and v
-    need no gradient.
-
-    Args:
-        less: what :func:`spared` says.
-    """
-    return 2 * (layers - less) - 3 / 12
-
-
 def sweep_work(model: torch.nn.Module) -> float:
     """Layers that a sweep over every head computes: one uncut pass, and of each cut what is above.
 
     That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
     """
-    blocks, less = find_heads(model), spared(model)
-    above = [
-        8 / 12 + len(blocks) - 1 - i - less
-        for i, block in enumerate(blocks[:-1])
-        for _ in block.kept
-    ]
-    last = [8 / 12 - min(less, 8 / 12)] * len(blocks[-1].kept)
-    return sum(above) + sum(last) + len(blocks) - less
+    blocks = find_heads(model)
+    cuts = (8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept)
+    return len(blocks) + sum(cuts)
 
 
 def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
@@ -194,8 +152,7 @@ def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
 
 def half_pruned(subject: EncoderSubject) -> torch.nn.Module:
     """The subject's model without the less important half of its heads."""
-    with fast_linears(subject.model):
-        scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
+    scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
     order = prune_order(scores)
     cut = order_mask(subject.model, order, len(order) // 2)
     return prune_heads(copy.deepcopy(subject.model), cut)

@@ -12,7 +12,6 @@ from headprune_lib.criteria.greedy import mean_loss
 from headprune_lib.generation.drafts import translations_under
 from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
@@ -38,8 +37,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     sources = subject.translator.encode(subject.split("test").first(n_sentences).sources)
     masks = dict(list(one_head_masks(model).items())[::_EVERY])
     made: dict[str, list[list[Ids]]] = {}
-    with fast_linears(model):
-        drafts = generate(model, sources)  # once for all 288 heads, so not timed with one in twelve
+    drafts = generate(model, sources)  # once for all 288 heads, so not timed with one in twelve
 
     def swept() -> None:
         made["sweep"] = sweep_translations(model, sources, drafts, list(masks.values()))
@@ -48,10 +46,9 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
         made["plain"] = [_masked(model, mask, sources) for mask in masks.values()]
 
     def sorted_plain() -> None:
-        with fast_linears(model):
-            for mask in masks.values():
-                with masked_heads(model, mask):
-                    generate(model, sources)
+        for mask in masks.values():
+            with masked_heads(model, mask):
+                generate(model, sources)
 
     rounds, n = max(1, rounds // 2), len(masks) * len(sources)
     title = f"sweep of {len(masks)} heads on {len(sources)} verses"
@@ -69,7 +66,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     second = compare(
         title,
         swept,
-        "one generate a head, sorted, batches of 128, same kernels",
+        "one generate a head, sorted, batches of 128",
         sorted_plain,
         rounds,
         bound,
@@ -99,14 +96,12 @@ def sweeps(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     masks = one_head_masks(model)
 
     def reused() -> None:
-        with fast_linears(model):
-            for _ in one_head_ablation(model, batches, reduce=cross_entropy):
-                pass
+        for _ in one_head_ablation(model, batches, reduce=cross_entropy):
+            pass
 
-    def plain() -> None:  # the same linear kernels, so that only the reuse differs
-        with fast_linears(model):
-            for mask in masks.values():
-                mean_loss(model, batches, mask)
+    def plain() -> None:
+        for mask in masks.values():
+            mean_loss(model, batches, mask)
 
     s, t = (sum(batch[name].numel() for batch in batches)
             for name in ("input_ids", "decoder_input_ids"))  # fmt: skip
@@ -154,17 +149,16 @@ def sweep_translations(
     ``drafts`` are the unmasked model's translations.
     """
     found: list[list[Ids]] = [[[] for _ in sources] for _ in masks]
-    with fast_linears(model), fast_single_queries(model):
-        for members in by_length(sources, GROUP):
-            own, first = ([side[i] for i in members] for side in (sources, drafts))
-            for row, one in zip(found, translations_under(model, own, first, masks), strict=True):
-                for i, ids in zip(members, one.ids, strict=True):
-                    row[i] = ids
+    for members in by_length(sources, GROUP):
+        own, first = ([side[i] for i in members] for side in (sources, drafts))
+        for row, one in zip(found, translations_under(model, own, first, masks), strict=True):
+            for i, ids in zip(members, one.ids, strict=True):
+                row[i] = ids
     return found
 
 
 def _masked(model: nn.Module, mask: HeadTensors, sources: Sequence[Ids]) -> list[Ids]:
-    """As a simple script would: plain kernels, batches as the sentences come."""
+    """As a simple script would: batches as the sentences come."""
     made: list[Ids] = []
     with masked_heads(model, mask):
         for start in range(0, len(sources), _PLAIN_BATCH):

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors, find_heads
-from headprune_lib.kernels import fast_linears
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
@@ -143,13 +142,12 @@ class EncoderSubject:
 
         def measure(part: list) -> Arrays:
             correct, loss, room = [], [], Room()
-            with fast_linears(self.model):
-                for batch in part:
-                    right, nats = answers(
-                        in_halves(swept, batch, partial(torch.cat, dim=1), room), batch["labels"]
-                    )
-                    correct.append(right)
-                    loss.append(nats)
+            for batch in part:
+                right, nats = answers(
+                    in_halves(swept, batch, partial(torch.cat, dim=1), room), batch["labels"]
+                )
+                correct.append(right)
+                loss.append(nats)
             return {"correct": np.concatenate(correct, -1), "loss": np.concatenate(loss, -1)}
 
         parts = [
@@ -186,8 +184,7 @@ class EncoderSubject:
             # a kernel with a fast backward pass; the same weights
             model = EncoderSubject.of(self.profile, self.seed, "eager").model
             batches = self.batches(self.scoring).batches
-            with fast_linears(model):
-                return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
+            return {"self": head_importance(model, batches, normalize=None)["self"].numpy()}
 
         (unit,) = run_units(
             {f"{self.key} I_h all heads": measure}, journal, f"importance, seed {self.seed}"
@@ -271,10 +268,7 @@ def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | Non
         return logits
 
     room = Room()
-    with fast_linears(subject.model):
-        logits = torch.cat(
-            [in_halves(masked, batch, torch.cat, room) for batch in prepared.batches]
-        )
+    logits = torch.cat([in_halves(masked, batch, torch.cat, room) for batch in prepared.batches])
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

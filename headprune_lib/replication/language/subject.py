@@ -15,7 +15,6 @@ from headprune_lib.ablation import one_head_ablation
 from headprune_lib.attention import eager
 from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.losses import next_token_cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
@@ -152,7 +151,6 @@ class LanguageSubject:
         with (
             torch.inference_mode(),
             masked_heads(model, full_mask(model) if mask is None else mask),
-            fast_linears(model),
         ):
             for batch in self.batches(self.test):
                 there = on_device(batch, device)
@@ -164,10 +162,9 @@ class LanguageSubject:
         heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
 
         def measure(batch: Batch) -> Arrays:
-            with fast_linears(self.model):
-                ((uncut, cut),) = one_head_ablation(
-                    self.model, [batch], reduce=next_token_cross_entropy
-                )
+            ((uncut, cut),) = one_head_ablation(
+                self.model, [batch], reduce=next_token_cross_entropy
+            )
             return {"loss": torch.stack([uncut, *(cut[head] for head in heads)]).double().numpy()}
 
         units = run_units(

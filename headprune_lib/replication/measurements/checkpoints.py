@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from headprune_lib.heads import KINDS, HeadTensors
-from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import order_mask, prune_order, prune_schedule
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
@@ -92,8 +91,7 @@ def _validated(context: Context, seed: int, updates: list[int]) -> dict[int, flo
 
     def measure(subject: TranslationSubject) -> Arrays:
         pairs = subject.split("valid")
-        with fast_linears(subject.model):
-            bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
+        bleu = validation_bleu(subject.model, subject.translator.pieces, pairs)
         return {"bleu": np.array(bleu)}
 
     units = run_units(

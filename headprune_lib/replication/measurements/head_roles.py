@@ -15,7 +15,6 @@ from torch import Tensor
 from headprune_lib.attention import Weights
 from headprune_lib.attention_statistics import entropies, mass_at, mass_on
 from headprune_lib.criteria.entropy import means_over_queries
-from headprune_lib.kernels import fast_linears
 from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
@@ -85,8 +84,7 @@ def _measure(context: Context, _part: str) -> Measured:
     def measure() -> Arrays:
         eager = EncoderSubject.of(context.profile, subject.seed, "eager")
         batches = eager.batches(eager.scoring).batches
-        with fast_linears(eager.model):
-            found = means_over_queries(eager.model, batches, [*wanted.values()])
+        found = means_over_queries(eager.model, batches, [*wanted.values()])
         return {name: one["self"].numpy() for name, one in zip(wanted, found, strict=True)}
 
     (raw,) = run_units(

@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 import numpy as np
 import sacrebleu
 
-from headprune_lib.kernels import fast_linears
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import normalise
 from headprune_lib.replication.data.verses import Pairs
@@ -54,8 +53,7 @@ def _measure(context: Context, _part: str) -> Measured:
 
 
 def _translations(subject: TranslationSubject, beams: int) -> Arrays:
-    with fast_linears(subject.model):
-        made = subject.translator.translate(subject.headline.sources, beams=beams)
+    made = subject.translator.translate(subject.headline.sources, beams=beams)
     return {"text": np.array(made)}
 
 

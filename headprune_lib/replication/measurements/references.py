@@ -9,7 +9,6 @@ import torch
 
 from headprune_lib.batching import NO_LABEL, without_labels
 from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data.verses import Pairs
@@ -76,7 +75,7 @@ class _Forced:
 
     def losses(self) -> np.ndarray:
         """(n,) the sum over each reference's pieces in nats, in the pairs' own order."""
-        with torch.inference_mode(), fast_linears(self.model):
+        with torch.inference_mode():
             found = [
                 cross_entropy(self.model(**without_labels(batch)), batch) for batch in self.batches
             ]

@@ -15,7 +15,6 @@ import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
 from headprune_lib.replication import stats
@@ -54,7 +53,7 @@ def _measure(context: Context, _part: str) -> Measured:
     pairs = subject.split("test").first(_VERSES)
 
     def counted(mask: HeadTensors, beams: int) -> Arrays:
-        with masked_heads(subject.model, mask), fast_linears(subject.model):
+        with masked_heads(subject.model, mask):
             made = subject.translator.translate(pairs.sources, beams=beams)
         return {"counts": pack(sentence_counts(made, pairs.targets))}
 

@@ -9,7 +9,6 @@ import torch
 
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_linears
 from headprune_lib.mask_tuning import tune_mask
 from headprune_lib.orders import Head
 from headprune_lib.replication.engine import run_units
@@ -32,8 +31,7 @@ def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> l
     keys = [f"{subject.key} gates {TUNING} {mask_key(mask)}" for mask in masks]
 
     def measure(mask: HeadTensors) -> Arrays:
-        with fast_linears(subject.model):
-            gates = tune_mask(subject.model, mask, _scoring(subject))
+        gates = tune_mask(subject.model, mask, _scoring(subject))
         return {kind: values.float().numpy() for kind, values in gates.items()}
 
     units = run_units(

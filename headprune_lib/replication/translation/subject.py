@@ -23,7 +23,6 @@ from headprune_lib.generation.beams import searched_under
 from headprune_lib.generation.drafts import Translations, translations_under
 from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.kernels import fast_linears, fast_single_queries
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -186,12 +185,10 @@ class TranslationSubject:
     def _translated(self, sources: Rows, masks: Sequence[HeadTensors]) -> list[Translations]:
         """A group of sentences under each mask, the unmasked model's translations as drafts."""
         model, beams = self.model, self.profile.beams
-        with fast_linears(model):
-            drafts = generate(model, sources, beams=beams, early_stopping=beams > 1)
-        with fast_linears(model), fast_single_queries(model):
-            if beams > 1:
-                return searched_under(model, sources, drafts, masks, beams=beams)
-            return translations_under(model, sources, drafts, masks)
+        drafts = generate(model, sources, beams=beams, early_stopping=beams > 1)
+        if beams > 1:
+            return searched_under(model, sources, drafts, masks, beams=beams)
+        return translations_under(model, sources, drafts, masks)
 
     def sweep_heads(
         self, pairs: Pairs, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
@@ -228,8 +225,7 @@ class TranslationSubject:
 
         def measure() -> Arrays:
             model = self.eager().model
-            with fast_linears(model):
-                each = example_importance(model, forced_batches(self, self.split("score")))
+            each = example_importance(model, forced_batches(self, self.split("score")))
             return {kind: values.numpy() for kind, values in each.items()}
 
         (found,) = run_units(

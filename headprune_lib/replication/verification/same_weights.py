@@ -12,7 +12,6 @@ import torch
 from headprune_lib.batching import Batch, teacher_forced, without_labels
 from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import HeadTensors
-from headprune_lib.kernels import fast_linears
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import Examples
@@ -114,7 +113,7 @@ def _translated(
         found = {"counts": counts_under(subject, texts, mask, sheet.beams)}
         if "draft_loss" in sheet.outcomes:
             batch = batch or _drafts(subject, texts)
-            with torch.inference_mode(), masked_heads(model, mask), fast_linears(model):
+            with torch.inference_mode(), masked_heads(model, mask):
                 losses = cross_entropy(model(**without_labels(batch)), batch)
             found["draft_loss"] = losses.double().numpy()
         yield found
@@ -125,7 +124,7 @@ def counts_under(
 ) -> np.ndarray:
     """Counts (n, 10) of translations under a mask."""
     model, sources, own = subject.model, subject.translator.encode(pairs.sources), subject.profile
-    with masked_heads(model, mask), fast_linears(model):
+    with masked_heads(model, mask):
         made = generate(model, sources, beams=max(beams, own.beams), early_stopping=own.beams > 1)
     return subject.translator.pieces.counts(made, pairs.targets)[""]
 
@@ -133,9 +132,8 @@ def counts_under(
 def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
     """The unmasked model's translations as references to score."""
     sources = subject.translator.encode(pairs.sources)
-    with fast_linears(subject.model):
-        beams = subject.profile.beams
-        drafts = generate(subject.model, sources, beams=beams, early_stopping=beams > 1)
+    beams = subject.profile.beams
+    drafts = generate(subject.model, sources, beams=beams, early_stopping=beams > 1)
     marks = marks_of(subject.model)
     ended = [[*draft, marks.end] for draft in drafts]
     return teacher_forced(sources, ended, marks.pad, marks.start)
