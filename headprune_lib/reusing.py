@@ -7,12 +7,10 @@ head's contribution to the output projection is linear, so the attention itself 
 its heads. For each cut only the rest of its layer and what comes after is computed.
 
 With layers of equal cost, a sweep over every head of L layers costs (L - 1)/2 layers plus the
-feed-forward part of one layer a head, where plain masking costs L: 0.53 of it at L = 6. Where the
-classifier is known to read the first position alone, the last layer's queries, output projection
-and feed-forward part are computed there alone, on both sides: 0.47. An encoder-decoder of 6 and 6
-layers, with sources as long as targets, costs 0.44 of plain masking; in both the products with all
-words of the vocabulary come besides. Of width 256 with 4,000 words that is 0.50, and 0.50 was
-measured (``headprune bench sweeps`` times a trained translator).
+feed-forward part of one layer a head, where plain masking costs L: 0.53 of it at L = 6. An
+encoder-decoder of 6 and 6 layers, with sources as long as targets, costs 0.44 of plain masking; in
+both the products with all words of the vocabulary come besides, and of width 256 with 4,000 words
+that is 0.50 (``headprune bench sweeps`` times a trained translator).
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.batching import Batch, check_batch, model_inputs
-from headprune_lib.first_position import first_position_alone
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
@@ -86,7 +83,7 @@ def swept(
     """
     blocks = find_heads(model)
     cut: dict[Head, Tensor] = {}
-    with for_one_batch(model, batch, device, reduce) as inputs:
+    with for_one_batch(model, batch, device) as inputs:
         run = _Run(model, inputs, reduce or logits_of)
         with _noted(model, blocks) as uncut:
             made = run()
@@ -240,10 +237,7 @@ def _opaque(projection: nn.Module) -> bool:
 
 @contextmanager
 def for_one_batch(
-    model: nn.Module,
-    batch: Batch,
-    device: str | torch.device | None,
-    reduce: Reduce | None = None,
+    model: nn.Module, batch: Batch, device: str | torch.device | None
 ) -> Iterator[Batch]:
     """The batch on the device, while the model is ready for it.
 
@@ -253,7 +247,7 @@ def for_one_batch(
     check_batch(batch)
     device = placed(model, device)
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model), torch.no_grad(), first_position_alone(model, batch, reduce):
+    with evaluating(model), torch.no_grad():
         yield on_device(batch, device)
 
 

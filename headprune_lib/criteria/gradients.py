@@ -15,7 +15,6 @@ from headprune_lib.criteria.example_losses import (
     check_unused,
     differentiable_losses,
 )
-from headprune_lib.first_position import first_position_alone
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.hooking import hooked, hooking
 from headprune_lib.losses import Loss
@@ -54,7 +53,7 @@ def gate_gradients(
         for output, own in zip(outputs, contexts, strict=True):
             handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
-        with torch.enable_grad(), first_position_alone(model, batch, loss) as spared:
+        with torch.enable_grad():
             with watching(model, loss) as watch:
                 losses = differentiable_losses(model, batch, loss)
             if watch is not None:
@@ -71,8 +70,6 @@ def gate_gradients(
         if made:
             product = sum(made[1:], made[0])  # (rows, T, kept * width)
             by_head = product.unflatten(-1, (len(block.kept), block.width)).sum(-1)
-            if spared:
-                by_head = _at_all_positions(by_head, batch)
             result.append(_by_example(by_head, len(losses), block))
         else:
             # one that did not run (attention to an encoder that is not there) is not used anyway
@@ -82,12 +79,6 @@ def gate_gradients(
     if watch is not None:
         check_derivatives(model, batch, loss, blocks, result, watch)
     return result
-
-
-def _at_all_positions(by_head: Tensor, batch: Batch) -> Tensor:
-    """With zeros for the positions that were not computed, since nothing reads them."""
-    tokens = batch["input_ids"] if batch.get("input_ids") is not None else batch["inputs_embeds"]
-    return nn.functional.pad(by_head, (0, 0, 0, tokens.shape[1] - by_head.shape[1]))
 
 
 def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
