@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import FunctionType
 from typing import Any
+
+import transformers
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from headprune_lib import messages
 
@@ -223,6 +231,61 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 REGISTERED: set[str] = set()
 """The classes that were taught, by name."""
+
+
+def is_released(module: nn.Module) -> bool:
+    """Whether a module has an entry and computes attention by the released code of transformers.
+
+    A name does not say so: another class may have the same one, and a ``forward`` may be replaced
+    in the class or in the module. So the class must be the one that transformers has under its name,
+    and the functions must have been compiled from its file. Projections may be any modules, such as
+    adapters or quantised ones.
+    """
+    entry = ARCHITECTURES.get(type(module).__name__)
+    if entry is None:
+        return False
+    names = [getattr(entry, name) for name in entry.projections]
+    holders = {"", entry.core, *(name.rpartition(".")[0] for name in names)}
+    try:
+        return all(_runs_released_code(module.get_submodule(path)) for path in holders)
+    except AttributeError:  # another class of that name, without these parts
+        return False
+
+
+_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
+
+
+def _runs_released_code(module: nn.Module) -> bool:
+    kind = type(module)
+    home: Any = sys.modules.get(kind.__module__)
+    if getattr(home, kind.__name__, None) is not kind or not _is_from(home.__file__):
+        return False
+    forward = vars(module).get("forward")  # a bound method of the class changes nothing
+    if forward is not None and getattr(forward, "__func__", None) is not kind.forward:
+        return False
+    own = [getattr(value, "__func__", value) for value in vars(kind).values()]
+    functions = [value for value in own if isinstance(value, FunctionType)]
+    if kind.forward not in functions:
+        return False
+    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    called = [
+        kind.forward.__globals__.get(name)
+        for function in functions
+        for name in function.__code__.co_names
+    ]
+    return all(
+        function.__code__.co_filename == home.__file__
+        and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
+        for function in functions
+    ) and all(
+        _is_from(function.__code__.co_filename)
+        for function in (*called, ALL_ATTENTION_FUNCTIONS.get(chosen))
+        if isinstance(function, FunctionType)
+    )
+
+
+def _is_from(file: str | None) -> bool:
+    return (file or "").startswith(_TRANSFORMERS)
 
 
 def register_attention(

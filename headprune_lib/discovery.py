@@ -15,13 +15,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from headprune_lib.architectures import ARCHITECTURES, REGISTERED, UnknownArchitecture
+from headprune_lib.architectures import (
+    ARCHITECTURES,
+    REGISTERED,
+    Architecture,
+    UnknownArchitecture,
+    is_released,
+)
 from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.kinds import kinds_of
 from headprune_lib.proving import Proof, check, prove
 from headprune_lib.refusals import did_not_run, nothing_found, warn_of
-from headprune_lib.rehearsing import Ran, reached
+from headprune_lib.rehearsing import Ran, reached, said
 from headprune_lib.running import evaluating
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
@@ -60,11 +66,16 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     taught = [
         path
         for path, (_, how) in named.items()
-        if how == "registered" and not hasattr(model.get_submodule(path), "headprune_found")
+        if how != "table" and not hasattr(model.get_submodule(path), "headprune_found")
     ]
     again = inputs is not None or (not verify and memory is not None and memory.how == "found")
     modules = tuple(
-        (path, id(module := model.get_submodule(path)), ARCHITECTURES.get(type(module).__name__))
+        (
+            path,
+            id(module := model.get_submodule(path)),
+            ARCHITECTURES.get(type(module).__name__),
+            _forwards(model, path),
+        )
         for path in (*unknown, *taught)
     )
     if memory is None or memory.modules != modules or (modules and again):
@@ -85,6 +96,13 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     return Discovery(blocks, memory.refused)
 
 
+def _forwards(model: nn.Module, path: str) -> tuple:
+    """What runs where a module, or the one around it, is called."""
+    around = model.get_submodule(path.rpartition(".")[0])
+    inside = model.get_submodule(path).modules()
+    return tuple((type(one).forward, vars(one).get("forward")) for one in (around, *inside))
+
+
 def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
     """Raises ValueError where two blocks have one output projection: a mask would act on both."""
     users: dict[nn.Module, list[str]] = {}
@@ -99,7 +117,11 @@ def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
 
 
 def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
-    """The modules whose parts are known by name, and the others that look like attention."""
+    """The modules whose parts are known by name, and the others that look like attention.
+
+    How the parts are known is ``""`` where a name is known and the code under it is not: what the
+    entry says is then to be proved.
+    """
     named: dict[str, tuple[Proof, str]] = {}
     unknown: list[str] = []
     for path, module in model.named_modules():
@@ -111,11 +133,24 @@ def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
             said = dict(module.headprune_found)
             how, _ = said.pop("how"), said.pop("kind")
             named[path] = Proof(own, **said), how
-        elif architecture is not None:
-            named[path] = Proof(architecture), "registered" if name in REGISTERED else "table"
+        elif architecture is not None and name in REGISTERED:
+            named[path] = Proof(architecture), "registered"
+        elif architecture is not None and (own is not None or is_released(module)):
+            named[path] = Proof(architecture), "table"
+        elif architecture is not None and _has_parts(module, architecture):
+            named[path] = Proof(architecture), ""
         elif looks_like_attention(module):
             unknown.append(path)
     return named, [path for path in unknown if not _inside(path, named)]
+
+
+def _has_parts(module: nn.Module, architecture: Architecture) -> bool:
+    try:
+        for name in (*architecture.projections, "core"):
+            module.get_submodule(getattr(architecture, name))
+    except AttributeError:
+        return False
+    return True
 
 
 def _unread(model: nn.Module, taken: set[str]) -> dict[str, str]:
@@ -178,7 +213,8 @@ def _look(
             memory.proofs[path] = found
         elif found is not None:
             memory.refused[path] = found
-        elif path in seen:  # what was taught and does not run is taken at its word
+        elif path in seen or type(model.get_submodule(path)).__name__ not in REGISTERED:
+            # what was taught and does not run is taken at its word
             memory.refused[path] = did_not_run(problem)
     return memory
 
@@ -192,16 +228,28 @@ def _proved(model: nn.Module, path: str, seen: Seen | None, ran: Ran) -> Proof |
                 return prove(module, seen.candidates, ran)
             return check(module, ARCHITECTURES[type(module).__name__], ran)
         except NotAttention as reason:
-            return str(reason) if seen is not None else f"as registered: {reason}"
+            return str(reason) if seen is not None else f"{_as(module)}: {reason}"
+        except (AttributeError, RuntimeError, ValueError, IndexError, TypeError) as error:
+            if type(module).__name__ in REGISTERED:
+                raise
+            return f"{_as(module)}: {said(error)}"
+
+
+def _as(module: nn.Module) -> str:
+    """Whose entry a module was held to."""
+    if type(module).__name__ in REGISTERED:
+        return "as registered"
+    return "its class is named like a known one and runs other code"
 
 
 def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
-    """Modules with the same of this are proved once: class, sizes, and every plain attribute."""
+    """Modules with the same of this are proved once: class, sizes, plain attributes, own code."""
     plain = tuple(
         (path, name, value)
         for path, inner in module.named_modules()
         for name, value in sorted(vars(inner).items())
-        if isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id")
+        if name == "forward"
+        or (isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id"))
     )
     shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
     return type(module), seen and seen.candidates, plain, shapes
@@ -225,7 +273,7 @@ def _blocks(
             kind=kind,
             layer=layers[kind],
             layer_path=_layer_path(model, path),
-            how=ways.get(path, memory.how),
+            how=ways.get(path) or memory.how,
             masks_only=proof.masks_only,
             keeps_one=proof.keeps_one,
             whole_groups=proof.whole_groups,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -29,6 +30,7 @@ from headprune_lib.batching import Batch, check_batch, model_inputs
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
+from headprune_lib.rehearsing import close
 from headprune_lib.running import (
     Call,
     evaluating,
@@ -141,8 +143,8 @@ class _Uncut:
         return not (
             any(call.times > 1 for call in self.projected)
             or [call.times for call in self.attended] != [call.times for call in self.projected]
-            or any(block.how == "found" for block in self.blocks)
-            or any(_opaque(block.part(model, "output")) for block in self.blocks)
+            or any(block.how in ("found", "assumed") for block in self.blocks)
+            or not all(map(partial(_is_linear, model), self.blocks, self.attended, self.projected))
         )
 
     def unchanged(self, model: nn.Module, i: int) -> AbstractContextManager[None]:
@@ -230,9 +232,18 @@ def _check_size(logits: Tensor, n_heads: int) -> None:
         )
 
 
-def _opaque(projection: nn.Module) -> bool:
-    own = type(projection).forward in (nn.Linear.forward, Conv1D.forward)
-    return not own or not_plain(projection) is not None
+def _is_linear(model: nn.Module, block: AttentionBlock, attended: Call, projected: Call) -> bool:
+    """Whether a block returned what its output projection's weights make of the heads."""
+    projection = block.part(model, "output")
+    if not projected.times:
+        return True
+    if not_plain(projection) is not None:
+        return False
+    whole = _product(projection, projected.inputs[0], slice(None))
+    bias: Any = projection.bias
+    made = whole if bias is None else whole + bias
+    returned = projected.output if block.architecture.core else _states(attended.output)
+    return close(projected.output, made, made) and torch.equal(returned, projected.output)
 
 
 @contextmanager
@@ -274,9 +285,13 @@ def _projection(
     projection: Any = block.part(model, "output")
     context = projected.inputs[0]  # (B, T, heads * width)
     columns = slice(j * block.width, (j + 1) * block.width)
-    turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
-    weight = projection.weight.T if turned else projection.weight
-    share = nn.functional.linear(context[..., columns], weight[:, columns])
+    share = _product(projection, context, columns)
     if how == "cut":
         return projected.output - share
     return share if projection.bias is None else share + projection.bias
+
+
+def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
+    turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
+    weight = projection.weight.T if turned else projection.weight
+    return nn.functional.linear(context[..., columns], weight[:, columns])

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, load_model, save_model
 from torch import nn
 from transformers import PreTrainedModel
 
-from headprune_lib.architectures import ARCHITECTURES
+from headprune_lib.architectures import REGISTERED, is_released
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import find_heads
 from headprune_lib.model_classes import class_named
@@ -140,7 +140,12 @@ def load_pruned(
 def _known_by_name(model: nn.Module, kept: Kept) -> bool:
     """Whether heads are found without running the model, which has no weights on the meta device."""
     modules = dict(model.named_modules())
-    return all(type(modules.get(path)).__name__ in ARCHITECTURES for path in kept)
+    return all(path in modules and _is_known(modules[path]) for path in kept)
+
+
+def _is_known(module: nn.Module) -> bool:
+    how = getattr(module, "headprune_found", {}).get("how")  # of one that has lost heads
+    return how == "table" or type(module).__name__ in REGISTERED or is_released(module)
 
 
 def _with_heads(model: Any, kept: Kept) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -96,6 +97,12 @@ def _check_described(model: PreTrainedModel) -> None:
         raise ValueError(
             f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
             f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}{otherwise}"
+        )
+    released = type(model) is getattr(transformers, name)
+    if not released or any(block.how != "table" for block in find_heads(model)):
+        raise ValueError(
+            f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
+            f"would not run it{otherwise}"
         )
     if further := _further_weights(model):
         raise ValueError(

@@ -139,6 +139,10 @@ def test_the_tokenizer_of_another_file_is_copied(tmp_path):
             "scaled by 'dynamic' are not written",
         ),
         (lambda: pruned([("self", 0, h) for h in range(4)]), "first layer has no heads left"),
+        (
+            lambda: pruned([], type("LlamaForCausalLM", (t.LlamaForCausalLM,), {})),
+            "LlamaForCausalLM, or its attention, runs other code",
+        ),
     ],
 )  # fmt: skip
 def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_path):

@@ -1,0 +1,187 @@
+"""Code that is not the released one, under a known name: measured as it runs, or refused."""
+
+import copy
+import types
+
+import pytest
+import torch
+import transformers
+from tiny import batch, build
+from torch.nn.functional import cross_entropy, linear
+from transformers.models.bert import modeling_bert
+from transformers.models.bert.modeling_bert import BertSelfAttention
+
+from headprune_lib import (
+    cut_heads,
+    find_heads,
+    head_importance,
+    masked_heads,
+    one_head_ablation,
+    prune_heads,
+    register_attention,
+)
+from headprune_lib.architectures import UnknownArchitecture
+
+
+def attention(layout):
+    """Attention with sharper weights, and what it hands on: heads side by side, or otherwise."""
+
+    def attend(module, query, key, value, mask, scaling=None, **_kwargs):
+        scores = 2 * query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        weights = (scores if mask is None else scores + mask).softmax(-1)
+        context = weights @ value  # (B, head, T, width)
+        if layout == "mixed":
+            context = context + context.flip(1)
+        if layout == "interleaved":
+            return context.permute(0, 2, 3, 1).flatten(2), weights
+        return context.transpose(1, 2).flatten(2), weights
+
+    def forward(self, hidden_states, attention_mask=None, *_args, **_kwargs):
+        query, key, value = (
+            part(hidden_states).unflatten(-1, (-1, self.attention_head_size)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        return attend(self, query, key, value, attention_mask)
+
+    return attend, forward
+
+
+def in_the_class(model, layout, monkeypatch):
+    monkeypatch.setattr(BertSelfAttention, "forward", attention(layout)[1])
+
+
+def in_the_modules(model, layout, monkeypatch):
+    for layer in model.bert.encoder.layer:
+        core = layer.attention.self
+        core.forward = types.MethodType(attention(layout)[1], core)
+
+
+def in_a_class_of_the_same_name(model, layout, monkeypatch):
+    says = {"forward": attention(layout)[1], "__module__": BertSelfAttention.__module__}
+    own = type(BertSelfAttention.__name__, (BertSelfAttention,), says)
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.__class__ = own
+
+
+def in_a_function(model, layout, monkeypatch):
+    monkeypatch.setattr(modeling_bert, "eager_attention_forward", attention(layout)[0])
+
+
+def in_a_registered_function(model, layout, monkeypatch):
+    transformers.AttentionInterface.register("of_ones_own", attention(layout)[0])
+    transformers.AttentionMaskInterface.register(
+        "of_ones_own", transformers.AttentionMaskInterface()["eager"]
+    )
+    model.set_attn_implementation("of_ones_own")
+
+
+WAYS = (
+    in_the_class,
+    in_the_modules,
+    in_a_class_of_the_same_name,
+    in_a_function,
+    in_a_registered_function,
+)
+
+
+def importance_by_differences(model, inputs, step=1e-5):
+    """A head's gate moves its values, whatever becomes of them afterwards."""
+    found = torch.zeros(3, 4, dtype=torch.float64)
+    for layer, head in [(layer, head) for layer in range(3) for head in range(4)]:
+        losses = []
+        for sign in (1, -1):
+            shifted = copy.deepcopy(model)
+            value = shifted.bert.encoder.layer[layer].attention.self.value
+            for core in (layer.attention.self for layer in shifted.bert.encoder.layer):
+                if "forward" in vars(core):  # a bound method still holds the module it was made of
+                    core.forward = types.MethodType(core.forward.__func__, core)
+            rows = slice(head * 4, (head + 1) * 4)
+            with torch.no_grad():
+                value.weight[rows] *= 1 + sign * step
+                value.bias[rows] *= 1 + sign * step
+                logits = shifted(**{k: v for k, v in inputs.items() if k != "labels"}).logits
+            losses.append(cross_entropy(logits, inputs["labels"], reduction="none"))
+        found[layer, head] = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
+    return found
+
+
+def assert_sweep_is_masking(model, inputs):
+    ((_, cut),) = one_head_ablation(model, [inputs])
+    for head, logits in cut.items():
+        with masked_heads(model, cut_heads(model, [head])), torch.no_grad():
+            torch.testing.assert_close(logits, model(**inputs).logits)
+
+
+@pytest.mark.parametrize("replace", WAYS)
+def test_replaced_attention_that_keeps_heads_apart_is_measured_as_it_runs(replace, monkeypatch):
+    model, inputs = build(), batch()
+    released = head_importance(model, [inputs], normalize=None)["self"]
+    replace(model, "side by side", monkeypatch)
+    expected = importance_by_differences(model, inputs)
+    assert not torch.allclose(released, expected, rtol=1e-3)
+    found = head_importance(model, [inputs], normalize=None)["self"]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+    assert_sweep_is_masking(model, inputs)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "mixed"])
+@pytest.mark.parametrize("replace", WAYS)
+def test_replaced_attention_that_does_not_is_refused(replace, layout, monkeypatch):
+    model, inputs = build(), batch()
+    find_heads(model)  # what was known of it before is not believed any more
+    replace(model, layout, monkeypatch)
+    with pytest.raises(UnknownArchitecture, match="heads mix before|lie otherwise"):
+        head_importance(model, [inputs])
+    with pytest.raises(UnknownArchitecture):
+        prune_heads(model, {"self": torch.ones(3, 4)})
+
+
+def bent(projection, states):
+    return torch.tanh(linear(states, projection.weight, projection.bias))
+
+
+def bent_in_the_module(model, monkeypatch):
+    for layer in model.bert.encoder.layer:
+        projection = layer.attention.output.dense
+        projection.forward = types.MethodType(bent, projection)
+
+
+def bent_in_the_class(model, monkeypatch):
+    monkeypatch.setattr(torch.nn.Linear, "forward", bent)
+
+
+@pytest.mark.parametrize("bend", [bent_in_the_module, bent_in_the_class])
+def test_a_sweep_runs_the_code_of_the_output_projection(bend, monkeypatch):
+    model, inputs = build(), batch()
+    bend(model, monkeypatch)
+    assert_sweep_is_masking(model, inputs)
+
+
+class Closed(torch.nn.Module):
+    """BERT's attention with the norm after the output projection in the same module."""
+
+    def __init__(self, inner, width):
+        super().__init__()
+        self.heads, self.head_dim = inner.self.num_attention_heads, width
+        self.q, self.k, self.v = inner.self.query, inner.self.key, inner.self.value
+        self.o = inner.output.dense
+        self.inner = torch.nn.ModuleList([inner.output.LayerNorm])
+
+    def forward(self, states, attention_mask=None, *_args, **_kwargs):
+        query, key, value = (
+            part(states).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
+            for part in (self.q, self.k, self.v)
+        )
+        scores = query @ key.transpose(-1, -2) * self.head_dim**-0.5
+        weights = (scores if attention_mask is None else scores + attention_mask).softmax(-1)
+        made = self.o((weights @ value).transpose(1, 2).flatten(2))
+        return self.inner[0](made + states), weights
+
+
+def test_a_sweep_of_a_taught_class_runs_what_follows_the_output_projection(forget_taught):
+    model, inputs = build(), batch()
+    for layer in model.bert.encoder.layer:
+        layer.attention = Closed(layer.attention, 4)
+    register_attention(Closed, query="q", key="k", value="v", output="o", n_heads="heads")
+    assert {block.how for block in find_heads(model)} == {"registered"}
+    assert_sweep_is_masking(model, inputs)
