@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
+from headprune_lib.criteria.derivatives import opened
 from headprune_lib.criteria.example_losses import check_labelled, differentiable_losses
-from headprune_lib.criteria.gradients import gate_gradients, on_grid, opened
+from headprune_lib.criteria.gradients import gate_gradients, on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.losses import Loss

@@ -32,8 +32,14 @@ def gate_gradients(
     batch: Batch,
     blocks: list[AttentionBlock] | None = None,
     loss: Loss | None = None,
+    *,
+    checked: bool = True,
 ) -> list[Tensor]:
     """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
+
+    Args:
+        checked: whether the gradient of code that may give another one is compared with finite
+            differences; see :mod:`headprune_lib.criteria.derivatives`.
 
     Returns:
         one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
@@ -54,7 +60,7 @@ def gate_gradients(
             handle = output.register_forward_pre_hook(_capture(own))
             stack.callback(handle.remove)
         with torch.enable_grad():
-            with watching(model, loss) as watch:
+            with watching(model, loss) if checked else contextlib.nullcontext() as watch:
                 losses = differentiable_losses(model, batch, loss)
             if watch is not None:
                 watch.look_back(losses)
@@ -77,7 +83,15 @@ def gate_gradients(
             result.append(losses.detach().new_zeros(len(losses), 1, len(block.kept)))
     check_unused(model, batch, loss, silent)
     if watch is not None:
-        check_derivatives(model, batch, loss, blocks, result, watch)
+        check_derivatives(
+            model,
+            batch,
+            loss,
+            blocks,
+            result,
+            watch,
+            lambda double, inputs: gate_gradients(double, inputs, blocks, loss, checked=False),
+        )
     return result
 
 
@@ -96,29 +110,6 @@ def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
             "is not known, so there is no derivative of each example's loss"
         )
     return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
-
-
-@contextlib.contextmanager
-def opened(model: nn.Module, blocks: list[AttentionBlock], gates: list[Tensor]) -> Iterator[None]:
-    """Inside, each head's output is multiplied by its gate, and a gradient flows through the gates.
-
-    Args:
-        gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
-            :func:`headprune_lib.masked_heads`.
-    """
-    outputs = [block.part(model, "output") for block in blocks]
-    with hooking(outputs), contextlib.ExitStack() as stack:
-        for block, output, gate in zip(blocks, outputs, gates, strict=True):
-            hook = output.register_forward_pre_hook(_gate(gate, block.width))
-            stack.callback(hook.remove)
-        yield
-
-
-def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
-        return (inputs[0] * gate.to(inputs[0]).repeat_interleave(width), *inputs[1:])
-
-    return scale
 
 
 def batch_gradients(

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headprune_lib.batching import Batch, check_batch
+from headprune_lib.criteria.derivatives import opened
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
-from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid, opened
+from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss

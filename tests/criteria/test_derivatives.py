@@ -1,6 +1,7 @@
-"""Code that hides a part of the derivative is seen, and held against finite differences."""
+"""Code that may give another gradient is seen, and its gradient compared with differences."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -80,42 +81,174 @@ def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
         score_heads(other, [batch(3)], "importance")
 
 
-@pytest.mark.parametrize("smooth", [0, 1, 2])
-def test_where_the_loss_jumps_one_step_that_agrees_by_chance_is_not_enough(smooth, monkeypatch):
-    steps, masked, losses = [], derivatives.masked_heads, derivatives.example_losses
+class Linear(nn.Linear):
+    """A linear layer with a backward pass of its own.
 
-    def noted(model, mask):
-        steps.append(max(float((one - 1).abs().max()) for one in mask.values()))
-        return masked(model, mask)
+    ``spoil`` changes the gradient that it gives. It runs in the precision ``only``, if one is
+    named, so that no copy in another one can be asked.
+    """
 
-    def jumping(*given):
-        made = losses(*given)
-        calm = steps[-1] in (0, *derivatives._STEPS[:smooth])
-        return made if calm else made + torch.rand(len(made), dtype=made.dtype)
+    def forward(self, x):
+        return _Linear.apply(x, self.weight, self.bias, self.spoil, self.only)
 
-    monkeypatch.setattr(derivatives, "masked_heads", noted)
-    monkeypatch.setattr(derivatives, "example_losses", jumping)
-    if smooth == 2:
-        assert head_importance(hiding("logged"), [batch(3)])["self"].isfinite().all()
-        return
-    with pytest.raises(ValueError, match="autograd says .*, finite differences "):
-        head_importance(hiding("logged"), [batch(3)])
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, weight, bias, spoil, only):
+        if only not in (None, x.dtype):
+            raise TypeError(f"no kernel for {x.dtype}")
+        context.weight, context.spoil = weight, spoil
+        return nn.functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(context, gradient):
+        # summed in another order than PyTorch's, as other kernels do
+        found = gradient.flip(-1) @ context.weight.flip(0)
+        return found * context.spoil(found), None, None, None, None
+
+
+def of_head(number, factor):
+    """One factor a column: of a head of four columns, and 1 for all others."""
+
+    def spoil(gradient):
+        factors = torch.ones_like(gradient[0, 0])
+        factors[4 * number : 4 * number + 4] = factor
+        return factors
+
+    return spoil
+
+
+def of_example(factor):
+    def spoil(gradient):
+        return torch.where(torch.arange(len(gradient)) == 0, factor, 1.0)[:, None, None].to(
+            gradient
+        )
+
+    return spoil
+
+
+SPOILED = {
+    "scaled by 1.5": lambda _: 1.5,
+    "scaled by 1.01": lambda _: 1.01,
+    "scaled by 1.005": lambda _: 1.005,
+    "another sign": lambda _: -1,
+    "no head 0": of_head(0, 0),
+    "another sign of head 1": of_head(1, -1),
+}
+SUBTLE = {
+    "head 2 scaled by 1.005": of_head(2, 1.005),
+    "example 0 scaled by 1.005": of_example(1.005),
+}
+BLIND = "finite differences, exact to .*% of it, cannot tell"
+
+
+def own_backward(spoil, dtype, only=None, layer=0, seed=0):
+    model = build("bert", seed=seed)
+    linear = model.bert.encoder.layer[layer].attention.output.dense
+    linear.__class__, linear.spoil, linear.only = Linear, spoil, only
+    return model.to(dtype)
+
+
+def importance(model, n=3):
+    """Without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return head_importance(model, [batch(n)])["self"]
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("dtype", "only"),
+    [
+        (torch.float64, None),
+        (torch.float32, None),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, None),
+        (torch.float16, None),
+    ],
+)
+def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dtype, only, layer):
+    assert importance(own_backward(lambda _: 1, dtype, only, layer)).isfinite().all()
+    for spoil in (SPOILED if only else SPOILED | SUBTLE).values():
+        with pytest.raises(ValueError, match="is not the derivative of the loss"):
+            importance(own_backward(spoil, dtype, only, layer))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_small_head_is_compared_too(dtype):
+    for spoil, right in ((lambda _: 1, True), (of_head(0, 0), False), (of_head(0, 1.005), False)):
+        model = own_backward(spoil, dtype)
+        model.bert.encoder.layer[0].attention.output.dense.weight.data[:, :4] *= 2**-10
+        if right:
+            assert importance(model).isfinite().all()
+        else:
+            with pytest.raises(ValueError, match="is not the derivative"):
+                importance(model)
+
+
+@pytest.mark.parametrize("seed", [0, 11, 12, 18, 25, 30])
+@pytest.mark.filterwarnings(f"ignore:.*{BLIND}")
+def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
+    right, wrong = (
+        own_backward(lambda _, by=by: by, torch.float32, torch.float32, seed=seed)
+        for by in (1, 1.5)
+    )
+    for model in (right, wrong):
+        for layer in model.bert.encoder.layer:
+            layer.intermediate.intermediate_act_fn = nn.ReLU()
+    assert head_importance(right, [batch(5)])["self"].isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        head_importance(wrong, [batch(5)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("by", "right"), [(1, True), (1.01, False)])
+def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype, by, right):
+    def jumping(outputs, inputs):
+        losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
+        return losses + (losses.detach() * 2**12).round() / 2**10
+
+    model = own_backward(lambda _: by, dtype)
+    if right:
+        assert head_importance(model, [batch(3)], loss=jumping)["self"].isfinite().all()
+    else:
+        with pytest.raises(ValueError, match="is not the derivative"):
+            head_importance(model, [batch(3)], loss=jumping)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_where_nothing_can_tell_it_is_said(dtype):
+    model = own_backward(lambda _: 1, dtype, dtype)
+    with pytest.warns(UserWarning, match=f"BertFor.*test_derivatives.py.*{BLIND}"):
+        head_importance(model, [batch(3)])
+    importance(model)  # once
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_not_asked_again():
+    passes, plain, seen = [], build("bert"), own_backward(lambda _: 1, torch.float32)
+    for model in (plain, seen):
+        model.register_forward_hook(lambda *_: passes.append(1))
+    counts = []
+    for model in (plain, seen):
+        before = copy.deepcopy(model.state_dict())
+        for _ in range(2):
+            passes.clear()
+            head_importance(model, [batch(3), batch(2)])
+            counts.append(len(passes))
+        after = model.state_dict()
+        assert all(torch.equal(after[name], before[name]) for name in before)
+        assert {value.dtype for value in after.values()} == {
+            value.dtype for value in before.values()
+        }
+    never, again, first, second = counts
+    assert never == again == second < first
 
 
 @pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])
-def test_what_is_seen_and_does_no_harm_is_let_through(way, monkeypatch):
-    held, whole = [], derivatives._other_derivative
-    monkeypatch.setattr(
-        derivatives, "_other_derivative", lambda *args: held.append(whole(*args)) or held[-1]
-    )
-    expected = head_importance(build("bert"), [batch(3)])["self"]
-    assert held == []  # nothing is seen in a plain model
-    found = head_importance(hiding(way), [batch(3), batch(2)])["self"]
-    assert held == ([""] if way in ("logged", "straight") else [])  # once, and not for each batch
-    assert found.shape == expected.shape
-    torch.testing.assert_close(
-        head_importance(hiding(way), [batch(3)])["self"], expected, rtol=1e-6, atol=1e-9
-    )
+def test_what_is_seen_and_does_no_harm_is_let_through(way):
+    expected = importance(build("bert"))
+    torch.testing.assert_close(importance(hiding(way)), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_weights_that_are_noted_are_those_of_the_plain_pass():
@@ -145,9 +278,13 @@ def test_a_loss_that_cannot_be_remembered_is_held_too():
         head_importance(hiding("detach"), [batch(3)], loss=Unhashable())
 
 
-@pytest.mark.parametrize("way", ["detach", "straight"])
 @pytest.mark.parametrize("auto", [False, True])
-def test_a_precision_that_cannot_tell_says_nothing(way, auto):
-    model = hiding(way).float() if auto else hiding(way).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16, enabled=auto):
-        assert head_importance(model, [batch(3)])["self"].isfinite().all()
+def test_a_coarse_precision_hides_nothing(auto):
+    def scored(way):
+        model = hiding(way).float() if auto else hiding(way).bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=auto):
+            return importance(model)
+
+    assert scored("straight").isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        scored("detach")
