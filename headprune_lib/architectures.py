@@ -26,7 +26,8 @@ class Architecture:
 
     Attributes:
         query: projection with one row block a head; None where ``fused`` has it.
-        key: the same for the keys.
+        key: the same for the keys; None with ``value`` where the module reads the keys and values
+            that another layer makes.
         value: the same for the values.
         output: the projection whose input holds the heads side by side; masks act there.
         n_heads: attribute with the number of heads; ``config.…`` where only the configuration
@@ -85,10 +86,13 @@ class Architecture:
 
     def __post_init__(self) -> None:
         three = [self.query, self.key, self.value]
-        if (None in three) != (three == [None] * 3) or (None in three) != bool(self.fused):
+        if (self.key is None) != (self.value is None) or (
+            three != [None] * 3 if self.fused else self.query is None
+        ):
             raise ValueError(
-                f"query, key and value are {three}, fused is {self.fused!r}; "
-                "name all three projections, or the fused one"
+                f"query, key and value are {three}, fused is {self.fused!r}; name all three "
+                "projections, or the fused one, or the query's alone where another layer makes "
+                "the keys and values"
             )
         for field in ("output", "n_heads", "width"):
             if getattr(self, field) == "" or (field != "width" and not getattr(self, field)):
@@ -127,7 +131,13 @@ class Architecture:
     @property
     def projections(self) -> tuple[str, ...]:
         """The fields that name the projections these modules have, the output's last."""
-        return ("fused", "output") if self.fused else ("query", "key", "value", "output")
+        names = ("fused", "query", "key", "value", "output")
+        return tuple(name for name in names if getattr(self, name))
+
+    @property
+    def makes_keys(self) -> bool:
+        """Whether the module makes its own keys and values; else it reads another layer's."""
+        return bool(self.fused or self.key)
 
 
 _BERT = Architecture(

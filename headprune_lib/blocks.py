@@ -36,6 +36,8 @@ class AttentionBlock:
         keeps_one: why the layer cannot lose all its heads; empty where it can.
         whole_groups: why heads that share a key and value head can only go together; empty where
             every group may lose equally many of its heads and keep its key and value head.
+        keeps_groups: why key and value heads cannot go, only some of the heads that share each:
+            another layer reads them, or they are another layer's; empty where they can.
         by_example: whether the output projection takes (example, position, …); else examples are
             windowed, flattened or turned there, and what is asked of each takes one a batch.
     """
@@ -53,6 +55,7 @@ class AttentionBlock:
     masks_only: str = ""
     keeps_one: str = ""
     whole_groups: str = ""
+    keeps_groups: str = ""
     by_example: bool = True
 
     @property
@@ -70,10 +73,19 @@ class AttentionBlock:
 
         Raises:
             ValueError: groups that lose unequally many heads and not all, so that no number of
-                queries a key would be right; or a part of a group where only all of it can go.
+                queries a key would be right; a part of a group where only all of it can go; or
+                all of a group whose keys and values another layer reads, or makes.
         """
         left = [len(set(group) & set(keep)) for group in self.groups]
         sizes = sorted(set(left) - {0})
+        if self.keeps_groups and sizes and 0 in left:
+            gone = [list(g) for g, n in zip(self.groups, left, strict=True) if not n]
+            raise ValueError(
+                f"{self.path}: heads {gone} are all that use a key and value head each, which "
+                f"cannot be removed: {self.keeps_groups}. Keep equally many heads of each group "
+                f"(prune_mask does), or use masked_heads. The groups are "
+                f"{[list(g) for g in self.groups]}"
+            )
         part = [list(g) for g, n in zip(self.groups, left, strict=True) if 0 < n < self.group]
         if part and (len(sizes) > 1 or self.whole_groups):
             how = (

@@ -58,7 +58,8 @@ def _parameters_of_heads(model: nn.Module, block: AttentionBlock) -> tuple[int, 
     """The parameters of one query head, and of one key and value head: sliced off, and counted."""
     if not block.kept:
         return 0, 0
-    module, own = model.get_submodule(block.path), replace(block, path="", whole_groups="")
+    module = model.get_submodule(block.path)
+    own = replace(block, path="", whole_groups="", keeps_groups="")
 
     def left(keep: Sequence[int]) -> int:
         shapes: dict[int, Any] = {  # no weights are copied
@@ -148,7 +149,8 @@ def _cache_layers(model: nn.Module, length: int) -> dict[str, tuple[Any, Any]]:
             own = cache.cross_attention_cache if cross else cache.self_attention_cache
         number = layer_number(block.part(model, "core"))
         encoding = block.kind in ("enc-enc", "vision", "audio")
-        if not isinstance(own, Cache) or number is None or encoding:
+        reads = not block.architecture.makes_keys
+        if not isinstance(own, Cache) or number is None or encoding or reads:
             continue
         layer = own.layers[number]
         found[block.path] = getattr(layer, "keys", None), getattr(layer, "values", None)

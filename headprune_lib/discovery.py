@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.kinds import kinds_of
 from headprune_lib.proving import Proof, check, prove
 from headprune_lib.refusals import did_not_run, nothing_found, warn_of
-from headprune_lib.rehearsing import Ran, reached, said
+from headprune_lib.rehearsing import Ran, as_it_was, keys_read, reached, said
 from headprune_lib.running import evaluating
 from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
 
@@ -47,12 +47,17 @@ class Discovery:
 
 @dataclass
 class _Memory:
-    """What was proved of a model: by path the proof, or why there is none."""
+    """What was proved of a model: by path the proof, or why there is none.
+
+    Attributes:
+        readers: path of a module that makes keys and values -> those of others that read them.
+    """
 
     modules: tuple = ()
     proofs: dict[str, Proof] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, bool] = field(default_factory=dict)
+    readers: dict[str, set[str]] = field(default_factory=dict)
     how: str = "found"
 
 
@@ -79,19 +84,18 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
         for path in (*unknown, *taught)
     )
     if memory is None or memory.modules != modules or (modules and again):
-        memory = _look(model, unknown, taught, verify, inputs)
+        memory, passes = _look(model, unknown, taught, verify, inputs)
         memory.modules = modules
         memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
+        memory.readers = _readers(model, _proofs(named, memory), memory.refused, passes)
         _REMEMBERED[model] = memory
         if memory.refused and (named.keys() - memory.refused.keys() or memory.proofs):
             warn_of(model, memory.refused)
-    proofs = {
-        path: proof for path, (proof, _) in named.items() if path not in memory.refused
-    } | memory.proofs
+    proofs = _proofs(named, memory)
     if not proofs:
         raise UnknownArchitecture(nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
-    blocks = list(_blocks(model, proofs, ways, memory))
+    blocks = list(_sharing(list(_blocks(model, proofs, ways, memory)), memory.readers))
     _check_apart(model, blocks)
     return Discovery(blocks, memory.refused)
 
@@ -101,6 +105,37 @@ def _forwards(model: nn.Module, path: str) -> tuple:
     around = model.get_submodule(path.rpartition(".")[0])
     inside = model.get_submodule(path).modules()
     return tuple((type(one).forward, vars(one).get("forward")) for one in (around, *inside))
+
+
+def _proofs(named: dict[str, tuple[Proof, str]], memory: _Memory) -> dict[str, Proof]:
+    by_name = {path: proof for path, (proof, _) in named.items() if path not in memory.refused}
+    return by_name | memory.proofs
+
+
+def _readers(
+    model: nn.Module,
+    proofs: dict[str, Proof],
+    refused: Container[str],
+    passes: list[tuple[str, Batch]],
+) -> dict[str, set[str]]:
+    """Path of each module whose keys and values others read -> the paths of these."""
+    readers: dict[str, set[str]] = {}
+    for root_path, inputs in passes:
+        root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
+        below = [path for path, _ in root.named_modules() if path]
+        blocks = [
+            block_of(
+                root, path, proof.architecture, kind="self", layer=0, layer_path="", how="found"
+            )
+            for path in below
+            if (proof := proofs.get(prefix + path))
+        ]
+        others = [path for path in below if prefix + path in refused]
+        with as_it_was(root):
+            for maker, found in keys_read(root, blocks, others, inputs).items():
+                known = {prefix + path if path else "" for path in found}
+                readers.setdefault(prefix + maker, set()).update(known)
+    return readers
 
 
 def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
@@ -182,8 +217,12 @@ def _inside(path: str, others: Container[str]) -> bool:
 
 def _look(
     model: nn.Module, paths: list[str], taught: list[str], verify: bool, inputs: Batch | None
-) -> _Memory:
-    """Read the structure of modules, run the model, and prove what was read or taught."""
+) -> tuple[_Memory, list[tuple[str, Batch]]]:
+    """Read the structure of modules, run the model, and prove what was read or taught.
+
+    Returns:
+        what was proved, and the passes that reached the modules, as :func:`reached` gives them.
+    """
     memory, seen = _Memory(how="found" if verify else "assumed"), dict[str, Seen]()
     for path in paths:
         try:
@@ -193,10 +232,10 @@ def _look(
             memory.refused[path] = str(reason)
     if not verify:
         memory.proofs = {path: Proof(one.candidates[0]) for path, one in seen.items()}
-        return memory
+        return memory, []
     if not seen and not taught:
-        return memory
-    ran, problem = reached(model, [*seen, *taught], inputs)
+        return memory, []
+    ran, problem, passes = reached(model, [*seen, *taught], inputs)
     memory.elsewhere = {path: one.keys_from_outside() for path, one in ran.items()}
     proved: dict[Any, Proof | str] = {}
     # those that ran come first: what they prove holds of modules that are alike and did not run
@@ -216,7 +255,7 @@ def _look(
         elif path in seen or type(model.get_submodule(path)).__name__ not in REGISTERED:
             # what was taught and does not run is taken at its word
             memory.refused[path] = did_not_run(problem)
-    return memory
+    return memory, passes
 
 
 def _proved(model: nn.Module, path: str, seen: Seen | None, ran: Ran) -> Proof | str:
@@ -277,9 +316,37 @@ def _blocks(
             masks_only=proof.masks_only,
             keeps_one=proof.keeps_one,
             whole_groups=proof.whole_groups,
+            keeps_groups=proof.keeps_groups,
             by_example=proof.by_example,
         )
         layers[kind] += 1
+
+
+def _sharing(
+    blocks: list[AttentionBlock], readers: dict[str, set[str]]
+) -> Iterator[AttentionBlock]:
+    """The blocks with what follows from keys and values that layers share."""
+    makers = {reader: maker for maker, by in readers.items() for reader in by}
+    unknown = [  # whose keys these read was not seen: anybody's, then
+        block.path
+        for block in blocks
+        if not (block.architecture.makes_keys or block.keeps_groups or block.path in makers)
+    ]
+    for block in blocks:
+        why, makes = block.keeps_groups, block.architecture.makes_keys
+        if own := readers.get(block.path, set(unknown if makes else ())):
+            first, *others = sorted(own - {""}) or ["another part of the model"]
+            more = f" (and {len(others)} more)" if others else ""
+            reads = "reads" if block.path in readers else "may read"
+            why = f"{first}{more} {reads} its keys and values"
+            block = replace(block, keeps_one=why)
+        elif block.path in makers or not makes:
+            maker = makers.get(block.path, "another layer")
+            why = why or f"it reads the keys and values of {maker}"
+        # of some layers no head could go, only all heads of the layer or of a group
+        stuck = why and (block.whole_groups or (block.keeps_one and block.group == 1))
+        masks_only = block.masks_only or (why if stuck else "")
+        yield replace(block, keeps_groups=why, masks_only=masks_only)
 
 
 def _layer_path(model: nn.Module, path: str) -> str:

@@ -134,7 +134,8 @@ def prune_steps(
 
     A head is a step of its own, unless it shares a key and value head with others: then all of
     these are one step, or with ``per_group`` the least important head that is left in each group
-    of the layer. Heads that :func:`headprune_lib.find_heads` found to be for masks only are left
+    of the layer. So it is in any case where another layer reads the keys and values. Heads that
+    :func:`headprune_lib.find_heads` found to be for masks only are left
     out, and so is the last step of a layer that cannot lose all its heads.
 
     Args:
@@ -161,7 +162,8 @@ def prune_steps(
         if block.kind not in (kinds or known) or block.masks_only:
             continue
         row = scores[block.kind][block.layer].double()
-        together = _rounds(block, row) if per_group and block.group > 1 else block.groups
+        even = block.keeps_groups or (per_group and block.group > 1)
+        together = _rounds(block, row) if even else block.groups
         steps = [
             (float(values.mean() if group_score == "mean" else values.sum()), heads)
             for heads in together

@@ -33,6 +33,7 @@ class Proof:
         keeps_one: why a layer cannot lose all its heads; empty where it can.
         whole_groups: why heads that share a key and value head can only go together; empty where
             each group may lose equally many.
+        keeps_groups: why key and value heads cannot go; see :class:`headprune_lib.AttentionBlock`.
         by_example: whether its output projection takes (example, position, …).
     """
 
@@ -40,6 +41,7 @@ class Proof:
     masks_only: str = ""
     keeps_one: str = ""
     whole_groups: str = ""
+    keeps_groups: str = ""
     by_example: bool = True
 
 
@@ -71,7 +73,7 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
     block = block_of(module, "", entry, kind="self", layer=0, layer_path="", how="registered")
     context = check_masks(module, block, ran)
     kept = [h for h in range(block.n_heads) if h // block.group != 1]
-    several = block.n_heads > block.group
+    several = block.n_heads > block.group and entry.makes_keys
     problem = removal_problem(module, block, ran, kept) if several else ""
     with core_outputs(block.part(module, "core")) as made:
         output_of(module, ran)
@@ -101,12 +103,13 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
     returns = len(outputs) if isinstance(outputs, tuple) else 1
     names = replace(names, returns=returns, in_tuple=many and returns == 1)
     units = block.n_heads // block.group
-    # the second unit goes, or all that there are
-    kept = [h for h in range(block.n_heads) if units == 1 or h // block.group != 1]
+    # a key and value head can go alone, unless it is the only one, or another layer's
+    alone = units > 1 and names.makes_keys
+    kept = [h for h in range(block.n_heads) if h // block.group != 1]
     reason, second = "", None  # a proof of less than all
     for one in _variants(module, core, names, ran, outputs):
         block = replace(block, architecture=one)
-        problem = removal_problem(module, block, ran, kept) if units > 1 else ""
+        problem = removal_problem(module, block, ran, kept) if alone else ""
         if problem:
             reason = reason or problem
             continue
@@ -120,7 +123,7 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
             if not found:
                 second = second or Proof(candidate, whole_groups=torn)
             why = why or found
-        if units > 1 or (block.group > 1 and not torn):
+        if alone or (block.group > 1 and not torn):
             second = second or Proof(one, keeps_one=why, whole_groups=torn)
             if not torn:
                 return Proof(one, keeps_one=why)

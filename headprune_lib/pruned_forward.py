@@ -118,7 +118,7 @@ def _attend_with_no_head(
     cache = _cache(given)
     if (outside := _outside(given, cache, beside)) is not None:
         key_length = outside.shape[1]
-    elif cache is not None:
+    elif cache is not None and names.makes_keys:
         cache = getattr(cache, "self_attention_cache", cache)
         new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
         key_length = cache.update(new, new, layer_number(core))[0].shape[-2]

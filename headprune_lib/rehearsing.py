@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections import UserDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -85,6 +87,8 @@ def copied(given: Any) -> Any:
         return [copied(one) for one in given]
     if type(given) is dict:
         return {name: copied(one) for name, one in given.items()}
+    if isinstance(given, UserDict):  # keys and values that layers hand on to each other
+        return type(given)(copied(given.data))
     return given
 
 
@@ -156,9 +160,17 @@ def record(
     return found, ""
 
 
-def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[dict[str, Ran], str]:
-    """What each module is given where the model, or the part of it that holds it, is run."""
+def reached(
+    model: nn.Module, paths: list[str], inputs: Batch | None
+) -> tuple[dict[str, Ran], str, list[tuple[str, Batch]]]:
+    """What each module is given where the model, or the part of it that holds it, is run.
+
+    Returns:
+        what modules were given, by path; what went wrong; and the path of each part that was run
+        with its inputs, where these reached a module.
+    """
     ran: dict[str, Ran] = {}
+    passes: list[tuple[str, Batch]] = []
     problem = ""
     for root_path in _roots(model, paths):
         root = model.get_submodule(root_path)
@@ -167,7 +179,7 @@ def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[d
         if not wanted:
             continue
         tried = [inputs] if inputs is not None and not root_path else example_inputs(root)
-        with _as_it_was(root):
+        with as_it_was(root):
             for made in tried:
                 first = next(root.parameters(), None)
                 placed = on_device(made, "cpu" if first is None else first.device)
@@ -177,8 +189,88 @@ def reached(model: nn.Module, paths: list[str], inputs: Batch | None) -> tuple[d
                 found, error = record(root, below, placed)
                 # of a pass that ended in an error too: the modules that ran were given real inputs
                 ran |= {prefix + path: one for path, one in found.items()}
+                passes += [(root_path, placed)] if found else []
                 problem = problem or error
-    return ran, problem
+    return ran, problem, passes
+
+
+def keys_read(
+    model: nn.Module, blocks: Sequence[AttentionBlock], others: Sequence[str], inputs: Batch
+) -> dict[str, set[str]]:
+    """Which modules use the keys and values that attention makes for itself: maker -> readers.
+
+    Autograd tells, in one pass: what makes keys and values begins a graph, and every output
+    projection ends it, so that another module is on a graph only if it was handed keys or values,
+    whatever by (an argument, a dict of the model's, a cache). Hidden states that depend on them
+    otherwise are cut off before the next attention. Nothing is computed backward.
+
+    Args:
+        blocks: attention that is known; paths are below ``model``.
+        others: paths of modules that are not known and may read, too.
+
+    Returns:
+        paths; ``""`` is a reader that is none of these modules.
+    """
+    made: dict[Tensor, str] = {}
+    readers: dict[str, set[str]] = {}
+
+    def begin(path: str, _module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
+        start = output.detach().requires_grad_()
+        made[start] = path
+        return start.clone()  # code may write to it in place
+
+    def end(path: str, _module: nn.Module, inputs: tuple) -> tuple:
+        read(path, inputs[0])
+        return (inputs[0].detach(), *inputs[1:])
+
+    def cut_off(_module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+        if args and isinstance(args[0], Tensor):
+            return (args[0].detach(), *args[1:]), kwargs
+        states = next((name for name, one in kwargs.items() if isinstance(one, Tensor)), None)
+        return args, kwargs if states is None else kwargs | {states: kwargs[states].detach()}
+
+    def read(path: str, tensor: Any) -> None:
+        for maker in {made[start] for start in _starts(tensor) if start in made} - {path}:
+            readers.setdefault(maker, set()).add(path)
+
+    def first(output: Any) -> Any:
+        output = list(output.values()) if isinstance(output, dict) else output
+        return first(output[0]) if isinstance(output, tuple | list) and output else output
+
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with ExitStack() as stack, torch.inference_mode(False), torch.enable_grad():
+        for parameter in learned:  # graphs are of keys and values alone
+            parameter.requires_grad_(False)
+            stack.callback(parameter.requires_grad_)
+        for block in blocks:
+            for part in {"fused", "key", "value"}.intersection(block.architecture.projections):
+                making = block.part(model, part)
+                stack.callback(making.register_forward_hook(partial(begin, block.path)).remove)
+            output = block.part(model, "output")
+            stack.callback(output.register_forward_pre_hook(partial(end, block.path)).remove)
+            module = model.get_submodule(block.path)
+            stack.callback(module.register_forward_pre_hook(cut_off, with_kwargs=True).remove)
+        for path in ["", *others]:
+            hook = model.get_submodule(path).register_forward_hook(
+                lambda _module, _inputs, output, path=path: read(path, first(output))
+            )
+            stack.callback(hook.remove)
+        with suppress(Exception):  # inputs that the model does not run on to its end, as in record
+            model(**copied(inputs))
+    return readers
+
+
+def _starts(tensor: Any) -> Iterator[Tensor]:
+    """The leaves of the graph that a tensor was made on."""
+    todo = [getattr(tensor, "grad_fn", None)]
+    seen = set()
+    while todo:
+        if (node := todo.pop()) is None or node in seen:
+            continue
+        seen.add(node)
+        todo += [before for before, _ in node.next_functions]
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
 
 
 def _roots(model: nn.Module, paths: list[str]) -> list[str]:
@@ -195,7 +287,7 @@ def _roots(model: nn.Module, paths: list[str]) -> list[str]:
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
+def as_it_was(model: nn.Module) -> Iterator[None]:
     """Inside, the model is evaluated; afterwards modes, buffers and random state are as before.
 
     Raises:

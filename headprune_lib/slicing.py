@@ -53,7 +53,7 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     module.headprune_architecture = names
     module.headprune_found = {
         name: getattr(block, name)
-        for name in ("how", "kind", "keeps_one", "whole_groups", "by_example")
+        for name in ("how", "kind", "keeps_one", "whole_groups", "keeps_groups", "by_example")
     }
     if not keep:
         beside = counted_beside(model, block.path, core)
@@ -95,7 +95,8 @@ def head_rows(
         (names.key, groups, n_groups),
         (names.value, groups, n_groups),
     ):
-        assert path is not None
+        if path is None:  # another layer makes the keys and values
+            continue
         rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
     return rows
 

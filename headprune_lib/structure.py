@@ -52,15 +52,18 @@ class Seen:
 
 
 def looks_like_attention(module: nn.Module) -> bool:
-    """Whether the module has projections of queries, keys and values of its own."""
+    """Whether the module has projections of queries, keys and values, or of queries alone."""
     if _MAKERS.isdisjoint(module._modules):  # nearly all modules, and this is asked of each of them
         return False
     names = dict(module.named_children())
     if any(name in names for name in FUSED) and _is_named_attention(module):
         return True
-    return _first(names, QUERY) is not None and (
-        _first(names, KEY) is not None or _first(names, BOTH) is not None
-    )
+    if _first(names, QUERY) is None:
+        return False
+    makes_keys = _first(names, KEY) is not None or _first(names, BOTH) is not None
+    # another layer may make its keys and values
+    reads_keys = _is_named_attention(module) and _first(names, OUTPUT) is not None
+    return makes_keys or reads_keys
 
 
 def _is_named_attention(module: nn.Module) -> bool:
@@ -113,6 +116,8 @@ def _inputs(core: nn.Module) -> list[dict[str, str]]:
     fused = [name for name in FUSED if name in children]
     if not found:
         found += [{"fused": name} for name in fused]
+    if not found and query:
+        found.append({"query": query})
     for name in dict.fromkeys(part for names in found for part in names.values()):
         made = children[name]
         if isinstance(made, _CONVOLUTIONS):
@@ -200,10 +205,13 @@ def _rows_fit(module: nn.Module, one: Architecture, count: int, group: int) -> b
     if one.fused:
         rows = rows_of(module.get_submodule(one.fused))
         return rows % (count + 2 * groups) == 0
-    assert one.query and one.key and one.value
+    assert one.query
+    if rows_of(module.get_submodule(one.query)) % count:
+        return False
+    if not (one.key and one.value):
+        return True
     return (
-        rows_of(module.get_submodule(one.query)) % count == 0
-        and rows_of(module.get_submodule(one.key)) % groups == 0
+        rows_of(module.get_submodule(one.key)) % groups == 0
         and rows_of(module.get_submodule(one.value)) % groups == 0
         # keys of a group are as wide as its queries are
         and (

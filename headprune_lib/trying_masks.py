@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.rehearsing import Ran, close, contexts_of, output_of, tolerance, zeroed
-from headprune_lib.slicing import value_rows
+from headprune_lib.slicing import head_rows, value_rows
 from headprune_lib.structure import NotAttention
 
 
@@ -33,18 +33,19 @@ def check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
     if not torch.equal(first, again):
         raise NotAttention("it returns something else at each pass")
     places = {0, count // group - 1}
+    moved = "values" if block.architecture.makes_keys else "queries"
     _check_columns(block.part(module, "output"), context, [p * group for p in places], width)
     for place in places:
         changed = _changed_heads(module, block, ran, place, context)
         own = list(range(place * group, (place + 1) * group))
         if not changed:
             raise NotAttention(
-                f"changing the values of head {own[0]} changes nothing that its output projection "
+                f"changing the {moved} of head {own[0]} changes nothing that its output projection "
                 "takes"
             )
         if changed != own:
             raise NotAttention(
-                f"changing the values of heads {own} changes heads {changed}: heads mix before "
+                f"changing the {moved} of heads {own} changes heads {changed}: heads mix before "
                 "the output projection, or lie otherwise than it seems"
             )
     with zeroed(module, block, [0]):
@@ -76,9 +77,15 @@ def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: 
 def _changed_heads(
     module: nn.Module, block: AttentionBlock, ran: Ran, place: int, context: Tensor
 ) -> list[int]:
-    """The heads whose numbers change where the values of one head, or group, are changed."""
-    name = "fused" if block.architecture.fused else "value"
-    rows = value_rows(module, block, range(place * block.group, (place + 1) * block.group))
+    """The heads whose numbers change where the values of one head, or group, are changed.
+
+    Or its queries, where another layer makes the values.
+    """
+    names, heads = block.architecture, range(place * block.group, (place + 1) * block.group)
+    if names.query is not None and not names.makes_keys:
+        name, rows = "query", head_rows(module, block, heads)[names.query]
+    else:
+        name, rows = "fused" if names.fused else "value", value_rows(module, block, heads)
 
     # neither a factor, which a norm of the head would undo, nor a sign, which one of all heads would
     factors = torch.linspace(-1, 2.5, len(rows))

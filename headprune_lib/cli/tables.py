@@ -57,6 +57,8 @@ def removal(block: AttentionBlock) -> str:
     """What of a layer can be removed, in words."""
     if block.masks_only:
         return "none"
+    if block.keeps_groups and block.keeps_one:
+        return "all but one a group"
     return "all but one" if block.keeps_one else "all"
 
 
@@ -64,7 +66,8 @@ def kept_back(model: nn.Module) -> list[Row]:
     """One row a reason why heads of a model cannot go, or not alone; empty where all can."""
     found: dict[str, list[str]] = {}
     for block in find_heads(model):
-        for why in filter(None, (block.masks_only, block.keeps_one, block.whole_groups)):
+        reasons = block.masks_only, block.keeps_one, block.whole_groups, block.keeps_groups
+        for why in dict.fromkeys(filter(None, reasons)):
             found.setdefault(why, []).append(block.path)
     return [{"layers": len(paths), "first": paths[0], "why": why} for why, paths in found.items()]
 

@@ -55,6 +55,11 @@ def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
 
 def _values(model: nn.Module, block: AttentionBlock) -> Tensor:
     """The rows of each value head (value heads, width, hidden)."""
+    if not block.architecture.makes_keys:
+        raise ValueError(
+            f"{block.path} reads the values that another layer makes, so that its weights alone do "
+            "not tell its heads' size; score by a criterion that runs the model"
+        )
     part = "fused" if block.architecture.fused else "value"
     matrix, rows = _matrix(model, block, part), value_rows(model, block, block.kept)
     if len(rows) * block.group != len(block.kept) * block.width:

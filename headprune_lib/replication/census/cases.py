@@ -56,11 +56,17 @@ class Case:
 
     @cached_property
     def mask(self) -> HeadTensors:
-        """One head, or group, of each layer is cut; of one that has no other, in every second."""
+        """One head, or group, of each layer is cut; of one that has no other, in every second.
+
+        Of each group one where groups stay, for another layer reads their keys and values.
+        """
         mask = full_mask(self.model)
         for block in self.blocks:
             units = block.n_heads // block.group
-            if units > 1:
+            if block.keeps_groups and block.group > 1:
+                heads = range(block.layer % block.group, block.n_heads, block.group)
+                mask[block.kind][block.layer, heads] = 0
+            elif units > 1:
                 first = (block.layer % units) * block.group
                 mask[block.kind][block.layer, first : first + block.group] = 0
             elif block.layer % 2 == 0:

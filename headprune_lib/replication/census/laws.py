@@ -186,7 +186,7 @@ def _generation(case: Case) -> str:
         "output_logits": True,
     }
     masks = [case.mask]
-    if not any(block.keeps_one for block in case.blocks):
+    if not any(block.keeps_one and block.layer % 2 == 0 for block in case.blocks):
         masks.append(case.emptying)  # a layer without heads keeps no keys
     for mask in masks:
         with torch.no_grad(), masked_heads(model, mask):

@@ -261,7 +261,6 @@ SIZES: dict[str, int | Callable[[int], int]] = {
     "audio_channels": 1,
     "first_k_dense_replace": _at_most(1),
     "num_nextn_predict_layers": 0,
-    "num_kv_shared_layers": 0,
 }
 
 
@@ -290,6 +289,13 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 
 # What the sizes above do not make a model of: further arguments, inner configurations as dicts;
 # ... leaves an argument at its default.
+# the last two layers read the keys and values that the second and the fourth make
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+_SHARING = {
+    "num_hidden_layers": 6,
+    "num_kv_shared_layers": 2,
+    "layer_types": [_SLIDING, _SLIDING, _FULL, _FULL, _SLIDING, _FULL],
+}
 _WINDOWED = {"image_size": 64, "window_size": 2, "patch_size": 4}
 OVERRIDES: dict[str, dict[str, Any]] = {
     "mpnet": {"relative_attention_num_buckets": 32},  # its code counts on it
@@ -299,5 +305,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
     "sam3_tracker_video": {"image_size": 32},  # which its configuration takes without naming it
+    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), _SHARING),
+    **{name: {"text_config": _SHARING} for name in ("gemma3n", "gemma4", "gemma4_unified")},
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), _WINDOWED),
 }
