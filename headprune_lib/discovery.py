@@ -51,6 +51,7 @@ class _Memory:
 
     Attributes:
         readers: path of a module that makes keys and values -> those of others that read them.
+        unproved: modules that read keys of another and of which nothing was proved.
     """
 
     modules: tuple = ()
@@ -58,6 +59,7 @@ class _Memory:
     refused: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, bool] = field(default_factory=dict)
     readers: dict[str, set[str]] = field(default_factory=dict)
+    unproved: list[str] = field(default_factory=list)
     how: str = "found"
 
 
@@ -95,7 +97,7 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     if not proofs:
         raise UnknownArchitecture(nothing_found(model, memory.refused))
     ways = {path: how for path, (_, how) in named.items()}
-    blocks = list(_sharing(list(_blocks(model, proofs, ways, memory)), memory.readers))
+    blocks = list(_sharing(list(_blocks(model, proofs, ways, memory)), memory))
     _check_apart(model, blocks)
     return Discovery(blocks, memory.refused)
 
@@ -255,6 +257,11 @@ def _look(
         elif path in seen or type(model.get_submodule(path)).__name__ not in REGISTERED:
             # what was taught and does not run is taken at its word
             memory.refused[path] = did_not_run(problem)
+    memory.unproved = [
+        path
+        for path, one in seen.items()
+        if path in memory.refused and not one.candidates[0].makes_keys
+    ]
     return memory, passes
 
 
@@ -322,19 +329,16 @@ def _blocks(
         layers[kind] += 1
 
 
-def _sharing(
-    blocks: list[AttentionBlock], readers: dict[str, set[str]]
-) -> Iterator[AttentionBlock]:
+def _sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[AttentionBlock]:
     """The blocks with what follows from keys and values that layers share."""
+    readers = memory.readers
     makers = {reader: maker for maker, by in readers.items() for reader in by}
-    unknown = [  # whose keys these read was not seen: anybody's, then
-        block.path
-        for block in blocks
-        if not (block.architecture.makes_keys or block.keeps_groups or block.path in makers)
-    ]
+    reading = [b.path for b in blocks if not (b.architecture.makes_keys or b.keeps_groups)]
+    # whose keys these read was not seen: anybody's, then
+    unknown = {*reading, *memory.unproved} - makers.keys()
     for block in blocks:
         why, makes = block.keeps_groups, block.architecture.makes_keys
-        if own := readers.get(block.path, set(unknown if makes else ())):
+        if own := readers.get(block.path, unknown if makes else set()):
             first, *others = sorted(own - {""}) or ["another part of the model"]
             more = f" (and {len(others)} more)" if others else ""
             reads = "reads" if block.path in readers else "may read"
