@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,10 @@ from headprune_lib.hooking import hooking
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+Hook = Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]
+Hooks = list[tuple[nn.Module, Hook]]
+"""Modules and what is done to their inputs."""
 
 
 @contextmanager
@@ -25,14 +30,22 @@ def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
     what :func:`torch.compile` made of the model (or of any other) runs uncompiled: compiled code
     would not look at the mask.
 
+    ``backward()`` may come after the block, and gives the masked model's gradients. With activation
+    checkpointing, which runs layers again in the backward pass, that holds where transformers'
+    ``activation_checkpointing_enable`` was called before the block; where checkpointing is switched
+    on inside, or by :func:`torch.utils.checkpoint.checkpoint` in a model's own code, call
+    ``backward()`` inside the block.
+
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
-        mask: kind -> tensor of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts.
-            Entries of heads that were removed from the model are ignored.
+        mask: kind -> tensor of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts. The
+            tensor alone will do for a model of one kind. Entries of heads that were removed from
+            the model are ignored.
 
     Raises:
         TypeError, ValueError: see :func:`headprune_lib.heads.check_mask`.
-        RuntimeError: another thread masks the model.
+        RuntimeError: another thread masks the model; or a pass that was made outside the block is
+            repeated inside, by activation checkpointing.
 
     Example:
         >>> import torch
@@ -86,29 +99,119 @@ def _gated(
     """Hooks that multiply, by one factor a head or by one an example and head."""
     blocks = find_heads(model)
     outputs = [block.part(model, "output") for block in blocks]
-    over: list[bool] = []  # a copy that is made inside keeps the hooks
-    with hooking(outputs), ExitStack() as stack:
-        for block, output in zip(blocks, outputs, strict=True):
-            gates = factors[block.kind][block.layer][..., : block.n_heads]
-            if bool((gates == 1).all()):
-                continue
-            handle = output.register_forward_pre_hook(_scaling_hook(block, gates, over))
-            stack.callback(handle.remove)
-        stack.callback(over.append, True)
+    use = _Use(model)
+    hooks: Hooks = []
+    for block, output in zip(blocks, outputs, strict=True):
+        gates = factors[block.kind][block.layer][..., : block.n_heads]
+        if not bool((gates == 1).all()):
+            hooks.append((output, _scaling_hook(block, gates, use)))
+    with hooking(outputs), _registered(hooks), use.remembered(hooks):
         yield
 
 
-def _scaling_hook(
-    block: AttentionBlock,
-    gates: Float[Tensor, "*example head"],
-    over: list[bool],
-) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
+@contextmanager
+def _registered(hooks: Hooks) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module, hook in hooks:
+            stack.callback(module.register_forward_pre_hook(hook).remove)
+        yield
+
+
+_CHECKPOINT = "_gradient_checkpointing_func"  # what transformers hands a layer's forward to
+
+
+class _Use:
+    """One use of a mask, and which passes it is for.
+
+    Activation checkpointing runs a layer again in the backward pass, when the mask may have been
+    taken off, or another put on. While the mask lasts, the function that a layer is handed to for
+    that is wrapped, so that what ran under the mask runs under it again.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.backward = _running_backward()
+        self.over = False
+        self.repeating: set[int] = set()  # threads: autograd has one for each GPU
+        self.layers = [layer for layer in model.modules() if _CHECKPOINT in layer.__dict__]
+        self.wrapped: list[Callable[..., Any]] = []
+
+    def holds(self) -> bool:
+        """Whether the pass that runs now is under the mask.
+
+        Raises:
+            RuntimeError: it repeats a pass that was made outside.
+        """
+        if threading.get_ident() in self.repeating:
+            return True
+        if self.over:  # a copy of the model that was made inside keeps the hooks
+            return False
+        if not self._first_pass() and any(map(self._wraps, self.layers, self.wrapped)):
+            raise RuntimeError(
+                "activation checkpointing repeats, inside this masked_heads block, a pass that was "
+                "made outside, and the mask would change its gradients. Call backward() outside "
+                "the block, or make the pass inside"
+            )
+        return True
+
+    @contextmanager
+    def remembered(self, hooks: Hooks) -> Iterator[None]:
+        """Inside, layers that are checkpointed remember the mask for their repetition."""
+        before = [layer.__dict__[_CHECKPOINT] for layer in self.layers]
+        for layer, checkpoint in zip(self.layers, before, strict=True):
+            inside = set(layer.modules())
+            self.wrapped.append(self._wrap(checkpoint, [h for h in hooks if h[0] in inside]))
+            layer.__dict__[_CHECKPOINT] = self.wrapped[-1]
+        try:
+            yield
+        finally:
+            self.over = True
+            for layer, own, checkpoint in zip(self.layers, self.wrapped, before, strict=True):
+                if self._wraps(layer, own):
+                    layer.__dict__[_CHECKPOINT] = checkpoint
+
+    def _wraps(self, layer: nn.Module, own: Callable[..., Any]) -> bool:
+        """Whether a layer still has our function: checkpointing may be switched on meanwhile."""
+        return layer.__dict__.get(_CHECKPOINT) is own
+
+    def _wrap(self, checkpoint: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+        def remembering(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            def run(*given: Any) -> Any:
+                with nullcontext() if self._first_pass() else self._repetition(hooks):
+                    return function(*given)
+
+            return checkpoint(function if self.over else run, *args, **kwargs)
+
+        return remembering
+
+    @contextmanager
+    def _repetition(self, hooks: Hooks) -> Iterator[None]:
+        thread = threading.get_ident()
+        self.repeating.add(thread)
+        try:
+            with ExitStack() as stack:
+                if self.over:
+                    stack.enter_context(hooking([module for module, _ in hooks]))
+                    stack.enter_context(_registered(hooks))
+                yield
+        finally:
+            self.repeating.discard(thread)
+
+    def _first_pass(self) -> bool:
+        return _running_backward() in (-1, self.backward)
+
+
+def _running_backward() -> int:
+    """The number of the backward pass that this thread is in; -1 outside of any."""
+    return torch._C._current_graph_task_id()
+
+
+def _scaling_hook(block: AttentionBlock, gates: Float[Tensor, "*example head"], use: _Use) -> Hook:
     # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
     columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
     placed: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if over:
+        if not use.holds():
             return inputs
         context = inputs[0]
         place = context.device, context.dtype

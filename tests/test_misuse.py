@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as t
-from tiny import batch, build
+from tiny import batch, batch_for, build
 from torch import nn
 from torch.nn.utils import prune as torch_prune
 
@@ -209,6 +209,86 @@ def test_what_does_no_harm(state):
         found = head_importance(model, given, normalize=None)["self"]
     torch.testing.assert_close(found, expected)
     assert model.training is (state in ("dropout", "checkpointing"))
+
+
+def trained(name):
+    model = build(name).train()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    return model, [
+        cut_heads(model, [(block.kind, block.layer, head) for head in block.groups[0]])
+        for block in find_heads(model)[:2]
+    ]
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def checkpoint(model, reentrant):
+    model.activation_checkpointing_enable({"use_reentrant": reentrant})
+    model.enable_input_require_grads()
+
+
+checkpointing = pytest.mark.parametrize("reentrant", [True, False])
+
+
+@checkpointing
+@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
+def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant):
+    model, (first, second) = trained(name)
+    inputs, expected = batch_for(name), {}
+    for mask in (first, second, full_mask(model)):
+        with masked_heads(model, mask):
+            own = gradients(model, model(**inputs).loss)
+        expected = {key: own[key] + expected.get(key, 0) for key in own}
+    checkpoint(model, reentrant)
+    with masked_heads(model, first):
+        loss = model(**inputs).loss
+    loss = loss + model(**inputs).loss
+    with masked_heads(model, second):
+        loss = loss + model(**inputs).loss
+    found = gradients(model, loss)
+    assert found.keys() == expected.keys()
+    for key, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[key])
+
+
+@checkpointing
+@pytest.mark.parametrize("switched", ["before", "inside"])
+def test_a_backward_pass_inside_the_block(switched, reentrant):
+    model, (mask, _) = trained("bert")
+    with masked_heads(model, mask):
+        expected = gradients(model, model(**batch(3)).loss)
+    if switched == "before":
+        checkpoint(model, reentrant)
+    with masked_heads(model, mask):
+        if switched == "inside":
+            checkpoint(model, reentrant)
+        found = gradients(model, model(**batch(3)).loss)
+    for key, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[key])
+
+
+@checkpointing
+def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
+    model, (mask, _) = trained("bert")
+    checkpoint(model, reentrant)
+    before = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
+    loss = model(**batch(3)).loss
+    with masked_heads(model, mask), pytest.raises(RuntimeError, match="backward.. outside the"):
+        loss.backward()
+    with masked_heads(model, mask):
+        made = copy.deepcopy(model)
+    for one in (model, made):  # neither keeps anything of the mask
+        gradients(one, one(**batch(3)).loss)
+    after = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
+    assert all(one is other for one, other in zip(before, after, strict=True))
 
 
 def test_a_part_of_a_model_is_masked_as_the_whole_is():
