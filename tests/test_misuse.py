@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import transformers as t
 from tiny import batch, batch_for, build
 from torch import nn
 from torch.nn.utils import prune as torch_prune
+from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from headprune_lib import (
     cut_heads,
@@ -289,6 +291,17 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
         gradients(one, one(**batch(3)).loss)
     after = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
     assert all(one is other for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("criterion", ["importance", "gates", "second-order"])
+def test_scores_of_a_model_whose_own_code_checkpoints(criterion):
+    settings = {"updates": 3} if criterion == "gates" else {}
+    expected = score_heads(build("bert"), [batch(3)], criterion, **settings)["self"]
+    model = build("bert")
+    for layer in model.bert.encoder.layer:
+        layer.forward = partial(torch_checkpoint, layer.forward, use_reentrant=False)
+    found = score_heads(model, [batch(3)], criterion, **settings)["self"]
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_part_of_a_model_is_masked_as_the_whole_is():

@@ -66,6 +66,7 @@ def gate_gradients(
                 watch.look_back(losses)
             # the sum: an example's loss has no gradient in another example's heads. What is missing
             # is not made zeros by autograd: it cannot tell "no influence" from "no derivative"
+            contexts = [list(own) for own in contexts]  # layers that are checkpointed run once more
             flat = [context for own in contexts for context in own]
             found = iter(torch.autograd.grad(losses.sum(), flat, allow_unused=True))
     result: list[Tensor] = []

@@ -70,15 +70,19 @@ def second_order(
         ):
             if not count:  # refused once, and for all batches
                 gate_gradients(model, batch, blocks, loss)
-            gates, losses = _gated(model, blocks, batch, loss)
-            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
-            check_unused(model, batch, loss, silent)
-            slopes = [
-                torch.zeros_like(gate) if slope is None else slope
-                for slope, gate in zip(found, gates, strict=True)
-            ]
-            curves = _diagonal(slopes, gates, probes, generator)
+            gates = [_gate(model, block) for block in blocks]
+            with opened(model, blocks, gates):  # for what is computed again in the backward pass
+                losses = differentiable_losses(model, batch, loss)
+                found = torch.autograd.grad(
+                    losses.sum(), gates, create_graph=True, allow_unused=True
+                )
+                silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+                check_unused(model, batch, loss, silent)
+                slopes = [
+                    torch.zeros_like(gate) if slope is None else slope
+                    for slope, gate in zip(found, gates, strict=True)
+                ]
+                curves = _diagonal(slopes, gates, probes, generator)
         count += len(losses)
         for total, slope, curve in zip(totals, slopes, curves, strict=True):
             total += (-slope.detach() + curve / 2).double().cpu()
@@ -88,17 +92,10 @@ def second_order(
     return on_grid(model, blocks, [total / count for total in totals])
 
 
-def _gated(
-    model: nn.Module, blocks: list[AttentionBlock], batch: Batch, loss: Loss | None
-) -> tuple[list[Tensor], Tensor]:
-    """Gates at 1, one a head, and each example's loss as a function of them."""
+def _gate(model: nn.Module, block: AttentionBlock) -> Tensor:
+    """A gate at 1 for each head of a block, that a gradient is wanted in."""
     weight = next(model.parameters())
-    gates = [
-        torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
-        for block in blocks
-    ]
-    with opened(model, blocks, gates):
-        return gates, differentiable_losses(model, batch, loss)
+    return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
 
 
 def _diagonal(
