@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
@@ -83,7 +83,7 @@ def all_but_one(
 def masked_logits(
     model: nn.Module,
     batches: Iterable[Batch],
-    mask: HeadTensors | None = None,
+    mask: HeadTensors | Tensor | None = None,
     *,
     device: str | torch.device | None = None,
 ) -> Iterator[Logits]:

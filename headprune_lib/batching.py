@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,28 +18,75 @@ NO_LABEL = -100
 """transformers' mark of a position without label."""
 
 
-def check_batch(batch: object, *, tensors: bool = False) -> None:
-    """Raises TypeError for what is no batch, as each key of one is where a list of them was meant.
+_CLASSES = ("labels", "start_positions", "end_positions")
+_FLAGS = (bool, int, float, str)
+_AXES = {"input_ids": 2, "decoder_input_ids": 2, **dict.fromkeys(_CLASSES, 1)}
 
-    Args:
-        tensors: whether every value must be a tensor, and have an example.
+
+def check_batch(batch: object) -> Batch:
+    """A batch as it is computed with: nothing that is None, numbers of classes as int64.
+
+    Flags (a bool, a number, a text) and what only the model knows (a cache) stay as they are.
 
     Raises:
-        ValueError: tensors without any example.
+        TypeError: no dict, as each key of a batch is where a list of batches was meant; or lists
+            and arrays of numbers or texts in place of tensors.
+        ValueError: one example, as a Dataset holds them, in place of a batch; or no example.
     """
     if not isinstance(batch, Mapping):
         raise TypeError(
             f"a batch is a dict of the model's arguments, given {type(batch).__name__}: batches are "
             "a list of such dicts, also where there is one, [batch]"
         )
-    for name, value in batch.items() if tensors else ():
-        if not isinstance(value, Tensor):
+    checked = {name: value for name, value in batch.items() if value is not None}
+    for name, value in checked.items():
+        if _is_data(value):
             raise TypeError(
-                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor: every value of a "
-                "batch has one row an example"
+                f"batch[{name!r}] is of type {type(value).__name__}, not a tensor with one "
+                "row an example. Convert it; a Dataset of the Hub does so itself, "
+                "dataset.with_format('torch')"
             )
-        if value.ndim and not len(value):
+        axes = value.ndim if isinstance(value, Tensor) else 0
+        if axes < _AXES.get(name, 0) and isinstance(value, (Tensor, *_FLAGS)):
+            given = (
+                f"has shape {tuple(value.shape)}" if isinstance(value, Tensor) else "is a number"
+            )
+            raise ValueError(
+                f"batch[{name!r}] {given}: that is one example, and a batch has one row an example. "
+                "Give torch.utils.data.DataLoader(dataset, batch_size=32) for a Dataset, or "
+                "tensor[None] in place of each tensor of a single example"
+            )
+        if axes and not len(value):
             raise ValueError(f"batch[{name!r}] has no rows: a batch holds at least one example")
+        if axes and name in _CLASSES and value.dtype in (torch.int8, torch.int16, torch.int32):
+            checked[name] = value.long()  # all that PyTorch's losses take
+    return checked
+
+
+def _is_data(value: Any) -> bool:
+    """Whether numbers or texts are given that should be in a tensor."""
+    if isinstance(value, list | tuple):
+        first = next(iter(value), None)
+        return isinstance(first, _FLAGS) or _is_data(first)
+    return hasattr(value, "__array__") and not isinstance(value, Tensor)  # of NumPy
+
+
+def n_rows(batch: Batch) -> int:
+    """How many rows every tensor of a batch has; 0 where they cannot be told apart.
+
+    So it is where tensors differ in it, or where a value is neither a tensor nor a flag.
+    """
+    sizes = {
+        (len(value) if value.ndim else 0) if isinstance(value, Tensor) else 0
+        for value in batch.values()
+        if not isinstance(value, _FLAGS)
+    }
+    return sizes.pop() if len(sizes) == 1 else 0
+
+
+def rows(batch: Batch, part: slice) -> Batch:
+    """Some rows of a batch that has :func:`n_rows`, with its flags."""
+    return {k: value if isinstance(value, _FLAGS) else value[part] for k, value in batch.items()}
 
 
 def by_length(rows: Sequence[Sequence], size: int) -> list[list[int]]:

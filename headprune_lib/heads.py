@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,9 @@ __all__ = [
 
 Head = tuple[str, int, int]
 """A head as ``(kind, layer, head)``, counted from 0."""
+
+Heads = Iterable[Head] | Iterable[tuple[int, int]] | Mapping[int, Iterable[int]]
+"""Heads as :func:`cut_heads` takes them."""
 
 if TYPE_CHECKING:
     from jaxtyping import Shaped
@@ -113,25 +117,48 @@ def _grid(blocks: list[AttentionBlock]) -> dict[str, tuple[int, int]]:
     return grid
 
 
-def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
-    """``mask`` as float32 tensors, or an error that says what is wrong with it.
+def by_kind(kinds: Collection[str], values: HeadTensors | Tensor, what: str) -> HeadTensors:
+    """Kind -> tensor, also of the tensor alone where a model has one kind.
+
+    Args:
+        what: subject and verb of the error, such as ``"a mask is"``.
+
+    Raises:
+        TypeError: neither a dict nor, of one kind, a tensor.
+    """
+    if isinstance(values, Tensor) and len(kinds) == 1:
+        return dict.fromkeys(kinds, values)
+    if not isinstance(values, Mapping):
+        alone = ", or the tensor alone" if len(kinds) == 1 else ""
+        raise TypeError(
+            f"{what} a dict of kind -> tensor{alone}, given {type(values).__name__}; the kinds "
+            f"are {list(kinds)}"
+        )
+    return dict(values)
+
+
+def check_mask(model: nn.Module, mask: HeadTensors | Tensor) -> HeadTensors:
+    """``mask`` as float32 tensors by kind, or an error that says what is wrong with it.
+
+    Args:
+        mask: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
 
     Raises:
         TypeError: not a dict of tensors, or integers or complex numbers in it.
         ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or
             infinity for a head that there is. What is given where there is none becomes NaN.
     """
-    if not isinstance(mask, dict):
-        raise TypeError(
-            f"a mask is a dict of kind -> tensor, given {type(mask).__name__}; "
-            "start from headprune_lib.full_mask(model)"
-        )
     full = full_mask(model)
     grid = {kind: tuple(ones.shape) for kind, ones in full.items()}
+    ways = "full_mask(model) keeps every head, cut_heads(model, heads) cuts some"
+    try:
+        mask = by_kind(grid, mask, "a mask is")
+    except TypeError as error:
+        raise TypeError(f"{error}. {ways}") from None
     if set(mask) != set(grid):
         raise ValueError(
-            f"the mask has kinds {sorted(mask)}, {type(model).__name__} has {sorted(grid)}; "
-            "give one tensor for each kind (headprune_lib.full_mask(model) makes them)"
+            f"the mask has kinds {list(mask)}, {type(model).__name__} has {list(grid)}; "
+            f"give one tensor for each kind. {ways}"
         )
     checked = {}
     for kind, values in mask.items():
@@ -165,23 +192,28 @@ def check_mask(model: nn.Module, mask: HeadTensors) -> HeadTensors:
     return checked
 
 
-def cut_heads(model: nn.Module, heads: list[Head]) -> HeadTensors:
-    """A mask that cuts the heads given as ``(kind, layer, head)``, from 0, and keeps the others.
+def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:
+    """A mask that cuts some heads and keeps the others.
+
+    Args:
+        heads: ``(kind, layer, head)`` each, counted from 0. Of a model of one kind also
+            ``(layer, head)`` each, or ``{layer: [head, ...]}`` as version 4 of transformers pruned.
 
     Raises:
         IndexError: a head outside the model.
+        TypeError: something else than heads.
     """
     return without_heads(full_mask(model), heads)
 
 
-def without_heads(mask: HeadTensors, heads: Iterable[Head]) -> HeadTensors:
+def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
     """A mask with further heads cut, as :func:`cut_heads` for a model that was looked at before.
 
     Raises:
-        IndexError: a head outside the mask.
+        IndexError, TypeError: see :func:`cut_heads`.
     """
     mask = {kind: values.clone() for kind, values in mask.items()}
-    for kind, layer, head in heads:
+    for kind, layer, head in _named(heads, mask):
         shape = tuple(mask[kind].shape) if kind in mask else None
         inside = shape is not None and 0 <= layer < shape[0] and 0 <= head < shape[1]
         if not inside or mask[kind][layer, head].isnan():
@@ -191,3 +223,24 @@ def without_heads(mask: HeadTensors, heads: Iterable[Head]) -> HeadTensors:
             )
         mask[kind][layer, head] = 0
     return mask
+
+
+def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
+    """Each head as ``(kind, layer, head)``."""
+    if isinstance(heads, Mapping):
+        heads = [
+            (layer, head)
+            for layer, some in heads.items()
+            for head in (some if isinstance(some, Iterable) else [some])
+        ]
+    for one in heads:
+        given: Any = tuple(one) if isinstance(one, Iterable) and not isinstance(one, str) else ()
+        if len(given) == 2 and len(kinds) == 1:
+            given = (*kinds, *given)
+        if len(given) != 3 or not all(isinstance(place, Integral) for place in given[1:]):
+            short = ", or (layer, head), or {layer: [head, ...]}" if len(kinds) == 1 else ""
+            raise TypeError(
+                f"{one!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
+                f"The kinds are {list(kinds)}"
+            )
+        yield given

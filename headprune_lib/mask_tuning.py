@@ -26,7 +26,7 @@ _SINGULAR = 1e-10
 
 def tune_mask(
     model: nn.Module,
-    mask: HeadTensors,
+    mask: HeadTensors | Tensor,
     batches: Iterable[Batch],
     *,
     device: str | torch.device | None = None,
@@ -109,7 +109,7 @@ def tune_mask(
     return gates
 
 
-def fold_gates(model: nn.Module, gates: HeadTensors) -> nn.Module:
+def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     """Multiply the output projections' columns by the heads' gates, in place.
 
     The model then computes for good what :func:`headprune_lib.masked_heads` computes under the

@@ -22,7 +22,7 @@ Hooks = list[tuple[nn.Module, Hook]]
 
 
 @contextmanager
-def masked_heads(model: nn.Module, mask: HeadTensors) -> Iterator[nn.Module]:
+def masked_heads(model: nn.Module, mask: HeadTensors | Tensor) -> Iterator[nn.Module]:
     """Multiply each head's output by its entry of ``mask`` inside the block (paper, section 2.3).
 
     The mask acts on the *input* of the attention output projection, where heads are still apart.

@@ -14,6 +14,7 @@ from headprune_lib.heads import (
     AttentionBlock,
     Head,
     HeadTensors,
+    by_kind,
     cut_heads,
     find_heads,
     full_mask,
@@ -74,17 +75,22 @@ def order_masks(
     return masks
 
 
-def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | None = None) -> None:
-    """Scores must be of this model, and say something of every head that is still there.
+def check_scores(
+    model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
+) -> HeadTensors:
+    """Scores by kind, of this model, that say something of every head that is still there.
 
     Args:
+        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
         kinds: those that matter; all kinds if not given.
 
     Raises:
+        TypeError: not a dict of tensors.
         ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
             head that was not removed.
     """
     grid = head_grid(model)
+    scores = by_kind(grid, scores, "scores are")
     for kind, values in scores.items():
         if not isinstance(values, Tensor):
             raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
@@ -106,6 +112,7 @@ def check_scores(model: nn.Module, scores: HeadTensors, kinds: Sequence[str] | N
                 "marks a head that was removed, and this one was not: was a loss infinite or NaN "
                 "(float16, a row of padding alone)?"
             )
+    return scores
 
 
 def known_kinds(model: nn.Module, kinds: Sequence[str] | None) -> list[str]:
@@ -123,7 +130,7 @@ Step = list[Head]
 
 def prune_steps(
     model: nn.Module,
-    scores: HeadTensors,
+    scores: HeadTensors | Tensor,
     *,
     kinds: Sequence[str] | None = None,
     keep_at_least: int = 0,
@@ -139,7 +146,8 @@ def prune_steps(
     out, and so is the last step of a layer that cannot lose all its heads.
 
     Args:
-        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
+        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them; of a
+            model of one kind the tensor alone will do.
         kinds: only heads of these kinds go; all kinds if not given.
         keep_at_least: heads that every layer keeps.
         per_group: take equally many heads of each group, so that key and value heads stay, until
@@ -156,7 +164,7 @@ def prune_steps(
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     if group_score not in get_args(GroupScore):
         raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
-    check_scores(model, scores, kinds or known)
+    scores = check_scores(model, scores, kinds or known)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
         if block.kind not in (kinds or known) or block.masks_only:
@@ -192,7 +200,7 @@ def _rounds(block: AttentionBlock, row: Tensor) -> list[tuple[int, ...]]:
 
 def prune_mask(
     model: nn.Module,
-    scores: HeadTensors,
+    scores: HeadTensors | Tensor,
     amount: float,
     *,
     kinds: Sequence[str] | None = None,

@@ -18,7 +18,7 @@ from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
 
 
-def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
+def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
     """Remove the weights of the heads that ``mask`` cuts, in place (paper, section 4.3).
 
     Rows of the query, key and value projections and columns of the output projection go; outputs
@@ -29,7 +29,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors) -> nn.Module:
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows; the whole of what
             is saved later, for ``save_pretrained`` of it alone then notes which heads are left.
-        mask: kind -> ``(layer, head)``, 0 removes; heads are numbered as in the unpruned model.
+        mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone;
+            :func:`headprune_lib.cut_heads` makes one. Heads are numbered as in the unpruned model.
             Of heads that share a key and value head all go, and it with them; or equally many of
             every such group that is left go, and their key and value heads stay.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, check_batch, model_inputs
+from headprune_lib.batching import Batch, check_batch, model_inputs, n_rows, rows
 from headprune_lib.hooking import claimed, hooking
 
 Result = TypeVar("Result")
@@ -46,12 +46,12 @@ def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
 
 
 def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
-    """A batch's tensors on a device; what else is in it stays as it is.
+    """A batch as :func:`headprune_lib.batching.check_batch` takes it, its tensors on a device.
 
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
     the GPU still computes what it was given before.
     """
-    check_batch(batch)
+    batch = check_batch(batch)
     to_gpu = torch.device(device).type == "cuda"
 
     def moved(value: Any) -> Any:
@@ -95,30 +95,25 @@ def in_halves(
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
     Args:
-        batch: tensors with one row an example, all of them.
+        batch: on its device; what is halved has one row an example in all of its tensors.
         join: makes one result of those of two halves, the first half's first.
         room: what is learned of memory, for all batches of one computation.
 
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
-    check_batch(batch, tensors=True)
-    room = room or Room()
-    sizes = {len(value) if value.ndim else 0 for value in batch.values()}
-    divisible = len(sizes) == 1 and max(sizes) > 1
-    numbers = sum(value.numel() for value in batch.values())
-    if numbers < room.numbers or not divisible:
+    room, n = room or Room(), n_rows(batch)
+    numbers = sum(value.numel() for value in batch.values() if isinstance(value, Tensor))
+    if numbers < room.numbers or n < 2:
         try:
             return compute(batch)
         except torch.OutOfMemoryError:
-            if not divisible:
+            if n < 2:
                 raise
         room.numbers = min(room.numbers, numbers)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
-    (n,) = sizes
-    parts = (slice(n // 2), slice(n // 2, n))
-    halves = [{name: values[part] for name, values in batch.items()} for part in parts]
+    halves = [rows(batch, part) for part in (slice(n // 2), slice(n // 2, n))]
     return join([in_halves(compute, half, join, room) for half in halves])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
@@ -16,7 +16,7 @@ from headprune_lib.orders import check_scores, known_kinds
 
 def uniform_mask(
     model: nn.Module,
-    scores: HeadTensors,
+    scores: HeadTensors | Tensor,
     amount: float,
     *,
     kinds: Sequence[str] | None = None,
@@ -49,7 +49,7 @@ def uniform_mask(
         raise ValueError(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
         )
-    check_scores(model, scores, kinds or known)
+    scores = check_scores(model, scores, kinds or known)
     alike: dict[tuple[str, int, int], list[AttentionBlock]] = {}
     for block in blocks:
         if block.kind in (kinds or known):

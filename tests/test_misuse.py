@@ -24,8 +24,10 @@ from headprune_lib import (
     prune_mask,
     score_heads,
     tune_mask,
+    uniform_mask,
 )
 from headprune_lib.ablation import masked_logits
+from headprune_lib.criteria import CRITERIA
 
 
 def first_cut(model):
@@ -85,6 +87,20 @@ def removing(model):
     prune_heads(model, first_cut(model))
 
 
+def one_of(inputs):
+    return {name: value[0] for name, value in inputs.items()}
+
+
+class Rows(torch.utils.data.Dataset):
+    """Examples without an end, as a data set that draws them has."""
+
+    def __init__(self, inputs):
+        self.inputs = inputs
+
+    def __getitem__(self, index):
+        return one_of(self.inputs)
+
+
 def masked_with(value):
     def run(model):
         with masked_heads(model, {"self": value(full_mask(model)["self"])}):
@@ -112,8 +128,19 @@ MISUSES = {
         lambda m: head_importance(m, [(1, 2)]), TypeError, "given tuple"),
     "labels in a list": (
         lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"batch\['labels'\] is of type list"),
-    "a number among tensors": (
-        lambda m: scored(m, "second-order", extra=1), TypeError, r"batch\['extra'\] is of type int"),
+    "texts among tensors": (
+        lambda m: scored(m, "second-order", text=["a", "b", "c"]), TypeError, "is of type list"),
+    "an array among tensors": (
+        lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
+    "a single example": (
+        lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
+    "a data set": (
+        lambda m: head_importance(m, Rows(batch(3))), ValueError, "that is one example.*DataLoader"),
+    "a data set, searched": (
+        lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "that is one example"),
+    "a data set, swept": (
+        lambda m: list(one_head_ablation(m, Rows(batch(3)))), ValueError, "that is one example"),
+    "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "no examples": (
         lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
         ValueError, "has no rows"),
@@ -123,7 +150,13 @@ MISUSES = {
     "a traced model": (traced, ValueError, "torch.jit made runs without Python"),
     "a loss of torch's": (
         lambda m: head_importance(m, [batch(3)], loss=nn.CrossEntropyLoss()),
-        TypeError, "CrossEntropyLoss takes logits and labels: give lambda outputs, batch"),
+        TypeError, "the loss CrossEntropyLoss failed on .* give lambda outputs, batch: torch"),
+    "a loss of logits and labels": (
+        lambda m: head_importance(m, [batch(3)], loss=nn.functional.cross_entropy),
+        TypeError, "the loss cross_entropy failed on .* give lambda outputs, batch: torch"),
+    "a loss of outputs alone": (
+        lambda m: score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
+        TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
     "a loss that is a number": (
         lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
         TypeError, "the loss is a float, not a tensor"),
@@ -135,6 +168,16 @@ MISUSES = {
     "a mask of numpy": (masked_with(lambda ones: ones.numpy()), TypeError, "given ndarray"),
     "scores of numpy": (
         lambda m: prune_mask(m, {"self": np.ones((3, 4))}, 0.5), TypeError, "is a ndarray"),
+    "heads for a mask": (
+        lambda m: prune_heads(m, [("self", 0, 1)]), TypeError, r"given list.*cut_heads\(model"),
+    "heads by layer for a mask": (
+        lambda m: prune_heads(m, {0: [1, 2]}), ValueError, r"kinds \[0\].*cut_heads\(model"),
+    "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
+    "a tensor for several kinds": (
+        lambda _: full_mask(build("bart")) and prune_heads(build("bart"), torch.ones(2, 4)),
+        TypeError, r"given Tensor; the kinds are \['enc-enc'"),
+    "heads without their kind": (
+        lambda _: cut_heads(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
     "a share that is text": (prune_share("0.5"), TypeError, "amount is '0.5'"),
     "a shared projection": (
@@ -189,6 +232,36 @@ def test_after_an_exception_under_a_mask_heads_can_be_removed():
     with contextlib.suppress(ZeroDivisionError), masked_heads(model, first_cut(model)):
         raise ZeroDivisionError
     assert find_heads(prune_heads(model, first_cut(model)))[0].kept == (0, 2, 3)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_a_batch_with_flags_and_int32(criterion):
+    settings = {"gates": {"updates": 2}, "shapley": {"permutations": 1}}.get(criterion, {})
+    model, inputs = build("bert"), batch(3)
+    model.set_attn_implementation("eager")
+    expected = score_heads(model, [inputs], criterion, **settings)["self"]
+    further = {"token_type_ids": None, "use_cache": False, "output_attentions": True, "extra": 1}
+    given = {**inputs, **further, "labels": inputs["labels"].int()}
+    found = score_heads(model, [given], criterion, **settings)["self"]
+    torch.testing.assert_close(found, expected)
+    assert given["labels"].dtype == torch.int32
+
+
+def test_a_mask_of_one_kind_is_also_the_tensor_alone():
+    model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
+    mask = cut_heads(model, [("self", 0, 1), ("self", 2, 3)])
+    assert torch.equal(cut_heads(model, [(0, 1), (2, 3)])["self"], mask["self"])
+    assert torch.equal(cut_heads(model, {0: [1], 2: {3}})["self"], mask["self"])
+    for choose in (prune_mask, uniform_mask):
+        assert torch.equal(
+            choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
+        )
+    with masked_heads(model, mask):
+        expected = logits(model, inputs)
+    with masked_heads(model, mask["self"]):
+        assert torch.equal(logits(model, inputs), expected)
+    torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
+    torch.testing.assert_close(logits(prune_heads(model, mask["self"]), inputs), expected)
 
 
 @pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.batching import Batch, model_inputs, n_rows, rows
 from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
+from headprune_lib.messages import one_line
 from headprune_lib.running import evaluating, rounding
 
 
@@ -19,19 +20,22 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """Each example's loss (batch,), the model's usual one if none is given.
 
     Raises:
-        TypeError: a loss of torch's, which takes logits and labels, or one that returns no tensor.
+        TypeError: a loss that takes something else than outputs and a batch, as torch's own do, or
+            that returns no tensor.
         ValueError: a loss that is not one number an example, or a model whose usual loss is not
             known.
     """
-    if isinstance(loss, nn.modules.loss._Loss):
-        raise TypeError(
-            f"loss is called with the model's outputs and the batch, and {type(loss).__name__} takes "
-            "logits and labels: give lambda outputs, batch: torch.nn.functional.cross_entropy("
-            "outputs.logits, batch['labels'], reduction='none'), or the like"
-        )
     loss_of = loss or default_loss(model)
     outputs = model(**(model_inputs(model, batch) if loss is None else batch))
-    losses = loss_of(outputs, batch)
+    try:
+        losses = loss_of(outputs, batch)
+    except (TypeError, AttributeError) as error:
+        name = getattr(loss_of, "__name__", type(loss_of).__name__)
+        raise TypeError(
+            f"the loss {name} failed on the model's outputs and the batch: {one_line(error, 160)}. "
+            "Of a loss that takes logits and labels give lambda outputs, batch: torch.nn.functional."
+            "cross_entropy(outputs.logits, batch['labels'], reduction='none'), or the like"
+        ) from error
     if not isinstance(losses, Tensor):
         raise TypeError(
             f"the loss is a {type(losses).__name__}, not a tensor of one number an example, (batch,)"
@@ -150,13 +154,13 @@ def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
     Raises:
         ValueError: the example's loss alone is another one.
     """
-    n = min(map(len, batch.values()), default=0) if all(v.ndim for v in batch.values()) else 0
-    if n <= 1 or any(len(value) != n for value in batch.values()):
+    n = n_rows(batch)
+    if n <= 1:
         return
     with evaluating(model), torch.no_grad():
         alone, beside = (
-            example_losses(model, {k: v[-rows:] for k, v in batch.items()}, loss)[-1].double()
-            for rows in (1, 2)
+            example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].double()
+            for taken in (1, 2)
         )
     # rounding differs with the size of a batch
     precision = min(rounding(model) ** 0.5, 0.1)
@@ -173,4 +177,5 @@ def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
 def _sizes(batch: Batch) -> list[int]:
     """How many examples a batch may hold: rows of the labels, or of any input where there are none."""
     named = [batch[name] for name in ("labels", "start_positions") if name in batch]
-    return sorted({len(value) for value in (named or batch.values()) if value.ndim})
+    values = [value for value in named or batch.values() if isinstance(value, Tensor)]
+    return sorted({len(value) for value in values if value.ndim})

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch
+from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.derivatives import opened
 from headprune_lib.criteria.example_losses import check_labelled, differentiable_losses
 from headprune_lib.criteria.gradients import gate_gradients, on_grid
@@ -55,7 +55,7 @@ def gates(
     """
     if updates < 1:
         raise ValueError(f"updates is {updates}; give at least 1")
-    kept, blocks = list(batches), find_heads(model)
+    kept, blocks = [check_batch(batch) for batch in batches], find_heads(model)
     if not kept:
         raise ValueError("no batches given: gates are learned from at least one example")
     check_labelled(model, kept, loss)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.batching import Batch
+from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.example_losses import check_labelled, example_losses
 from headprune_lib.criteria.registry import Look, register_criterion
 from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask
@@ -47,7 +47,7 @@ def greedy(
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; give at least 1")
-    kept = list(batches)
+    kept = [check_batch(batch) for batch in batches]
     check_labelled(model, kept, loss)
     blocks, mask = find_heads(model), full_mask(model)
     left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headprune_lib.batching import Batch, check_batch
+from headprune_lib.batching import Batch
 from headprune_lib.criteria.derivatives import opened
 from headprune_lib.criteria.example_losses import check_unused, differentiable_losses
 from headprune_lib.criteria.gradients import check_some, gate_gradients, on_grid
@@ -60,7 +60,6 @@ def second_order(
     generator = torch.Generator().manual_seed(seed)
     totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
     for batch in batches:
-        check_batch(batch, tensors=True)
         batch = on_device(batch, device)
         # PyTorch's fused kernels of sdpa have no second derivative; its plain one has
         with (
@@ -76,7 +75,9 @@ def second_order(
                 found = torch.autograd.grad(
                     losses.sum(), gates, create_graph=True, allow_unused=True
                 )
-                silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+                silent = [
+                    block for block, slope in zip(blocks, found, strict=True) if slope is None
+                ]
                 check_unused(model, batch, loss, silent)
                 slopes = [
                     torch.zeros_like(gate) if slope is None else slope

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from headprune_lib.batching import Batch
+from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.example_losses import check_labelled
 from headprune_lib.criteria.gradients import on_grid
 from headprune_lib.criteria.greedy import mean_loss
@@ -44,7 +44,7 @@ def shapley(
     """
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}; give at least 1")
-    kept, blocks = list(batches), find_heads(model)
+    kept, blocks = [check_batch(batch) for batch in batches], find_heads(model)
     if not kept:
         raise ValueError("no batches given: a Shapley value is a mean over at least one example")
     check_labelled(model, kept, loss)
