@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from operator import itemgetter
@@ -218,6 +219,9 @@ def prune_mask(
         amount: share of the heads still there that goes, 0 to 1; never more, and less where a
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
+    Warns:
+        UserWarning: fewer heads go than ``amount`` asks for, or none; says why.
+
     Raises:
         TypeError: an amount that is no number.
         ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.orders.prune_steps`
@@ -237,12 +241,47 @@ def prune_mask(
         per_group=per_group,
         group_score=group_score,
     )
-    n_heads = sum(
-        len(block.kept) for block in find_heads(model) if not kinds or block.kind in kinds
-    )
+    blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
+    n_heads = sum(len(block.kept) for block in blocks)
     budget = math.floor(amount * n_heads + 1e-9)
     cut: list[Head] = []
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
+    sizes = [len(block.groups) if per_group else block.group for block in blocks if block.group > 1]
+    together = max(sizes, default=1)
+    reasons = []
+    if len(cut) == sum(map(len, steps)):
+        masked = [block.masks_only for block in blocks if block.masks_only]
+        held = [block.keeps_one for block in blocks if block.keeps_one and not block.masks_only]
+        reasons += [f"heads can only be masked ({reason})" for reason in masked]
+        reasons += [f"a layer cannot lose all its heads ({reason})" for reason in held]
+        reasons += [kept_in_each(keep_at_least)] if keep_at_least else []
+    if keep_at_least % together or not reasons:
+        reasons.append(go_together(together, per_group))
+    warn_of_less(amount, n_heads, budget, len(cut), reasons)
     return cut_heads(model, cut)
+
+
+def go_together(n: int, per_group: bool = False) -> str:
+    """Why less than ``n`` heads cannot go."""
+    if per_group:
+        return f"each group loses equally many heads, {n} of a layer together (per_group)"
+    return f"heads that share a key and value head go together, {n} at a time"
+
+
+def kept_in_each(n: int) -> str:
+    """Why a layer does not lose all its heads."""
+    return f"each layer keeps {n} (keep_at_least)"
+
+
+def warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
+    """Warn where fewer heads go than a share of ``n_heads`` asks for."""
+    if amount and not asked:
+        said = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"
+    elif gone < asked:
+        why = "; ".join(dict.fromkeys(reasons))
+        said = f"amount {amount:g} asks for {asked} of {n_heads} heads, and {gone} go: {why}"
+    else:
+        return
+    warnings.warn(said, stacklevel=3)

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
-from headprune_lib.orders import check_scores, known_kinds
+from headprune_lib.orders import (
+    check_scores,
+    go_together,
+    kept_in_each,
+    known_kinds,
+    warn_of_less,
+)
 
 
 def uniform_mask(
@@ -38,6 +44,9 @@ def uniform_mask(
         kinds: only heads of these kinds go; all kinds if not given.
         keep_at_least: heads that every layer keeps; 1 or more.
 
+    Warns:
+        UserWarning: fewer heads of a layer go than ``amount`` asks for, or none; says why.
+
     Raises:
         ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
             without heads; scores that do not fit, or NaN for a head that is still there.
@@ -56,7 +65,12 @@ def uniform_mask(
             alike.setdefault((block.kind, block.n_heads, block.width), []).append(block)
     mask = full_mask(model)
     for layers in alike.values():
-        n_groups = _groups_to_keep(layers, amount, keep_at_least)
+        fewest = min(layers, key=lambda block: len(block.kept))
+        n_groups = _groups_to_keep(fewest, amount, keep_at_least)
+        n_heads, gone = len(fewest.kept), len(fewest.groups) - n_groups
+        held = gone < _share(amount, len(fewest.groups))
+        why = kept_in_each(keep_at_least) if held else go_together(fewest.group)
+        warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.group, [why])
         if shares_biases(model, layers):
             _keep_the_same(mask, layers, scores, n_groups)
         else:
@@ -77,15 +91,18 @@ def shares_biases(model: nn.Module, layers: Sequence[AttentionBlock]) -> bool:
     return any(having) and not all(having)
 
 
-def _groups_to_keep(layers: Sequence[AttentionBlock], amount: float, keep_at_least: int) -> int:
-    fewest = min(layers, key=lambda block: len(block.kept))
+def _share(amount: float, n: int) -> int:
+    return math.floor(amount * n + 1e-9)
+
+
+def _groups_to_keep(fewest: AttentionBlock, amount: float, keep_at_least: int) -> int:
     if not fewest.kept:
         raise ValueError(
             f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
             "unpruned model again, with at least one head in every layer"
         )
     n_groups, group = len(fewest.groups), fewest.group
-    left = n_groups - math.floor(amount * n_groups + 1e-9)
+    left = n_groups - _share(amount, n_groups)
     return min(n_groups, max(left, -(-keep_at_least // group)))
 
 

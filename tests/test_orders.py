@@ -1,12 +1,14 @@
 """Orders, schedules and the masks that follow them."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import build
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from headprune_lib import (
     cut_heads,
@@ -17,8 +19,10 @@ from headprune_lib import (
     prune_mask,
     prune_order,
     prune_schedule,
+    uniform_mask,
 )
 from headprune_lib.orders import order_masks
+from headprune_lib.replication.census import tiny as census_tiny
 
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 
@@ -63,6 +67,7 @@ def scores_of(model, seed):
     }
 
 
+@pytest.mark.filterwarnings("ignore:amount")
 @given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
 def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep, seed):
     model = MODELS[name]
@@ -146,3 +151,43 @@ def test_an_order_cannot_be_cut_at_a_place_it_has_not(n_cut):
         order_mask(build(), [("self", 2, 3), ("self", 0, 0)], n_cut)
     with pytest.raises(IndexError, match="no head"):
         order_mask(build(), [("self", -1, 0)], 1)
+
+
+TOGETHER = "heads that share a key and value head go together, {} at a time"
+LESS = [
+    (prune_mask, "bert", 0.05, {}, "amount 0.05 of 12 heads is less than one: no head goes"),
+    (prune_mask, "bert", 1.0, {"keep_at_least": 1}, "asks for 12 of 12 heads, and 9 go: each layer keeps 1"),
+    (prune_mask, "bert", 0.5, {"keep_at_least": 4}, "asks for 6 of 12 heads, and 0 go: each layer keeps 4"),
+    (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: " + TOGETHER.format(2)),
+    (prune_mask, "llama", 0.25, {"per_group": True}, "asks for 3 .* 2 go: each group loses equally many"),
+    (prune_mask, "llama", 0.9, {"keep_at_least": 1}, "6 go: each layer keeps 1 .*; " + TOGETHER.format(2)),
+    (prune_mask, "one key", 0.3, {}, "asks for 3 of 12 heads, and 0 go: " + TOGETHER.format(4)),
+    (prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
+    (uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
+    (uniform_mask, "bert", 1.0, {}, "asks for 4 of 4 heads, and 3 go: each layer keeps 1"),
+    (uniform_mask, "one key", 0.75, {}, "asks for 3 of 4 heads, and 0 go: " + TOGETHER.format(4)),
+]  # fmt: skip
+
+
+def of_name(name):
+    if name == "one key":
+        config = MODELS["llama"].config
+        return LlamaForCausalLM(
+            LlamaConfig.from_dict({**config.to_dict(), "num_key_value_heads": 1})
+        )
+    return census_tiny.build("bloom") if name == "masks only" else MODELS[name]
+
+
+@pytest.mark.parametrize(("choose", "name", "amount", "options", "message"), LESS)
+def test_less_than_was_asked_for_is_said(choose, name, amount, options, message):
+    model = of_name(name)
+    with pytest.warns(UserWarning, match=message) as said:
+        choose(model, scores_of(model, 0), amount, **options)
+    assert len(said) == 1 and said[0].filename == __file__
+
+
+@pytest.mark.parametrize("choose", [prune_mask, uniform_mask])
+@pytest.mark.parametrize("amount", [0, 0.5, 0.7])
+def test_what_is_done_as_asked_is_not_warned_of(choose, amount):
+    with warnings.catch_warnings(action="error"):
+        choose(MODELS["bert"], scores_of(MODELS["bert"], 0), amount)

@@ -28,6 +28,7 @@ def test_the_best_of_each_layer_stay():
     assert kept.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
 
 
+@pytest.mark.filterwarnings("ignore:amount")
 @settings(max_examples=30, deadline=None)
 @given(
     name=st.sampled_from(["bert", "llama", "bart", "t5"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -186,10 +187,16 @@ def prune(
         possible = prune_steps(loaded, every, **rules)
         check_some_can_go(loaded, possible, kind)
         budget = Budget(bound, loaded, possible, held or [])
-        check_amount(possible, amount or 0, choose(loaded, every, amount or 0), uniform)
+        with warnings.catch_warnings(action="ignore"):  # said once, of the scores, below
+            check_amount(possible, amount or 0, choose(loaded, every, amount or 0), uniform)
         scores = scores_of(loaded, tokenizer, batches, by, normalize)
         steps = prune_steps(loaded, scores, **rules)
-        cut = budget.cut(steps, choose(loaded, scores, amount or 0))
+        with warnings.catch_warnings(record=True) as less:
+            warnings.simplefilter("always")
+            mask = choose(loaded, scores, amount or 0)
+        for said in dict.fromkeys(str(one.message) for one in less):
+            typer.echo(f"headprune: {said}", err=True)
+        cut = budget.cut(steps, mask)
         smaller = copy.deepcopy(loaded)
         if tuned:
             fold_gates(smaller, tune_mask(loaded, cut.mask, batches))

@@ -283,6 +283,11 @@ def test_what_can_only_be_masked_is_told_and_never_an_empty_removal(tmp_path, la
     assert "--amount 0.1 would remove nothing: one head is the least" in result.output
     result = run("prune", small, labelled, tmp_path / "out", "--amount", 0.2, "--uniform")
     assert "one head is the least that can go in each layer" in result.output
+    options = ("--amount", 0.9, "--keep-at-least", 2)
+    said = run("prune", small, labelled, tmp_path / "out", *options).stderr
+    assert said == (
+        "headprune: amount 0.9 asks for 7 of 8 heads, and 4 go: each layer keeps 2 (keep_at_least)\n"
+    )
 
 
 @settings(
