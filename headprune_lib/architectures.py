@@ -243,6 +243,11 @@ REGISTERED: set[str] = set()
 """The classes that were taught, by name."""
 
 
+def is_known(module: nn.Module) -> bool:
+    """Whether a module's entry can be believed without a proof: its class was taught, or released."""
+    return type(module).__name__ in REGISTERED or is_released(module)
+
+
 def is_released(module: nn.Module) -> bool:
     """Whether a module has an entry and computes attention by the released code of transformers.
 

@@ -14,7 +14,6 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
-from headprune_lib.records import record_when_saved
 from headprune_lib.slicing import keep_heads
 
 
@@ -84,7 +83,6 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
     with _all_or_nothing(touched):
         for block, keep in changed:
             keep_heads(model, block, keep)
-    record_when_saved(model)
     return model
 
 

@@ -1,115 +1,106 @@
-"""Which heads a model in a folder has left: ``headprune.json``, with checksums, beside its weights."""
+"""What was removed from a model, told by its weights.
+
+Each pruned attention module has a buffer that says which of its heads are left. A buffer is saved
+with the weights, under the module's path there: whatever writes them (a model around the pruned one,
+a model in it, several files, a variant) writes what is gone as well.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from headprune_lib.heads import find_heads
-from headprune_lib.model_classes import name_of
+from headprune_lib.architectures import ARCHITECTURES, Architecture, is_known
+from headprune_lib.blocks import AttentionBlock, block_of
 
-RECORD = "headprune.json"
-WEIGHTS = "model.safetensors"
+RECORD = "headprune_lib_load_pruned"
+"""The buffer's name, which transformers prints when it cannot load a pruned model: it says what can."""
 
-Kept = dict[str, list[int]]
-"""Path of each attention module -> the original indices of its heads that are left."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What ``headprune.json`` says.
-
-    Attributes:
-        model_class: name of the class of transformers; of another with its module.
-        kept: the heads left in each attention module.
-    """
-
-    model_class: str
-    kept: Kept
+Record = dict[str, Any]
+"""``kept``, the original indices of the heads left, and what is known of the module's parts."""
 
 
-def heads_left(model: nn.Module) -> Kept:
-    """The heads that each attention module has left."""
-    return {block.path: list(block.kept) for block in find_heads(model)}
+def write_record(module: nn.Module, record: Record, device: torch.device) -> None:
+    """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
+    text = json.dumps(record, sort_keys=True).encode()
+    module.register_buffer(RECORD, torch.tensor(list(text), dtype=torch.uint8, device=device))
 
 
-def write_record(model: nn.Module, folder: Path) -> None:
-    """Write ``headprune.json`` beside the weights, whose checksum it holds."""
-    said = {
-        "model_class": name_of(model),
-        "kept": heads_left(model),
-        "weights_sha256": _sha256(folder / WEIGHTS),
-    }
-    text = json.dumps(said | {"record_sha256": _digest(said)}, indent=1, sort_keys=True)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-
-
-def read_record(folder: Path) -> Record:
-    """What ``headprune.json`` says, after a look at the checksums; older files have none.
+def read_record(values: Tensor) -> Record:
+    """The record in a buffer of :func:`write_record`.
 
     Raises:
-        ValueError: the file is damaged or was edited, or the weights are not those it was written
-            with.
+        ValueError: bytes that are no such record.
     """
-    path = folder / RECORD
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
-        record = Record(said["model_class"], said["kept"])
-        if not (isinstance(record.model_class, str) and all(map(_indices, record.kept.values()))):
-            raise TypeError("model_class is to be a name, and kept lists of numbers")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        record = json.loads(bytes(values.tolist()))
+        if not all(type(head) is int for head in record["kept"]):
+            raise TypeError("kept is to be a list of numbers")
+        return record
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
+            f"not what the library writes ({type(error).__name__}: {error})"
         ) from error
-    written = said.pop("record_sha256", None)
-    if written is not None and written != _digest(said):
-        raise ValueError(
-            f"{path} was changed after it was written: which heads are left is not certain; save "
-            "the pruned model again"
-        )
-    if "weights_sha256" in said and said["weights_sha256"] != _sha256(folder / WEIGHTS):
-        raise ValueError(
-            f"{folder / WEIGHTS} is damaged, or not the file that {path} was written with: its "
-            "checksum is another one; save the pruned model again"
-        )
-    return record
 
 
-def record_when_saved(model: Any) -> None:
-    """From now on ``model.save_pretrained``, which ``Trainer`` calls, writes the record as well.
+def record_of(block: AttentionBlock, keep: Sequence[int]) -> Record:
+    """What must be known to slice an unpruned module down to the heads ``keep``."""
+    names = block.architecture
+    return {
+        "kept": list(keep),
+        "architecture": {
+            field.name: value
+            for field in fields(Architecture)
+            if (value := getattr(names, field.name)) != field.default
+        },
+        "found": {
+            field.name: getattr(block, field.name)
+            for field in fields(AttentionBlock)
+            if field.name == "kind" or field.default is not MISSING  # what a module does not tell
+        },
+    }
 
-    Without it nothing could tell from the folder which heads are left.
+
+def records_of(model: nn.Module) -> dict[str, Record]:
+    """Path of each pruned attention module -> its record."""
+    return {
+        path: read_record(module._buffers[RECORD])
+        for path, module in model.named_modules()
+        if RECORD in module._buffers
+    }
+
+
+def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:
+    """The block of an unpruned module that has a record; nothing is run or proved.
+
+    Raises:
+        ValueError: the model has no such module, or not those heads.
     """
-    if hasattr(type(model), "save_pretrained"):
-        model.save_pretrained = partial(_save_with_record, model)
-
-
-def _save_with_record(model: Any, folder: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-    type(model).save_pretrained(model, folder, *args, **kwargs)
-    if (Path(folder) / WEIGHTS).is_file():  # in one file, and written by this process
-        write_record(model, Path(folder))
-    elif (Path(folder) / f"{WEIGHTS}.index.json").is_file():
+    modules = dict(model.named_modules())
+    if path not in modules:
         raise ValueError(
-            f"{folder} holds the weights in several files, and load_pruned reads one: give "
-            "save_pretrained a larger max_shard_size, or use headprune_lib.save_pruned"
+            f"heads of {path} were removed, and {type(model).__name__} has no such module"
         )
-
-
-def _indices(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int for value in values)
-
-
-def _digest(said: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    said: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in record["architecture"].items()
+    }
+    try:
+        module = modules[path]
+        names = (
+            ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**said)
+        )
+        block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
+    except TypeError as error:
+        raise ValueError(
+            f"{path} has a record that a newer version of the library wrote ({error})"
+        ) from error
+    kept = record["kept"]
+    if kept != sorted(set(kept) & set(range(block.n_heads))):
+        raise ValueError(f"{kept} are no heads of {path}, which has {block.n_heads}")
+    return block

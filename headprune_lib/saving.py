@@ -3,38 +3,61 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import importlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_model
+from safetensors import SafetensorError, safe_open
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightRenaming, rename_source_key
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
-from headprune_lib.architectures import REGISTERED, is_released
-from headprune_lib.blocks import AttentionBlock
+from headprune_lib.architectures import is_known
 from headprune_lib.heads import find_heads
-from headprune_lib.model_classes import class_named
+from headprune_lib.messages import one_line
 from headprune_lib.records import (
     RECORD,
-    WEIGHTS,
-    Kept,
-    heads_left,
+    Record,
     read_record,
-    record_when_saved,
+    record_of,
+    recorded_block,
+    records_of,
     write_record,
 )
 from headprune_lib.slicing import keep_heads
 
+_OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
+_OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.prenorm"}
+_README = """\
+# A model with attention heads removed
+
+`from_pretrained` of transformers cannot load it: its layers have fewer heads than `config.json` says.
+headprune_lib can:
+
+```python
+from headprune_lib import load_pruned
+
+model = load_pruned(folder)  # this folder, or its name on the Hub
+```
+"""
+_OF_THE_HUB = (
+    "cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token",
+)  # fmt: skip
+
 
 def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
-    """Write ``config.json``, ``headprune.json`` (heads left) and ``model.safetensors``.
+    """Write what ``save_pretrained`` writes, once it is certain that :func:`load_pruned` loads it.
 
     The folder is there whole or not at all: an error (a full disk) leaves nothing behind.
 
@@ -47,11 +70,9 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     _check_loadable(model)
     with new_folder(folder) as staged:
-        model.config.save_pretrained(staged)
-        if getattr(model, "generation_config", None) is not None:
-            model.generation_config.save_pretrained(staged)
-        save_model(model, str(staged / WEIGHTS), metadata={"format": "pt"})  # tied weights once
-        write_record(model, staged)
+        model.save_pretrained(staged, save_original_format=False)
+        if records_of(model):
+            (staged / "README.md").write_text(_README, encoding="utf-8")
     return folder
 
 
@@ -76,110 +97,258 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def load_pruned(
-    folder: str | os.PathLike,
+    name: str | os.PathLike,
     *,
     model_class: type[PreTrainedModel] | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device | None = None,
+    **options: Any,
 ) -> PreTrainedModel:
-    """The model that :func:`save_pruned` wrote, in evaluation mode.
+    """The model in a folder or on the Hub, with the heads that it was saved with.
 
-    Also what ``save_pretrained`` or ``Trainer`` wrote of a model after its heads were removed.
+    Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
+    part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
+    memory once: they are read into a model without memory that has its heads removed already.
 
     Args:
+        name: a folder, or the name of a model on the Hub.
         model_class: the model's class, where it is not one of transformers' own; its configuration
             alone must make the model.
+        device: where the model goes; or give ``device_map``.
+        options: what ``from_pretrained`` takes: ``dtype`` (as saved, if not given),
+            ``attn_implementation``, ``device_map``, ``revision``, ``variant``, ``subfolder``, ….
 
     Raises:
-        FileNotFoundError: no complete pruned model in the folder.
-        ValueError: the weights or the record of the heads are damaged, do not belong together, or
-            are of a class that this version of transformers does not have and that is not given.
+        FileNotFoundError: no complete model in the folder, or no such model on the Hub.
+        ValueError: the weights, the configuration or the record of the heads are damaged or do not
+            belong together, or are of a class that this version of transformers does not have and
+            that is not given.
     """
-    folder = Path(folder)
-    for name in ("config.json", WEIGHTS, RECORD):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(
-                f"{folder / name} is missing: not a folder that save_pruned wrote to the end"
-            )
-    record = read_record(folder)
+    name = os.fspath(name)
+    hub = {key: options[key] for key in _OF_THE_HUB if key in options}
+    config = _configuration(name, model_class, hub)
+    records, old = _records(name, options.get("variant"), hub)
+    named = old.get("model_class") or next(iter(config.architectures or []), None)
+    found: Any = model_class or _class_named(name, named)
     try:
-        weights = load_file(folder / WEIGHTS)
-    except SafetensorError as error:
-        raise ValueError(f"{folder} is damaged ({error}); save the pruned model again") from error
-    named = model_class or class_named(record.model_class)
-    if not (isinstance(named, type) and issubclass(named, PreTrainedModel)):
-        raise ValueError(
-            f"{folder / RECORD} names the class {record.model_class!r}, which transformers "
-            f"{transformers.__version__} does not have: if it is one of your own, "
-            "load_pruned(folder, model_class=…) takes it"
-            if model_class is None
-            else f"model_class is {model_class!r}; give a class of transformers' models, or one "
-            "that inherits from it"
+        if old:
+            config.dtype = None  # which need not be that of the weights
+            records = _completed(found, config, old["kept"])
+        sliced, placed = _sliced(found, records, options.get("key_mapping"))
+        model, report = sliced.from_pretrained(
+            name,
+            config=config,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
+            **options,
         )
-    made: Any = named
-    try:
-        config = made.config_class.from_pretrained(folder)
-        with torch.device("meta"):  # a wrong configuration may ask for more than there is memory
-            sized = made(copy.deepcopy(config))
-            if _known_by_name(sized, record.kept):
-                _check_fit(_with_heads(sized, record.kept), weights)
-        model = _with_heads(made(config), record.kept)
-        floating = (weight.dtype for weight in weights.values() if weight.is_floating_point())
-        model.to(next(floating, torch.float32))
-        load_model(model, folder / WEIGHTS)
-    except (OSError, MemoryError):
+    except MemoryError:
         raise
+    except OSError as error:  # transformers' own for a file that is missing is no narrower
+        raise FileNotFoundError(f"{name}: {one_line(error)}") from error
     except Exception as error:  # whatever a class makes of a configuration that cannot be
         raise ValueError(
-            f"the weights in {folder} do not fit its headprune.json or config.json: {error}"
+            f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from error
-    if (folder / transformers.utils.GENERATION_CONFIG_NAME).is_file():
-        model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
-    return model.to(device).eval()
+    _check_complete(name, found, report, bool(records))
+    model.__class__ = found
+    for path, record in placed.items():
+        module = model.get_submodule(path)
+        write_record(module, record, next(module.parameters()).device)
+    return model if device is None else model.to(device)
 
 
-def _known_by_name(model: nn.Module, kept: Kept) -> bool:
-    """Whether heads are found without running the model, which has no weights on the meta device."""
-    modules = dict(model.named_modules())
-    return all(path in modules and _is_known(modules[path]) for path in kept)
+def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrainedConfig:
+    folder = Path(name)
+    if model_class is not None and not _is_model(model_class):
+        raise ValueError(
+            f"model_class is {model_class!r}; give a class of transformers' models, or one that "
+            "inherits from it"
+        )
+    if folder.is_dir() and not (folder / hub.get("subfolder", "") / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{folder / 'config.json'} is missing: give a folder that save_pruned or save_pretrained "
+            "wrote to the end"
+        )
+    if not folder.is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise FileNotFoundError(f"no folder {name}")
+    try:
+        return (model_class.config_class if model_class else AutoConfig).from_pretrained(
+            name, **hub
+        )
+    except Exception as error:  # whatever a class makes of a configuration that cannot be
+        if folder.is_dir():
+            raise ValueError(f"{folder / 'config.json'}: {one_line(error)}") from error
+        raise FileNotFoundError(
+            f"{name} is no folder here, and the Hub does not give it ({one_line(error)})"
+        ) from error
 
 
-def _is_known(module: nn.Module) -> bool:
-    how = getattr(module, "headprune_found", {}).get("how")  # of one that has lost heads
-    return how == "table" or type(module).__name__ in REGISTERED or is_released(module)
+def _class_named(name: str, named: Any) -> type[PreTrainedModel]:
+    """The class that a folder names: of transformers, or one of the library's own."""
+    known = None
+    if isinstance(named, str):
+        own = _OWN_CLASSES.get(named)
+        known = getattr(importlib.import_module(own) if own else transformers, named, None)
+    if known is None or not _is_model(known):
+        raise ValueError(
+            f"{name} names {f'the class {named!r}' if named else 'no class'}, which transformers "
+            f"{transformers.__version__} does not have. If it is one of your own, "
+            "load_pruned(folder, model_class=…) takes it"
+        )
+    return known
 
 
-def _with_heads(model: Any, kept: Kept) -> Any:
-    """An unpruned model with these heads left."""
-    keep_recorded(model, find_heads(model), kept)
-    record_when_saved(model)
-    return model
+def _is_model(known: Any) -> bool:
+    return isinstance(known, type) and issubclass(known, PreTrainedModel)
 
 
-def keep_recorded(model: nn.Module, blocks: Sequence[AttentionBlock], kept: Kept) -> None:
-    """Slice all blocks of an unpruned model down to the heads that are recorded of each.
+def _records(
+    name: str, variant: str | None, hub: dict[str, Any]
+) -> tuple[dict[str, Record], dict[str, Any]]:
+    """The records among the weights, and what a folder of the time before says in their place.
 
     Raises:
-        ValueError: other blocks or heads are recorded than the model has.
+        ValueError: damaged weights or records.
     """
-    if {block.path for block in blocks} != kept.keys():
+    records = {}
+    for file in _weight_files(name, variant, hub):
+        try:
+            with safe_open(file, framework="pt") as weights:
+                for key in weights.keys():  # noqa: SIM118 (no dictionary)
+                    path, _, own = key.rpartition(".")
+                    if own == RECORD:
+                        records[path] = read_record(weights.get_tensor(key))
+        except (SafetensorError, ValueError) as error:
+            raise ValueError(f"{file} is damaged ({error}); save the model again") from error
+    older = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
+    return records, {} if records or not older else _read_old(Path(older))
+
+
+def _weight_files(name: str, variant: str | None, hub: dict[str, Any]) -> list[str]:
+    """The files of safetensors; none where transformers must look for others, or miss them."""
+    for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
+        stem, _, end = plain.rpartition(".")
+        wanted = f"{stem}.{variant}.{end}" if variant else plain
+        file = cached_file(name, wanted, _raise_exceptions_for_missing_entries=False, **hub)
+        if file is not None:
+            sharded = plain == SAFE_WEIGHTS_INDEX_NAME
+            return get_checkpoint_shard_files(name, file, **hub)[0] if sharded else [file]
+    return []
+
+
+def _read_old(path: Path) -> dict[str, Any]:
+    """``model_class``, and in ``kept`` the heads left in each attention module."""
+    try:
+        said: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not all(type(head) is int for kept in said["kept"].values() for head in kept):
+            raise TypeError("kept is to be lists of numbers")
+        if not isinstance(said["model_class"], str):
+            raise TypeError("model_class is to be a name")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
+        ) from error
+    written = said.pop("record_sha256", None)
+    now = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    # the oldest have no checksums
+    if written not in (None, now) or said.get("weights_sha256") not in (None, weights):
+        raise ValueError(
+            f"{path} or the weights beside it were changed after they were written: which heads are "
+            "left is not certain. Save the pruned model again"
+        )
+    return said
+
+
+def _completed(
+    found: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
+) -> dict[str, Record]:
+    """Whole records for what an old folder says; what it does not is found in an unpruned model."""
+    with torch.device("meta"):
+        model = found(copy.deepcopy(config))
+    modules = dict(model.named_modules())
+    if not all(path in modules and is_known(modules[path]) for path in kept):
+        model = found(copy.deepcopy(config))  # proved by running it, which takes weights
+    blocks = {block.path: block for block in find_heads(model)}
+    if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
-    for block in blocks:
-        heads = kept[block.path]
-        if heads != sorted(set(heads) & set(range(block.n_heads))):
-            raise ValueError(f"{heads} are no heads of {block.path}, which has {block.n_heads}")
-        keep_heads(model, block, heads)
+    return {path: record_of(blocks[path], heads) for path, heads in kept.items()}
 
 
-def _check_fit(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    wanted = {name: tuple(values.shape) for name, values in model.state_dict().items()}
-    for name, values in weights.items():
-        if wanted.get(name) != tuple(values.shape):
-            raise ValueError(f"{name} is {tuple(values.shape)}, expected {wanted.get(name)}")
+def _sliced(
+    found: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None = None
+) -> tuple[Any, dict[str, Record]]:
+    """A class whose models have their heads removed when they are made, before they get weights.
+
+    Returns:
+        the class, and a dictionary that its first model fills: path in the model -> record.
+    """
+    placed: dict[str, Record] = {}
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        found.__init__(self, *args, **kwargs)
+        if records:
+            placed.update(_placed(self, records, key_mapping))
+        keep_recorded(self, placed)
+        for path in placed:  # those in the file are read already
+            del self.get_submodule(path)._buffers[RECORD]
+
+    ignored = [*(found._keys_to_ignore_on_load_unexpected or ()), RECORD]
+    own = {"__init__": __init__, "__module__": found.__module__, "__qualname__": found.__qualname__}
+    own["_keys_to_ignore_on_load_unexpected"] = ignored
+    return type(found)(found.__name__, (found,), own), placed
+
+
+def _placed(
+    model: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
+) -> dict[str, Record]:
+    """The records by paths in the model: weights may be stored under the names of another layout."""
+    modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
+    conversions = get_model_conversion_mapping(model, key_mapping)
+    renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
+    placed = {}
+    for stored, record in records.items():
+        renamed, _ = rename_source_key(f"{stored}.{RECORD}", renamings, [])
+        names = (renamed.removesuffix(f".{RECORD}"), stored)
+        paths = [way for path in names for way in (path, prefix + path, path.removeprefix(prefix))]
+        placed[next((path for path in paths if path in modules), stored)] = record
+    return placed
+
+
+def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
+    """Slice an unpruned model down to the heads that are recorded.
+
+    Raises:
+        ValueError: a module or heads that the model does not have.
+    """
+    for path, record in records.items():
+        keep_heads(model, recorded_block(model, path, record), record["kept"])
+
+
+def _check_complete(name: str, found: type, report: dict[str, Any], pruned: bool) -> None:
+    """Raises ValueError where transformers would make weights up at random, or pass some over."""
+    if unfit := sorted(report["mismatched_keys"]):
+        tensor, stored, wanted = unfit[0]
+        raise ValueError(
+            f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
+            f"{tuple(stored)}, and {found.__name__} has {tuple(wanted)} there"
+        )
+    if lacking := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"{name}: the weights lack {len(lacking)} tensors that {found.__name__} has, such as "
+            f"{lacking[0]}: save the whole model with save_pretrained"
+        )
+    if pruned and (more := sorted(report["unexpected_keys"])):
+        raise ValueError(
+            f"{name}: the weights do not fit {found.__name__}, which lacks {len(more)} of their "
+            f"tensors, such as {more[0]}: is it the class of the model that was saved?"
+        )
 
 
 def _check_loadable(model: nn.Module) -> None:
     """A model must be one that its class, its configuration and the heads left make again."""
-    own = type(model)
+    own: Any = type(model)
     if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
         raise ValueError(
@@ -188,16 +357,16 @@ def _check_loadable(model: nn.Module) -> None:
             "Save the transformers model in it, or its state_dict() with "
             "headprune_lib.find_heads(model), and build it by your own code"
         )
-    kept = heads_left(model)
-    with torch.device("meta" if _known_by_name(model, kept) else "cpu"):
+    with torch.device("meta"):
         try:
-            again = _with_heads(own(copy.deepcopy(model.config)), kept)
+            again = own(copy.deepcopy(model.config))
         except TypeError as error:
             raise ValueError(
                 f"{own.__module__}.{own.__qualname__} is not made of its configuration alone "
                 f"({error}), so that load_pruned could not make it again: put what it needs into "
                 "model.config"
             ) from error
+        keep_recorded(again, records_of(model))
     here, there = (
         {name: tuple(values.shape) for name, values in one.state_dict().items()}
         for one in (model, again)

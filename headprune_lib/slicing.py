@@ -16,6 +16,7 @@ from headprune_lib.pruned_forward import (
     run_without_heads,
     take_bias_of_all_heads,
 )
+from headprune_lib.records import record_of, write_record
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -50,11 +51,10 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
     core.headprune_width, core.headprune_group = block.width, group
     # with the module: a copy that is loaded where nobody taught its class is understood too
-    module.headprune_architecture = names
-    module.headprune_found = {
-        name: getattr(block, name)
-        for name in ("how", "kind", "keeps_one", "whole_groups", "keeps_groups", "by_example")
-    }
+    record = record_of(block, keep)
+    module.headprune_architecture, module.headprune_found = names, record["found"]
+    output: Any = block.part(model, "output")
+    write_record(module, record, output.weight.device)
     if not keep:
         beside = counted_beside(model, block.path, core)
         run_without_heads(core, block.part(model, "output"), names, beside=beside)

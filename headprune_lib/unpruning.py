@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
 from headprune_lib.hooking import hooked
-from headprune_lib.records import Kept, heads_left
+from headprune_lib.records import RECORD, Record, records_of
 from headprune_lib.saving import keep_recorded
 
 
@@ -47,10 +47,11 @@ def unprune_heads(
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     _check_plain(model)
     weights, whole = dict(model.state_dict()), _made_again(model)
+    weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
     sizes = {name: values.shape for name, values in whole.state_dict().items()}
     changed = [name for name, values in weights.items() if values.shape != sizes.get(name)]
     _check_same_parts(model, whole)
-    places = _places(copy.deepcopy(whole), heads_left(model), changed)
+    places = _places(copy.deepcopy(whole), records_of(model), changed)
     for name in (*changed, *sorted(weights.keys() ^ sizes.keys())):
         if name not in places or places[name].shape != weights[name].shape:
             raise _changed(model, name)
@@ -84,7 +85,6 @@ def _made_again(model: PreTrainedModel) -> Any:
     own: Any = type(model)
     try:
         with torch.random.fork_rng(devices=[]):
-            # in the same precision: whether a found class can lose heads is tried by running it
             return own(copy.deepcopy(model.config)).to(model.dtype)
     except TypeError as error:
         raise ValueError(
@@ -127,17 +127,17 @@ def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Ten
     for name, values in model.named_buffers():  # those that are not stored: positions
         holder, _, own = name.rpartition(".")
         module = whole.get_submodule(holder)
-        if name not in weights and getattr(module, own).shape == values.shape:
+        there = module._buffers.get(own)
+        if name not in weights and there is not None and there.shape == values.shape:
             setattr(module, own, values.clone())
 
 
-def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tensor]:
+def _places(whole: nn.Module, records: dict[str, Record], changed: list[str]) -> dict[str, Tensor]:
     """Where the numbers of pruned weights stood: name -> places in the flattened unpruned weights.
 
     An unpruned model whose weights are their own places is pruned in the same way, so that nothing
     here needs to know how an architecture lays its heads out.
     """
-    blocks = find_heads(whole)  # before the weights are places: some are found by running the model
     for name in changed:
         holder, _, own = name.rpartition(".")
         tensors = whole.get_submodule(holder)
@@ -149,7 +149,7 @@ def _places(whole: nn.Module, kept: Kept, changed: list[str]) -> dict[str, Tenso
             setattr(tensors, own, nn.Parameter(places, requires_grad=False))
         else:
             setattr(tensors, own, places)
-    keep_recorded(whole, blocks, kept)
+    keep_recorded(whole, records)
     return {name: values.long() for name, values in whole.state_dict().items() if name in changed}
 
 

@@ -3,27 +3,47 @@
 import copy
 import io
 import json
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
+import hub
 import pytest
 import torch
 import transformers as t
-from tiny import batch, build
+from safetensors.torch import load_file, save_file
+from tiny import SHAPE, WIDE, batch, batch_for, build
+from transformers import modeling_utils
 
-from headprune_lib import find_heads, full_mask, load_pruned, prune_heads, save_pruned, saving
+from headprune_lib import find_heads, full_mask, load_pruned, prune_heads, save_pruned
 
 
 def pruned(name="bert"):
-    """Without two heads of the first layer, one of the second, and all of the last."""
+    """Without two heads of the first layer of each kind, and all of the last; in float32."""
     model = build(name, dtype=torch.float32)
     mask = full_mask(model)
-    mask["self"][0, :2] = mask["self"][1, 3] = mask["self"][2] = 0
+    for values in mask.values():
+        values[0, :2] = values[-1] = 0
     return prune_heads(model, mask)
 
 
-def logits(model):
+def logits(model, name="bert"):
+    inputs = batch_for(name)
+    inputs.pop("labels")
     with torch.no_grad():
-        return model(**batch(labels=False)).logits
+        return model(**inputs).logits
+
+
+def kept(model):
+    return {block.path: block.kept for block in find_heads(model)}
+
+
+def same(loaded, model, name="bert", atol=1e-5):  # another kernel may be taken
+    assert kept(loaded) == kept(model)
+    assert type(loaded) is type(model)
+    torch.testing.assert_close(logits(loaded, name), logits(model, name), rtol=0, atol=atol)
 
 
 @pytest.fixture
@@ -31,27 +51,160 @@ def folder(tmp_path):
     return save_pruned(pruned(), tmp_path / "model")
 
 
-def test_a_model_with_an_empty_layer_is_copied_pickled_and_saved_whole():
+def _in_parts(model, folder):
+    model.save_pretrained(folder, max_shard_size="10KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+
+
+WRITTEN = {
+    "save_pruned": (save_pruned, {}),
+    "save_pretrained": (lambda model, folder: model.save_pretrained(folder), {}),
+    "in parts": (_in_parts, {}),
+    "a variant": (
+        lambda model, folder: model.save_pretrained(folder, variant="fp16"),
+        {"variant": "fp16"},
+    ),
+    "a copy": (lambda model, folder: copy.deepcopy(model).save_pretrained(folder), {}),
+    "a pickle": (
+        lambda model, folder: pickle.loads(pickle.dumps(model)).save_pretrained(folder),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart", "qwen3"])
+@pytest.mark.parametrize("way", WRITTEN)
+def test_what_is_gone_is_written_wherever_weights_are(name, way, tmp_path):
+    (write, options), model = WRITTEN[way], pruned(name)
+    write(model, tmp_path / "one")
+    loaded = load_pruned(tmp_path / "one", **options)
+    same(loaded, model, name)
+    loaded.save_pretrained(tmp_path / "two")
+    same(load_pruned(tmp_path / "two"), loaded, name)
+
+
+def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
+    model, ids = pruned(), batch(labels=False)
+    model.bert.save_pretrained(tmp_path / "inner")
+    inner = load_pruned(tmp_path / "inner")
+    assert type(inner) is t.BertModel
+    assert len(kept(inner)) == len(kept(model))
+    with torch.no_grad():
+        expected = model.bert(**ids).last_hidden_state
+        torch.testing.assert_close(inner(**ids).last_hidden_state, expected, rtol=0, atol=1e-5)
+    around = t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE)).eval()
+    around.bert = inner
+    around.save_pretrained(tmp_path / "around")
+    same(load_pruned(tmp_path / "around"), around)
+
+
+def test_two_models_in_one(tmp_path):
+    config = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24}
+    encoder = t.BertModel(t.BertConfig(**SHAPE, **config, num_hidden_layers=2))
+    decoder = t.BertLMHeadModel(
+        t.BertConfig(
+            **SHAPE, **config, num_hidden_layers=2, is_decoder=True, add_cross_attention=True
+        )
+    )
+    mask = full_mask(encoder)
+    mask["self"][0, 1:3] = mask["self"][1] = 0
+    both = t.EncoderDecoderModel(encoder=prune_heads(encoder, mask), decoder=decoder).eval()
+    both.save_pretrained(tmp_path / "both")
+    loaded, ids = load_pruned(tmp_path / "both"), batch(labels=False)
+    assert kept(loaded) == kept(both)
+    with torch.no_grad():
+        found, expected = (m(**ids, decoder_input_ids=ids["input_ids"]) for m in (loaded, both))
+    torch.testing.assert_close(found.logits, expected.logits, rtol=0, atol=1e-5)
+
+
+def test_a_pickled_model_computes_the_same():
     model, file = pruned(), io.BytesIO()
     torch.save(model, file)
     file.seek(0)
-    for other in (
-        copy.deepcopy(model),
-        pickle.loads(pickle.dumps(model)),
-        torch.load(file, weights_only=False),
-    ):
-        torch.testing.assert_close(logits(other), logits(model), rtol=0, atol=0)
-        assert other.save_pretrained.args == (other,)  # not the one that it is a copy of
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        same(other, model, atol=0)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_what_save_pretrained_writes_of_a_pruned_model_is_loaded(name, tmp_path):
-    model = pruned(name)
-    model.save_pretrained(tmp_path / "one")
-    loaded = load_pruned(tmp_path / "one")
-    torch.testing.assert_close(logits(loaded), logits(model), rtol=0, atol=1e-5)  # another kernel
-    loaded.save_pretrained(tmp_path / "two")
-    torch.testing.assert_close(logits(load_pruned(tmp_path / "two")), logits(loaded))
+def test_options_go_to_transformers(folder):
+    options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "device_map": {"": "cpu"}}
+    loaded = load_pruned(folder, **options)
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.bfloat16}
+    assert loaded.config._attn_implementation == "eager"
+    assert not loaded.training
+    torch.testing.assert_close(logits(loaded).float(), logits(pruned()), rtol=0.05, atol=0.05)
+
+
+def test_half_precision_is_kept(tmp_path):
+    model = pruned().to(torch.bfloat16)
+    loaded = load_pruned(save_pruned(model, tmp_path / "half"))
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.bfloat16}
+
+
+def test_a_revision_on_the_hub(tmp_path):
+    save_pruned(pruned(), tmp_path / "served" / "models" / "someone" / "smaller")
+    code = (
+        "from headprune_lib import find_heads, load_pruned\n"
+        f"model = load_pruned('someone/smaller', revision={hub.COMMIT!r})\n"
+        "print([len(block.kept) for block in find_heads(model)])\n"
+        "try: load_pruned('someone/other')\n"
+        "except FileNotFoundError as error: print(error)"
+    )
+    with hub.serving(tmp_path / "served") as server:
+        settings = {"HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **settings, "HF_HUB_OFFLINE": "0"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    said, refused = done.stdout.splitlines()[:2]
+    assert said == "[2, 4, 0]"
+    assert "someone/other is no folder here, and the Hub does not give it" in refused
+    assert any(hub.COMMIT in asked for asked in server.asked)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
+def test_weights_are_in_memory_once(tmp_path):
+    """Of 158 MB; measured as the largest memory of a process of its own."""
+    config = t.BertConfig(
+        vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
+    )
+    model = t.BertModel(config)
+    mask = full_mask(model)
+    mask["self"][0, :3] = mask["self"][3] = 0
+    save_pruned(prune_heads(model, mask), tmp_path / "model")
+    weights = (tmp_path / "model" / "model.safetensors").stat().st_size
+    assert weights > 150e6
+    save_pruned(pruned(), tmp_path / "small")
+    code = f"""
+from headprune_lib import load_pruned
+def largest():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+load_pruned({str(tmp_path / "small")!r})  # imports what loading takes
+before = largest()
+model = load_pruned({str(tmp_path / "model")!r})
+sum(weight.sum() for weight in model.parameters())  # read them all: they are mapped from the file
+print(largest() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    taken = int(done.stdout.splitlines()[-1])
+    assert 0.9 * weights < taken < 1.2 * weights
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_plain_transformers_refuses_and_names_what_loads_it(folder, auto, caplog):
+    made = t.AutoModelForSequenceClassification if auto else t.BertForSequenceClassification
+    t.utils.logging.enable_propagation()
+    try:
+        with pytest.raises(RuntimeError, match="For details look at the above report"):
+            made.from_pretrained(folder)
+    finally:
+        t.utils.logging.disable_propagation()
+    assert "headprune_lib_load_pruned" in caplog.text
+    assert "load_pruned(folder)" in (folder / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -63,12 +216,23 @@ def test_what_trainer_writes_of_a_pruned_model_is_loaded(tmp_path):
         train_dataset=[{name: value[i] for name, value in rows.items()} for i in range(4)],
     )
     trainer.train()
-    loaded = load_pruned(tmp_path / "checkpoint-1")
-    torch.testing.assert_close(logits(loaded), logits(model.eval()))
+    same(load_pruned(tmp_path / "checkpoint-1"), model.eval())
 
 
 class Own(t.BertForSequenceClassification):
     pass
+
+
+class Around(t.BertPreTrainedModel):
+    """Someone's model that holds a pruned one."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.inside = t.BertForSequenceClassification(config)
+        self.post_init()
+
+    def forward(self, **inputs):
+        return self.inside(**inputs)
 
 
 class NotOfItsConfiguration(t.BertForSequenceClassification):
@@ -82,20 +246,23 @@ def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     mask = full_mask(model)
     mask["self"][0, 1] = mask["self"][2] = 0
     folder = save_pruned(prune_heads(model, mask), tmp_path / "model")
-    with pytest.raises(ValueError, match=r"test_saving\.Own', which transformers.*model_class=…"):
+    with pytest.raises(
+        ValueError, match=r"names the class 'Own', which transformers.*model_class=…"
+    ):
         load_pruned(folder)
-    loaded = load_pruned(folder, model_class=Own)
-    assert type(loaded) is Own
-    torch.testing.assert_close(logits(loaded), logits(model), rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="do not fit"):
+    same(load_pruned(folder, model_class=Own), model)
+    around = Around(model.config)
+    around.inside = pruned()
+    around.save_pretrained(tmp_path / "around")
+    same(load_pruned(tmp_path / "around", model_class=Around), around.eval())
+    with pytest.raises(ValueError, match="do not fit BertModel, which lacks 2 .*classifier"):
         load_pruned(folder, model_class=t.BertModel)
+    with pytest.raises(
+        ValueError, match="of inside.* were removed, and BertModel has no such module"
+    ):
+        load_pruned(tmp_path / "around", model_class=t.BertModel)
     with pytest.raises(ValueError, match="model_class is <class 'dict'>; give a class"):
         load_pruned(folder, model_class=dict)
-
-
-def test_weights_in_several_files_are_refused_when_they_are_written(tmp_path):
-    with pytest.raises(ValueError, match="several files.*larger max_shard_size"):
-        pruned().save_pretrained(tmp_path, max_shard_size="10KB")
 
 
 def _adapter(model):
@@ -134,12 +301,11 @@ def test_what_could_not_be_loaded_is_not_written(change, message, tmp_path):
 def test_a_compiled_model_is_saved_as_what_it_is(tmp_path):
     model = pruned()
     save_pruned(torch.compile(model, backend="eager"), tmp_path / "model")
-    torch.testing.assert_close(logits(load_pruned(tmp_path / "model")), logits(model))
+    same(load_pruned(tmp_path / "model"), model)
 
 
 @pytest.mark.parametrize("there", [False, True])
-@pytest.mark.parametrize("fails", ["save_model", "write_record"])
-def test_a_full_disk_leaves_nothing_behind(there, fails, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing_behind(there, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     if there:
         folder.mkdir()
@@ -148,88 +314,89 @@ def test_a_full_disk_leaves_nothing_behind(there, fails, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(saving, fails, full)
+        patch.setattr(modeling_utils, "safe_save_file", full)
         with pytest.raises(OSError, match="No space left"):
             save_pruned(pruned(), folder)
     assert list(tmp_path.iterdir()) == ([folder] if there else [])
     assert not there or not list(folder.iterdir())
-    assert len(find_heads(load_pruned(save_pruned(pruned(), folder)))) == 3
+    same(load_pruned(save_pruned(pruned(), folder)), pruned())
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_a_byte_of_the_weights_that_flipped(folder):
+def test_weights_that_are_cut_short(folder):
     weights = folder / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
-    with pytest.raises(ValueError, match=r"model\.safetensors is damaged, or not the file"):
+    weights.write_bytes(weights.read_bytes()[:-5])
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
         load_pruned(folder)
 
 
-def test_weights_of_another_pruned_model(folder, tmp_path):
-    other = pruned()
-    torch.nn.init.zeros_(other.classifier.bias)
-    other = save_pruned(other, tmp_path / "other")
-    (other / "model.safetensors").rename(folder / "model.safetensors")
-    with pytest.raises(ValueError, match="its checksum is another one"):
-        load_pruned(folder)
+def record_name(weights):
+    return next(name for name in sorted(weights) if name.endswith("headprune_lib_load_pruned"))
 
 
-def edited(folder, change, signed=True):
-    """Write the record after a change; unsigned as an older version would have."""
-    path = folder / "headprune.json"
-    record = json.loads(path.read_text())
-    if not signed:
-        record = {name: record[name] for name in ("model_class", "kept")}
-    path.write_text(json.dumps(change(record) or record))
+def _damaged(weights):
+    weights[record_name(weights)][0] = 0
 
 
-def _swapped(record):
-    first, second = sorted(record["kept"])[:2]
-    kept = record["kept"]
-    kept[first], kept[second] = kept[second], kept[first]
+def _other_heads(weights):
+    text = bytes(weights[record_name(weights)].tolist()).replace(b"[2, 3]", b"[2, 9]")
+    weights[record_name(weights)] = torch.tensor(list(text), dtype=torch.uint8)
 
 
-def _one_head_more(record):
-    record["kept"][min(record["kept"])] = [0, 1, 9]
+def _more_heads(weights):
+    text = bytes(weights[record_name(weights)].tolist()).replace(b"[2, 3]", b"[1, 2, 3]")
+    weights[record_name(weights)] = torch.tensor(list(text), dtype=torch.uint8)
 
 
-def _less(record):
-    record["kept"].pop(min(record["kept"]))
+def _elsewhere(weights):
+    weights[f"nowhere.{record_name(weights).rpartition('.')[2]}"] = weights[
+        record_name(weights)
+    ].clone()
 
 
-@pytest.mark.parametrize("change", [_swapped, _one_head_more, _less])
-def test_a_record_that_was_changed(folder, change):
-    edited(folder, change)
-    with pytest.raises(ValueError, match=r"headprune\.json was changed after it was written"):
-        load_pruned(folder)
+def _without_record(weights):
+    del weights[record_name(weights)]
+
+
+def _without_bias(weights):
+    del weights["classifier.bias"]
+
+
+def _with_more(weights):
+    weights["classifier.more"] = torch.zeros(2)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda record: {"kept": {}}, r"headprune\.json is damaged \(KeyError: 'model_class'\)"),
-        (lambda record: {"model_class": "BertModel"}, r"headprune\.json is damaged"),
-        (lambda record: [1], r"headprune\.json is damaged"),
-        (lambda record: record | {"kept": [1]}, r"headprune\.json is damaged"),
-        (lambda record: record | {"kept": {"a": ["0"]}}, "kept lists of numbers"),
-        (lambda record: record | {"model_class": "pipeline"}, "names the class 'pipeline', which"),
-        (lambda record: record | {"model_class": "BertConfig"}, "names the class 'BertConfig'"),
-        (lambda record: record | {"model_class": "NoSuch"}, "names the class 'NoSuch'"),
-        (lambda record: record | {"model_class": "BartModel"}, "do not fit"),
-        (_one_head_more, r"\[0, 1, 9\] are no heads of bert\.encoder\.layer\.0"),
-        (_less, "the model has others"),
+        (_damaged, r"model\.safetensors is damaged \(not what the library writes"),
+        (_other_heads, r"\[2, 9\] are no heads of bert\.encoder\.layer\.0"),
+        (_more_heads, r"tensors of the weights do not fit.*attention"),
+        (
+            _elsewhere,
+            "heads of nowhere were removed, and BertForSequenceClassification has no such",
+        ),
+        (_without_record, r"tensors of the weights do not fit.*layer\.0\.attention"),
+        (_without_bias, r"lack 1 tensors that BertForSequenceClassification has.*classifier\.bias"),
+        (_with_more, r"lacks 1 of their tensors, such as classifier\.more"),
     ],
 )
-def test_a_record_without_checksums_that_cannot_be(folder, change, message):
-    edited(folder, change, signed=False)
+def test_weights_that_do_not_belong_together(folder, change, message):
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=message):
         load_pruned(folder)
 
 
-def test_a_record_without_checksums_is_loaded(folder):
-    edited(folder, lambda record: None, signed=False)
-    torch.testing.assert_close(logits(load_pruned(folder)), logits(pruned()))
+def test_an_unfinished_folder(folder):
+    (folder / "model.safetensors").rename(folder / "model.fp16.safetensors")
+    with pytest.raises(FileNotFoundError, match=r"no file named model\.safetensors"):
+        load_pruned(folder)
+    with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
+        load_pruned(folder.parent)
+    with pytest.raises(FileNotFoundError, match="no folder ./nowhere"):
+        load_pruned("./nowhere")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"hidden_size": "many"}', '{"hidden_size": -1}'])
@@ -237,3 +404,43 @@ def test_a_configuration_that_cannot_be(folder, text):
     (folder / "config.json").write_text(text)
     with pytest.raises((ValueError, OSError), match=str(folder)):
         load_pruned(folder)
+
+
+def as_before(model, folder):
+    """What version 1.0 of the library wrote: the record beside the weights."""
+    save_pruned(model, folder)
+    weights = load_file(folder / "model.safetensors")
+    plain = {name: v for name, v in weights.items() if not name.endswith("load_pruned")}
+    save_file(plain, folder / "model.safetensors", metadata={"format": "pt"})
+    record = {"model_class": type(model).__name__, "kept": kept(model)}
+    (folder / "headprune.json").write_text(json.dumps(record))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_an_older_folder_is_loaded(name, tmp_path):
+    model = pruned(name)
+    loaded = load_pruned(as_before(model, tmp_path / "old"))
+    same(loaded, model, name)
+    loaded.save_pretrained(tmp_path / "new")
+    same(load_pruned(tmp_path / "new"), model, name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kept": {}}, "the model has others"),
+        ({"kept": [1]}, r"headprune\.json is damaged"),
+        ({"kept": {"a": ["0"]}}, "kept is to be lists of numbers"),
+        ({"model_class": None}, r"headprune\.json is damaged"),
+        ({"model_class": "pipeline"}, "names the class 'pipeline', which"),
+        ({"model_class": "BartModel"}, "do not fit"),
+        ({"record_sha256": "0"}, "were changed after they were written"),
+        ({"weights_sha256": "0"}, "were changed after they were written"),
+    ],
+)
+def test_an_older_record_that_cannot_be(tmp_path, change, message):
+    path = as_before(pruned(), tmp_path / "old") / "headprune.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=message):
+        load_pruned(path.parent)

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
-import transformers
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.named_models import NamedModel, named_model
 from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
@@ -38,68 +37,11 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
         return _placed(named.load(), device)
     if (file := _gguf_file(name)) is not None:
         return _placed(read_gguf(file), device)
-    folder = Path(name)
-    if folder.is_dir():
-        if (folder / "headprune.json").is_file():
-            return _placed(load_pruned(folder), device)
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(
-                f"{folder} has no config.json: give a folder that "
-                "save_pretrained or save_pruned wrote"
-            )
-    elif name.startswith((".", "/", "~")) or name.count("/") > 1:  # no name on the Hub
-        raise FileNotFoundError(f"no folder {name}, nor a .gguf file")
-    model_class = _class_of(name)
     try:
         with quiet():
-            model, found = model_class.from_pretrained(
-                name,
-                local_files_only=_on_disk_only(name),
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # refused below, by name
-            )
+            return load_pruned(name, device=device, local_files_only=_on_disk_only(name))
     except OSError as error:
-        raise FileNotFoundError(f"{name}: {one_line(error)}") from None
-    except Exception as error:  # whatever a class makes of a configuration that cannot be
-        raise ValueError(
-            f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
-        ) from None
-    if unfit := sorted(found["mismatched_keys"]):
-        tensor, stored, wanted = unfit[0]
-        raise ValueError(
-            f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
-            f"{tuple(stored)}, and {model_class.__name__} has {tuple(wanted)} there"
-        )
-    if lacking := sorted(found["missing_keys"]):  # which transformers makes up at random
-        raise ValueError(
-            f"{name}: the weights lack {len(lacking)} tensors that {model_class.__name__} has, "
-            f"such as {lacking[0]}: save the whole model with save_pretrained"
-        )
-    return _placed(model, device)
-
-
-def _class_of(name: str) -> type[PreTrainedModel]:
-    """The class of transformers that the configuration of a model names."""
-    here = Path(name).is_dir()
-    try:
-        config = AutoConfig.from_pretrained(name, local_files_only=_on_disk_only(name))
-    except Exception as error:  # whatever a class makes of a configuration that cannot be
-        if here:
-            raise ValueError(f"{Path(name) / 'config.json'}: {one_line(error)}") from None
-        raise FileNotFoundError(
-            f"{name} is no folder here, and the Hub does not give it ({one_line(error)}); "
-            "give a folder that save_pretrained wrote"
-        ) from None
-    classes = config.architectures or []
-    first = classes[0] if isinstance(classes, list) and classes else None
-    model_class = getattr(transformers, first, None) if isinstance(first, str) else None
-    if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
-        raise ValueError(
-            f"the configuration of {name} names {classes or 'no class'}, which "
-            f"transformers {transformers.__version__} does not have: save the model "
-            "with save_pretrained"
-        )
-    return model_class
+        raise FileNotFoundError(one_line(error)) from None
 
 
 def _on_disk_only(name: str) -> bool:

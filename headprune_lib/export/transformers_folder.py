@@ -24,6 +24,7 @@ from headprune_lib.export.configurations import (
 )
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
+from headprune_lib.records import RECORD
 from headprune_lib.saving import new_folder
 from headprune_lib.uniform import shares_biases
 from headprune_lib.unpruning import unprune_heads
@@ -145,7 +146,7 @@ def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     Raises:
         ValueError: layers that share such a table and have different heads left.
     """
-    weights = dict(model.state_dict())
+    weights = {name: v for name, v in model.state_dict().items() if not name.endswith(RECORD)}
     for layers in _sharing_biases(model):
         kept = {block.kept for block in layers}
         if len(kept) > 1:
