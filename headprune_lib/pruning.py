@@ -14,6 +14,7 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
+from headprune_lib.records import renumbered
 from headprune_lib.slicing import keep_heads
 
 
@@ -79,10 +80,13 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
     for block, keep in changed:
         block.group_left(keep)
     check_weights(model, [block for block, _ in changed])
+    named = renumbered(model, blocks, [block.kept for block in blocks], left)
     touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
     with _all_or_nothing(touched):
         for block, keep in changed:
             keep_heads(model, block, keep)
+    for configuration, name, value in named:
+        setattr(configuration, name, value)
     return model
 
 

@@ -33,6 +33,7 @@ from headprune_lib.records import (
     record_of,
     recorded_block,
     records_of,
+    renumbered,
     write_record,
 )
 from headprune_lib.slicing import keep_heads
@@ -154,6 +155,10 @@ def load_pruned(
     for path, record in placed.items():
         module = model.get_submodule(path)
         write_record(module, record, next(module.parameters()).device)
+    if old and (blocks := find_heads(model)):
+        before = [range(block.n_heads) for block in blocks]
+        for owner, attribute, value in renumbered(model, blocks, before, [b.kept for b in blocks]):
+            setattr(owner, attribute, value)
     return model if device is None else model.to(device)
 
 

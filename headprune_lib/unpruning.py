@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from headprune_lib.heads import find_heads
 from headprune_lib.hooking import hooked
-from headprune_lib.records import RECORD, Record, records_of
+from headprune_lib.records import RECORD, Record, records_of, renumbered
 from headprune_lib.saving import keep_recorded
 
 
@@ -64,6 +64,10 @@ def unprune_heads(
     _fill(whole, model, weights)
     if getattr(model, "generation_config", None) is not None:
         whole.generation_config = copy.deepcopy(model.generation_config)
+    blocks = find_heads(model)
+    every = [range(block.n_heads) for block in blocks]
+    for owner, name, value in renumbered(whole, blocks, [block.kept for block in blocks], every):
+        setattr(owner, name, value)
     return whole.train(model.training)
 
 

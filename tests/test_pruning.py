@@ -1,7 +1,10 @@
 """What is refused when weights are removed, saved and loaded."""
 
+import copy
+
 import pytest
 import torch
+import transformers as t
 from tiny import build
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -10,12 +13,14 @@ from headprune_lib import (
     find_heads,
     full_mask,
     load_pruned,
+    masked_heads,
     prune_heads,
     pruning,
     register_attention,
     save_pruned,
 )
 from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.unpruning import unprune_heads
 
 
 def test_removing_a_removed_head_is_refused():
@@ -167,3 +172,73 @@ def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
     mask = {kind: torch.zeros_like(values) for kind, values in full_mask(model).items()}
     with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
         prune_heads(model, mask)
+
+
+def whisper():
+    """Of two layers each, four heads; attention weights are returned by this kernel alone."""
+    torch.manual_seed(0)
+    config = t.WhisperConfig(
+        vocab_size=60, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=16, num_mel_bins=8,
+        max_source_positions=30, max_target_positions=30, pad_token_id=1, bos_token_id=1,
+        eos_token_id=2, decoder_start_token_id=3, attn_implementation="eager",
+    )  # fmt: skip
+    model = t.WhisperForConditionalGeneration(config).eval()
+    for name, parameter in model.named_parameters():
+        if "embed_positions" not in name and parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.4)
+    model.generation_config = t.GenerationConfig(
+        alignment_heads=[[0, 3], [1, 2]], no_timestamps_token_id=50, decoder_start_token_id=3,
+        bos_token_id=1, eos_token_id=2, pad_token_id=1,
+    )  # fmt: skip
+    return model
+
+
+def times_of_words(model):
+    sound = torch.randn(1, 8, 60, generator=torch.Generator().manual_seed(1))
+    return model.generate(
+        sound, max_new_tokens=6, return_timestamps=True, return_token_timestamps=True,
+        return_dict_in_generate=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("heads", [[(0, 1)], [(0, 0), (0, 2), (1, 3), (1, 1)]])
+def test_heads_that_the_configuration_names_are_named_anew(heads, tmp_path):
+    model = whisper()
+    mask = cut_heads(model, [("enc-dec", *head) for head in heads])
+    with masked_heads(model, mask):
+        expected = times_of_words(model)
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    loaded = load_pruned(save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
+    for smaller in (pruned, loaded, unprune_heads(pruned)):
+        found = times_of_words(smaller)
+        assert torch.equal(found["sequences"], expected["sequences"])
+        assert torch.equal(found["token_timestamps"], expected["token_timestamps"])
+    assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
+
+
+def test_a_head_that_the_configuration_names_is_not_removed():
+    model = whisper()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
+        prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    prune_heads(model, cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+    assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
+    model.generation_config.alignment_heads = [[0, 3]]
+    prune_heads(model, cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    assert model.generation_config.alignment_heads == [[0, 2]]
+
+
+def test_the_first_heads_that_a_loss_reads_are_not_removed():
+    config = t.SpeechT5Config(
+        vocab_size=20, hidden_size=16, encoder_layers=2, encoder_attention_heads=4,
+        encoder_ffn_dim=16, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=16,
+        num_mel_bins=8, guided_attention_loss_num_heads=2, use_guided_attention_loss=True,
+    )  # fmt: skip
+    model = t.SpeechT5ForTextToSpeech(config).eval()
+    with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
+        prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
+    prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+    model.config.use_guided_attention_loss = False
+    prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
