@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.heads import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
@@ -32,6 +31,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.translation.outcomes import all_counts, first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 
@@ -89,7 +89,8 @@ def _measure_encoder(context: Context) -> Measured:
 def _summarise_encoder(raw: Arrays, statistics: Statistics) -> Values:
     home, *others = [str(name) for name in raw["domains"]]
     parts = {name: _domain(raw, name) for name in (home, *others)}
-    effects = {name: _effects(part) for name, part in parts.items()}
+    heads = parts[home]["heads"]
+    effects = {name: _effects(part, heads) for name, part in parts.items()}
     records = [
         {
             "kind": "self",
@@ -101,7 +102,7 @@ def _summarise_encoder(raw: Arrays, statistics: Statistics) -> Values:
                 for measure in ("accuracy", "loss")
             },
         }
-        for i, (layer, head) in enumerate(parts[home]["heads"])
+        for i, (layer, head) in enumerate(heads)
     ]
     return {
         "in_domain": home,
@@ -124,11 +125,12 @@ def _domain(raw: Arrays, name: str) -> Arrays:
     return {key.split("/", 1)[1]: raw[key] for key in raw if key.startswith(f"{name}/")}
 
 
-def _effects(part: Arrays) -> dict[str, np.ndarray]:
+def _effects(part: Arrays, heads: np.ndarray) -> dict[str, np.ndarray]:
     """Per-example effects (heads, examples): change of accuracy, and of loss in nats."""
+    rows = rows_of(heads, part["heads"])
     return {
-        "accuracy": part["correct"].astype(np.int8) - part["correct_uncut"].astype(np.int8),
-        "loss": part["loss_change"] / MILLINAT,
+        "accuracy": part["correct"][rows].astype(np.int8) - part["correct_uncut"].astype(np.int8),
+        "loss": part["loss_change"][rows] / MILLINAT,
     }
 
 
@@ -170,7 +172,7 @@ def _measure_translation(context: Context) -> Measured:
         far, masks, context.journal, f"one head cut, {profile.translation_far}"
     )
     home = first_verses(context.get("one_head").raw, profile.n_verses)
-    rows = home["heads"][:, 0] == KINDS.index("enc-enc")
+    rows = rows_of(raw["heads"], home["heads"])
     kept = {
         name: values[rows] if name.endswith("_change") else values
         for name, values in home.items()

@@ -28,6 +28,7 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_in, rows_of
 from headprune_lib.replication.translation.outcomes import all_counts, mean_losses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.translation.translator import BESIDE
@@ -91,7 +92,8 @@ def _measure_best(context: Context, part: str) -> Measured:
         best = best_of_layers(train)
         if _chosen_on_test_too(profile):
             test = context.get("all_but_one").raw
-            test = {**test, **{name: test[name][best] for name in _ROWS["encoder"]}}
+            rows = rows_of(train["heads"][best], test["heads"])
+            test = {**test, **{name: test[name][rows] for name in _ROWS["encoder"]}}
         else:
             test = _alone(subject, train["heads"][best], journal)
         return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
@@ -99,7 +101,7 @@ def _measure_best(context: Context, part: str) -> Measured:
     subject = TranslationSubject.of_listed(profile, context.task, seed)
     masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
     valid = mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)"))
-    heads = list(masks)
+    heads = heads_in(valid["heads"])
     best = {heads[row]: masks[heads[row]] for row in best_of_layers(valid)}
     raw = subject.sweep_heads(reported, best, journal, "the best of each layer")
     raw |= {f"valid_{name}": values for name, values in valid.items()}

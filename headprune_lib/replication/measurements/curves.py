@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -114,35 +114,46 @@ MAIN = "importance main"
 _PER_RUN = ("names", "order", "correct", "loss", "log_loss")
 
 
-def join_trainings(outcomes: Outcomes) -> tuple[Outcomes, set[str]]:
-    """The runs of further trainings behind those of the first, order by order.
+def parts_of_orders(parts: Iterable[str]) -> dict[str, list[str]]:
+    """Order -> the parts that its runs are in, the first training's before the further ones'.
 
-    A further training joins once all orders that have any have it, importance among them: only
-    then are the means of their runs of the same trainings.
-
-    Returns:
-        the outcomes of every order, and the orders that further trainings joined.
+    A further training joins once all orders that have any have it, those by importance among them:
+    only then are the means of their runs of the same trainings. Where a further training was asked
+    for by itself, each part stands for itself.
     """
-    first, further = {}, {}
-    for part, raw in outcomes.items():
+    trainings: dict[str, dict[int | None, str]] = {}
+    for part in parts:
         order, training = training_in(part)
-        if training is None:
-            first[order] = raw
-        else:
-            further.setdefault(order, {})[training] = raw
-    if not first.keys() >= further.keys():  # a further one was asked for by itself
-        return outcomes, set()
-    if IMPORTANCE not in further:
-        return first, set()
-    shared = sorted(set.intersection(*(set(parts) for parts in further.values())))
-    for order, parts in further.items() if shared else ():
-        runs = [first[order], *(parts[training] for training in shared)]
-        first[order] = first[order] | {
-            name: np.concatenate([one[name] for one in runs])
-            for name in _PER_RUN
-            if all(name in one for one in runs)
-        }
-    return first, set(further) if shared else set()
+        trainings.setdefault(order, {})[training] = part
+    if not all(None in of_order for of_order in trainings.values()):
+        return {part: [part] for of_order in trainings.values() for part in of_order.values()}
+    further = {
+        order: {training for training in of_order if training is not None}
+        for order, of_order in trainings.items()
+    }
+    compared = [
+        each for order, each in further.items() if each or order.split(" ")[-1] == IMPORTANCE
+    ]
+    shared = sorted(set.intersection(*compared)) if compared else []
+    return {
+        order: [of_order[None], *(of_order[training] for training in shared if further[order])]
+        for order, of_order in trainings.items()
+    }
+
+
+def join_trainings(outcomes: Outcomes) -> Outcomes:
+    """The runs of further trainings behind those of the first, order by order."""
+    joined = {}
+    for order, parts in parts_of_orders(outcomes).items():
+        runs = [outcomes[part] for part in parts]
+        joined[order] = runs[0]
+        if len(runs) > 1:
+            joined[order] = runs[0] | {
+                name: np.concatenate([run[name] for run in runs])
+                for name in _PER_RUN
+                if all(name in run for run in runs)
+            }
+    return joined
 
 
 def read_curves(half: Half, outcomes: Outcomes, statistics: Statistics) -> Curves:
@@ -178,19 +189,12 @@ def score_of(raw: Arrays) -> Score:
 
 
 def _joined(outcomes: Outcomes, way: str = "") -> dict[str, np.ndarray]:
-    """Order -> counts of its runs; further trainings, parts of their own, follow the first one.
-
-    ``way`` is what begins the names of the counts.
-    """
-    parts: dict[str, dict[int, np.ndarray]] = {}
-    for name, raw in outcomes.items():
-        order, seed = training_in(name)
-        parts.setdefault(order, {})[-1 if seed is None else seed] = _systems(raw, way)
+    """Order -> counts of its runs; ``way`` is what begins the names of the counts."""
     found = {
-        order: np.concatenate([runs[seed] for seed in sorted(runs)])
-        for order, runs in parts.items()
+        order: np.concatenate([_systems(outcomes[part], way) for part in parts])
+        for order, parts in parts_of_orders(outcomes).items()
     }
-    if IMPORTANCE in outcomes and len(parts[IMPORTANCE]) > 1:
+    if IMPORTANCE in outcomes and len(found[IMPORTANCE]) > 1:
         found[MAIN] = found[IMPORTANCE][:1]
     return found
 

@@ -22,7 +22,8 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.measurements.removable import Draws, Removable, removable_record
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
+from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array, rows_of
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 
@@ -64,29 +65,31 @@ def _measure(context: Context, _part: str) -> Measured:
 
 def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
     raw, effects = outcomes[OUTCOMES], bleu if half == "translation" else accuracy
-    tests, draws = statistics.tests, statistics.draws
+    tests = statistics.tests
     records = effects.effect_records(raw, tests)
-    drawn = effects.resampled(raw, draws.resamples, draws.seed)
     found = {
         "baseline": effects.baseline(raw, tests),
         "heads": records,
         "counts": effects.counts(records, tests),
-        "removable": _removable(half, records, drawn, statistics),
+        "removable": _removable(half, raw, records, statistics),
         "delta_tolerated": tests.delta,
     }
     return found | ({"truncated": int(raw["truncated"])} if "truncated" in raw else {})
 
 
-def _removable(half: Half, records: list, drawn: np.ndarray, statistics: Statistics) -> Any:
+def _removable(half: Half, raw: Arrays, records: list, statistics: Statistics) -> Any:
     """Of all heads of an encoder, of a translator's by kind."""
+    effects, draws = bleu if half == "translation" else accuracy, statistics.draws
+    drawn = effects.resampled(raw, draws.resamples, draws.seed)
 
     def of(kind: str) -> Removable:
-        rows = [i for i, record in enumerate(records) if record["kind"] == kind]
-        change = np.array([records[i]["delta"] for i in rows])
-        low, high = np.array([records[i]["interval"] for i in rows]).T
-        return removable_record(
-            change, low, high, drawn[:, rows], statistics.tests.delta, statistics.draws
-        )
+        own = [record for record in records if record["kind"] == kind]
+        change = np.array([record["delta"] for record in own])
+        low, high = np.array([record["interval"] for record in own]).T
+        # records are grouped by kind, outcomes as the model has its layers
+        heads = heads_array((kind, record["layer"], record["head"]) for record in own)
+        rows = rows_of(heads, raw["heads"])
+        return removable_record(change, low, high, drawn[:, rows], statistics.tests.delta, draws)
 
     kinds = list(dict.fromkeys(record["kind"] for record in records))
     return of(kinds[0]) if half == "encoder" else {kind: of(kind) for kind in kinds}

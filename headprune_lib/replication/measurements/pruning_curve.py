@@ -13,6 +13,7 @@ from headprune_lib.replication.measurements.curves import (
     Values,
     curve_values,
     join_trainings,
+    parts_of_orders,
     read_curves,
 )
 from headprune_lib.replication.measurements.measurement import (
@@ -74,9 +75,9 @@ def _measure_encoder(context: Context, part: str) -> Measured:
 
 
 def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
-    joined: set[str] = set()
+    joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
     if half == "encoder":
-        outcomes, joined = join_trainings(outcomes)
+        outcomes = join_trainings(outcomes)
     curves = read_curves(half, outcomes, statistics)
     values = curve_values(half, outcomes, curves, statistics)
     main = MAIN if MAIN in curves.runs else IMPORTANCE

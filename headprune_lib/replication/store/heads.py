@@ -23,3 +23,12 @@ def heads_in(stored: np.ndarray) -> list[Head]:
         ("self", *head) if len(head) == 2 else (KINDS[head[0]], *head[1:])
         for head in stored.tolist()
     ]
+
+
+def rows_of(heads: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """The row of each head in outcomes whose heads are ``stored``; both as :func:`heads_array`.
+
+    Raises KeyError for a head that the outcomes do not have.
+    """
+    rows = {tuple(head): row for row, head in enumerate(stored.tolist())}
+    return np.array([rows[tuple(head)] for head in heads.tolist()], int)
