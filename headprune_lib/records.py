@@ -92,9 +92,7 @@ def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBloc
     }
     try:
         module = modules[path]
-        names = (
-            ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**said)
-        )
+        names = ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**said)
         block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
     except TypeError as error:
         raise ValueError(

@@ -143,9 +143,7 @@ class _Uncut:
         return not (
             any(call.times > 1 for call in self.projected)
             or [call.times for call in self.attended] != [call.times for call in self.projected]
-            or any(
-                block.how in ("found", "assumed") or block.keeps_groups for block in self.blocks
-            )
+            or any(block.how in ("found", "assumed") or block.keeps_groups for block in self.blocks)
             or not all(map(partial(_is_linear, model), self.blocks, self.attended, self.projected))
         )
 

@@ -8,6 +8,8 @@ import math
 import shutil
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -19,6 +21,7 @@ from transformers.trainer_utils import sort_checkpoints
 from headprune_lib.losses import default_loss, n_labels
 from headprune_lib.messages import quiet
 from headprune_lib.replication.paths import trained_root
+from headprune_lib.replication.store.files import locked
 from headprune_lib.replication.weights import BFLOAT16, working_precision
 from headprune_lib.running import on_device
 
@@ -58,6 +61,17 @@ def checkpoint_folder(name: str, depends_on: list) -> Path:
     """
     digest = hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:12]
     return trained_root() / "training" / f"{name}-{digest}"
+
+
+@contextmanager
+def checkpoints_in(folder: Path) -> Iterator[None]:
+    """Train inside; the checkpoints are removed once the block ends without error.
+
+    One process at a time: a second one would remove the checkpoints of the first.
+    """
+    with locked(folder):
+        yield
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def whole_batch(items: list[dict]) -> dict:

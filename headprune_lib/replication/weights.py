@@ -79,9 +79,9 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
                 raise ValueError(f"trained by another recipe: {found}, wanted {recipe}")
             return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        (aside,) = set_aside(path)
+        aside = ", ".join(one.name for one in set_aside(path))
         warnings.warn(
-            f"{path} cannot be used ({error}); set aside as {aside.name}, trained again",
+            f"{path} cannot be used ({error}); set aside as {aside}, trained again",
             stacklevel=2,
         )
         return None

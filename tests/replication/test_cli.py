@@ -2,6 +2,10 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
 import shutil
 from pathlib import Path
 
@@ -212,3 +216,58 @@ def test_values_that_cannot_be_are_refused_before_anything_is_done(words):
 def test_a_value_of_the_profiles_that_is_none_is_refused(given, told):
     result = headprune("reproduce", "figure1b", "--profile", "smoke", "--set", given)
     assert result.exit_code == 2 and told in result.stderr
+
+
+# --- several commands at once ---------------------------------------------------------------------
+
+ORDERS = (
+    "importance",
+    "importance unnormalised",
+    "importance reversed",
+    "random",
+    "entropy",
+    "magnitude",
+    "fisher",
+    "confidence",
+)
+
+
+def run_in_a_process(words: list[str], environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    app(words)
+
+
+@pytest.mark.slow
+def test_several_commands_at_once_lose_nothing(tmp_path):
+    """Eight orders of one curve, twice: first nothing is trained, then all are measured again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["headprune_lib.replication.measurements", "transformers.trainer"]
+    )
+    environment = {
+        f"HEADPRUNE_{name.upper()}": str(tmp_path / name) for name in ("results", "cache")
+    }
+    folder = tmp_path / "results" / "smoke" / "pruning_curve"
+    for _ in range(2):
+        processes = [
+            context.Process(
+                target=run_in_a_process,
+                args=(
+                    ["reproduce", "pruning_curve", "--profile", "smoke", "--by", order],
+                    environment,
+                ),
+            )
+            for order in ORDERS
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(300)
+        assert [process.exitcode for process in processes] == [0] * len(ORDERS)
+        stored = json.loads((folder / "synthetic.tiny.json").read_text())
+        assert stored["parts"].keys() == {*ORDERS} <= stored["values"]["curves"].keys()
+        for name, part in stored["parts"].items():
+            content = (folder / f"synthetic.tiny.{name.replace(' ', '-')}.npz").read_bytes()
+            assert hashlib.sha256(content).hexdigest() == part["raw_sha256"]
+        assert len([*folder.glob("*.npz")]) == len(ORDERS)
+        assert not list((tmp_path / "cache" / "journals").glob("*/*"))

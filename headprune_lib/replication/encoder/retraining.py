@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from typing import Any, Literal
 
 import torch
@@ -13,7 +12,7 @@ from headprune_lib.replication.adapters import adapted
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.training import freeze, trained
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.training import checkpoint_folder
+from headprune_lib.replication.training import checkpoint_folder, checkpoints_in
 
 Way = Literal["all weights", "LoRA"]
 WAYS: tuple[Way, ...] = ("all weights", "LoRA")
@@ -48,16 +47,14 @@ def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -
     said = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
     folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", said)
     settings, title = settings_of(profile, way), f"train {profile.model} again, {way}"
-    torch.manual_seed(SEED)
-    if way == "LoRA":
-        wrapped = adapted(model, projections(model), profile.recovery.lora.rank)
-        trained(profile, wrapped, settings, SEED, folder, title)
-        model = wrapped.merge_and_unload().eval()
-    else:
+    with checkpoints_in(folder):
+        torch.manual_seed(SEED)
+        if way == "LoRA":
+            wrapped = adapted(model, projections(model), profile.recovery.lora.rank)
+            trained(profile, wrapped, settings, SEED, folder, title)
+            return wrapped.merge_and_unload().eval()
         freeze(profile, model)
-        model = trained(profile, model, settings, SEED, folder, title)
-    shutil.rmtree(folder, ignore_errors=True)
-    return model
+        return trained(profile, model, settings, SEED, folder, title)
 
 
 def projections(model: nn.Module) -> list[str]:

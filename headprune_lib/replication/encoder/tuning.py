@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -17,6 +16,7 @@ from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal
+from headprune_lib.replication.training import checkpoints_in
 
 MOST_HELD_OUT = 1500
 
@@ -97,9 +97,9 @@ def outcomes(
     wanted = recipe(trying, profile.seed)
 
     def answered() -> Arrays:
-        subject = EncoderSubject(trying, trying.seed, finetune(trying, trying.seed), "not stored")
+        model = finetune(trying, trying.seed)
+        subject = EncoderSubject(trying, trying.seed, model, "not stored")
         return evaluate(subject, subject.batches(held_out), None)
 
-    found = journal.unit(cached_name(profile.model, wanted), answered)
-    shutil.rmtree(training_folder(trying, wanted), ignore_errors=True)
-    return own, found
+    with checkpoints_in(training_folder(trying, wanted)):
+        return own, journal.unit(cached_name(profile.model, wanted), answered)

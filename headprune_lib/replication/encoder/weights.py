@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -13,6 +12,8 @@ from headprune_lib.replication.encoder.training import finetune, training_folder
 from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.pretrained import new_classifier
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store.files import locked
+from headprune_lib.replication.training import checkpoints_in
 from headprune_lib.replication.weights import read_weights, save_trained, stored_recipe
 
 
@@ -34,10 +35,12 @@ def finetuned(
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)
     if weights is None:
-        model = finetune(profile, seed)
-        save_trained(model, path, wanted)
-        shutil.rmtree(training_folder(profile, wanted), ignore_errors=True)
-        weights = read_weights(path, wanted)
+        with locked(path), checkpoints_in(training_folder(profile, wanted)):
+            # another process may have trained the model while this one waited
+            weights = None if retrain else read_weights(path, wanted)
+            if weights is None:
+                save_trained(finetune(profile, seed), path, wanted)
+                weights = read_weights(path, wanted)
     model = with_weights(profile.task, profile.model, seed, weights, kernel)
     return model.to(profile.device_here)
 

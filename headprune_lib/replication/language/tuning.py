@@ -15,7 +15,13 @@ from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.adapters import adapted
 from headprune_lib.replication.language.subject import LanguageSubject, padded
 from headprune_lib.replication.profiles import Tuning
-from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
+from headprune_lib.replication.training import (
+    BatchTrainer,
+    arguments,
+    checkpoints_in,
+    run,
+    whole_batch,
+)
 
 SEED = 1
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -54,7 +60,8 @@ def tuned(subject: LanguageSubject, model: nn.Module, folder: Path) -> nn.Module
             logging_strategy="no",
         ),
     )
-    run(trainer, f"LoRA, {settings.updates} updates")
+    with checkpoints_in(folder):
+        run(trainer, f"LoRA, {settings.updates} updates")
     return wrapped.merge_and_unload().eval()
 
 

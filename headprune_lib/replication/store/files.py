@@ -6,15 +6,21 @@ import bz2  # a Python without it, or without lzma, must not take results for da
 import io
 import lzma
 import os
+import sys
 import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 Arrays = dict[str, np.ndarray]
+
+_held: ContextVar[frozenset[Path]] = ContextVar("_held", default=frozenset())
+_SILENT = 10  # seconds of waiting before a message
 
 
 def npz_bytes(arrays: Arrays) -> bytes:
@@ -72,6 +78,35 @@ def whole_file(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Inside, no other thread or process is inside ``locked`` of the same file or folder.
+
+    The operating system releases the lock of a process that dies. An inner lock on the same path
+    changes nothing. The hidden file ``.<name>.lock`` beside the path stays there: whoever removed
+    it would let two processes in.
+    """
+    if path in _held.get():
+        yield
+        return
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    while not lock.is_locked:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=_SILENT)
+        except Timeout:
+            sys.stderr.write(f"waiting for another process to finish {path}\n")
+            lock.acquire()
+        except FileNotFoundError:  # the folder was removed meanwhile, as a finished journal is
+            continue
+    token = _held.set(_held.get() | {path})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+        lock.release()
 
 
 def replace_files(files: dict[Path, bytes]) -> None:

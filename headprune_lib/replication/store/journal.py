@@ -14,6 +14,7 @@ import numpy as np
 
 from headprune_lib.replication.store.files import (
     Arrays,
+    locked,
     npz_arrays,
     npz_bytes,
     replace_files,
@@ -57,24 +58,33 @@ class Journal:
         What a unit depends on and the signature does not hold (the hash of weights trained on this
         machine) belongs in the key. A damaged file is set aside, and the unit measured again.
         """
+        if (found := self._kept(key)) is not None:
+            return found
+        with locked(self._path(key)):  # another run of the same measurement may be computing it
+            if (found := self._kept(key)) is not None:
+                return found
+            start = time.perf_counter()
+            arrays = {name: np.asarray(array) for name, array in function().items()}
+            self.keep(key, arrays, time.perf_counter() - start)
+            return arrays
+
+    def _kept(self, key: str) -> Arrays | None:
         path = self._path(key)
-        with contextlib.suppress(FileNotFoundError):  # removed by another run that has finished
-            try:
-                arrays = npz_arrays(path.read_bytes())
-                seconds = float(arrays.pop("seconds of this unit"))
-                if key not in self._counted:
-                    self.resumed_seconds += seconds
-                    self._counted.add(key)
-                return arrays
-            except (KeyError, ValueError) as error:
-                warnings.warn(
-                    f"{path} is damaged ({error}). Set aside as {set_aside(path)[0]}; "
-                    "this unit is measured again.",
-                    stacklevel=2,
-                )
-        start = time.perf_counter()
-        arrays = {name: np.asarray(array) for name, array in function().items()}
-        self.keep(key, arrays, time.perf_counter() - start)
+        try:
+            arrays = npz_arrays(path.read_bytes())
+            seconds = float(arrays.pop("seconds of this unit"))
+        except FileNotFoundError:
+            return None
+        except (KeyError, ValueError) as error:
+            warnings.warn(
+                f"{path} is damaged ({error}). Set aside as "
+                f"{', '.join(map(str, set_aside(path)))}; this unit is measured again.",
+                stacklevel=3,
+            )
+            return None
+        if key not in self._counted:
+            self.resumed_seconds += seconds
+            self._counted.add(key)
         return arrays
 
     def keep(self, key: str, arrays: Arrays, seconds: float) -> None:

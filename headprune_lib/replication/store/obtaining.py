@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headprune_lib.replication.store.files import Arrays
+from headprune_lib.replication.store.files import Arrays, locked
 from headprune_lib.replication.store.results import Key, Part, Result, ResultDamaged, load, save
 from headprune_lib.replication.store.text import plain
 
@@ -75,35 +75,38 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     measured = {}
     for name in missing:
         found, provenance = wanted.measure(name)
-        if kept and name in kept.parts:
-            provenance = again(provenance, kept.parts[name])
         measured[name] = Part(
             wanted.signatures[name], plain(found.runs, "runs"), provenance, found.raw
         )
         about = {name: getattr(found, name) for name in _ABOUT}
-    if measured and (kept := _kept(wanted, root)):  # another process may have stored parts since
-        parts |= _usable(kept, wanted, fresh)
-    parts |= measured
-    parts = {
-        name: parts[name]
-        for name in sorted(parts, key=list(dict.fromkeys([*wanted.signatures, *parts])).index)
-    }
-    values = wanted.summarise(
-        {name: part.raw for name, part in parts.items()},
-        {name: part.runs for name, part in parts.items()},
-    )
-    save(
-        Result(
-            *wanted.key,
-            profile=wanted.profile,
-            values=values,
-            statistics=wanted.statistics,
-            parts=parts,
-            **about,
-        ),
-        root,
-    )
-    return load(wanted.key, root)
+    # Another process may have stored parts since, or be about to: nobody else stores this result
+    # between our reading it again and our having saved it.
+    with locked(wanted.key.path(root)):
+        if kept := _kept(wanted, root):
+            parts |= _usable(kept, wanted, fresh)
+            for name in measured.keys() & kept.parts.keys():
+                measured[name].provenance = again(measured[name].provenance, kept.parts[name])
+        parts |= measured
+        parts = {
+            name: parts[name]
+            for name in sorted(parts, key=list(dict.fromkeys([*wanted.signatures, *parts])).index)
+        }
+        values = wanted.summarise(
+            {name: part.raw for name, part in parts.items()},
+            {name: part.runs for name, part in parts.items()},
+        )
+        save(
+            Result(
+                *wanted.key,
+                profile=wanted.profile,
+                values=values,
+                statistics=wanted.statistics,
+                parts=parts,
+                **about,
+            ),
+            root,
+        )
+        return load(wanted.key, root)
 
 
 def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from headprune_lib.replication.paths import results_root
 from headprune_lib.replication.store.files import (
     Arrays,
+    locked,
     npz_arrays,
     npz_bytes,
     replace_files,
@@ -148,7 +149,8 @@ def save(result: Result, root: Path | None = None) -> Path:
         files[part_path(path, name)] = content
     # The raw outcomes first: killed between the two, the sum in the old JSON no longer fits, which
     # `load` notices; the other way round the new JSON would speak of outcomes that are not there.
-    replace_files({**files, path: result.to_json().encode()})
+    with locked(path):
+        replace_files({**files, path: result.to_json().encode()})
     return path
 
 
@@ -166,6 +168,21 @@ def load(key: Key, root: Path | None = None, command: str = "") -> Result:
     path = key.path(root)
     if not path.exists():
         raise FileNotFoundError(f"no stored result {path}" + _with(command, "; measure it with: "))
+    try:
+        return _read(path)
+    except ResultDamaged:
+        pass  # or another process is writing its files, one after the other
+    with locked(path):
+        try:
+            return _read(path)
+        except ResultDamaged as error:
+            kept = ", ".join(str(p) for p in set_aside(*_files(path)))
+            raise ResultDamaged(
+                f"{error}. Set aside as {kept}" + _with(command, "; it will be measured again by: ")
+            ) from error
+
+
+def _read(path: Path) -> Result:
     broken = path
     try:
         content = json.loads(path.read_bytes())
@@ -176,11 +193,7 @@ def load(key: Key, root: Path | None = None, command: str = "") -> Result:
             parts[name] = Part(**part, raw=_outcomes(broken, part["raw_sha256"]))
         return Result(**content, parts=parts)
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are among them
-        kept = ", ".join(str(p) for p in set_aside(*_files(path)))
-        raise ResultDamaged(
-            f"{broken} is damaged ({error}). Set aside as {kept}"
-            + _with(command, "; it will be measured again by: ")
-        ) from error
+        raise ResultDamaged(f"{broken} is damaged ({error})") from error
 
 
 def _with(command: str, before: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headprune_lib.fairseq_import.training import check_fairseq
 from headprune_lib.replication.data import iwslt
+from headprune_lib.replication.store.files import locked
 
 CODES = "codes"
 _ENTRY = "from fairseq_cli.preprocess import cli_main; cli_main()"
@@ -27,15 +28,16 @@ def binary_data(pieces: int) -> Path:
     """
     text = iwslt.prepared()
     target = text / f"pieces-{pieces}"
-    if not target.is_dir():
-        check_fairseq()
-        with tempfile.TemporaryDirectory(dir=text) as work:
-            made = Path(work) / "made"
-            made.mkdir()
-            _learn(text, made / CODES, pieces)
-            _apply(text, made / CODES, Path(work))
-            _preprocess(Path(work), made)
-            os.replace(made, target)
+    with locked(target):  # other trainings may need it, too
+        if not target.is_dir():
+            check_fairseq()
+            with tempfile.TemporaryDirectory(dir=text) as work:
+                made = Path(work) / "made"
+                made.mkdir()
+                _learn(text, made / CODES, pieces)
+                _apply(text, made / CODES, Path(work))
+                _preprocess(Path(work), made)
+                os.replace(made, target)
     return target
 
 

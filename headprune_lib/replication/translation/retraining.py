@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from headprune_lib.replication.profiles import Profile, Recipe
 from headprune_lib.replication.training import (
     BatchTrainer,
     checkpoint_folder,
+    checkpoints_in,
     run,
     whole_batch,
 )
@@ -71,8 +71,8 @@ def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.M
         train_dataset=batches,
         data_collator=whole_batch,
     )
-    run(trainer, f"train {task}, {name} again")
-    shutil.rmtree(folder, ignore_errors=True)
+    with checkpoints_in(folder):
+        run(trainer, f"train {task}, {name} again")
     # without autocast around its forward pass
     model = trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return model.to(profile.device_here).eval()

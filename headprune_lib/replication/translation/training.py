@@ -20,7 +20,7 @@ from headprune_lib.replication.profiles import (
     Published,
     Recipe,
 )
-from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.store.files import locked, replace_files
 from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
 from headprune_lib.replication.translation.batches import token_batches
 from headprune_lib.replication.translation.by_fairseq import train_by_fairseq
@@ -95,14 +95,29 @@ def train(
     recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
     if isinstance(recipe, Published):
         raise ValueError(f"the model of {task} is a published one: nothing is to be trained")
-    if retrain and folder.exists():
-        shutil.rmtree(folder)
-    if isinstance(recipe, FairseqRecipe):
-        wanted = full_recipe(task, recipe, seed)
-        return train_by_fairseq(folder, recipe, wanted, seed, profile.device_here)
-    _check_recipe(folder, full_recipe(task, recipe, seed))
-    if (curve := read_curve(folder)) and finished(curve, recipe):
-        return folder
+    wanted = full_recipe(task, recipe, seed)
+    with locked(folder):  # a second process waits, and then uses the first one's weights
+        if retrain and folder.exists():
+            shutil.rmtree(folder)
+        if isinstance(recipe, FairseqRecipe):
+            return train_by_fairseq(folder, recipe, wanted, seed, profile.device_here)
+        _check_recipe(folder, wanted)
+        if not ((curve := read_curve(folder)) and finished(curve, recipe)):
+            _train_here(profile, task, (model, seed), recipe, wanted)
+    return folder
+
+
+def _train_here(
+    profile: Profile, task: str, training: tuple[str, int], recipe: Recipe, wanted: dict
+) -> None:
+    """Train with our own trainer, into the training's folder.
+
+    Args:
+        training: name of the model, and seed.
+        wanted: the recipe, as the files of weights describe it.
+    """
+    model, seed = training
+    folder = training_folder(task, seed, model)
     folder.mkdir(parents=True, exist_ok=True)
     splits = TRANSLATION_TASKS[task].load()
     stored = folder / "vocabulary.spm"
@@ -136,13 +151,12 @@ def train(
         train_dataset=batches,
         eval_dataset=batches[:1],
         data_collator=whole_batch,
-        callbacks=[_KeepWeights(folder, recipe, full_recipe(task, recipe, seed))],
+        callbacks=[_KeepWeights(folder, recipe, wanted)],
     )
     trainer.judge = lambda: validation_bleu(
         trainer.model, SentencePieces(vocabulary), splits["valid"]
     )
     run(trainer, f"train {task}, {model}, seed {seed}")
-    return folder
 
 
 def _check_recipe(folder: Path, wanted: dict) -> None:

@@ -74,7 +74,7 @@ class Killed(Exception):
 def test_a_killed_run_goes_on_and_nothing_large_stays(profile, cache, monkeypatch):
     recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 2)]
     whole = list(tuning.tune(profile, recipes, HELD_OUT))
-    for path in (cache / "tuning").iterdir():
+    for path in (cache / "tuning").glob("[!.]*"):
         path.unlink()
     calls, make = [], training.make_batches
 
@@ -87,11 +87,11 @@ def test_a_killed_run_goes_on_and_nothing_large_stays(profile, cache, monkeypatc
     monkeypatch.setattr(training, "make_batches", dying)
     with pytest.raises(Killed):
         list(tuning.tune(profile, recipes, HELD_OUT))
-    assert len(list((cache / "training").iterdir())) == 1
+    assert len(list((cache / "training").glob("[!.]*"))) == 1
     assert list(tuning.tune(profile, recipes, HELD_OUT)) == whole
     assert len(calls) == 4  # the one that was killed, again
-    assert not list((cache / "training").iterdir())
-    assert len(list((cache / "tuning").iterdir())) == 2
+    assert not list((cache / "training").glob("[!.]*"))
+    assert len(list((cache / "tuning").glob("[!.]*"))) == 2
 
 
 @pytest.mark.slow

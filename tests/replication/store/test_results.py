@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import lzma
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +38,7 @@ from headprune_lib.replication.store import (
     save,
     text,
 )
-from headprune_lib.replication.store.files import npz_arrays, npz_bytes, replace_files
+from headprune_lib.replication.store.files import locked, npz_arrays, npz_bytes, replace_files
 
 KEY = Key("one_head", "reviews", "m")
 SIGNATURE = make_signature(
@@ -87,7 +90,8 @@ def part(raw):
 
 
 def names(folder):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+    found = sorted(path.name for path in folder.rglob("*") if path.is_file())
+    return [name for name in found if not name.endswith(".lock")]  # which stay, see `locked`
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -672,6 +676,73 @@ def test_killed_units_resume_and_end_with_the_same_outcomes(tmp_path):
 def test_replace_files_makes_folders(tmp_path):
     replace_files({tmp_path / "a" / "b" / "c": b"x"})
     assert (tmp_path / "a" / "b" / "c").read_bytes() == b"x" and names(tmp_path) == ["c"]
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+def hold(path, ready):
+    with locked(path):
+        ready.set()
+        time.sleep(600)
+
+
+def test_a_killed_process_leaves_no_lock_behind(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    process = context.Process(target=hold, args=(tmp_path / "file", ready))
+    process.start()
+    assert ready.wait(60)
+    lock = FileLock(tmp_path / ".file.lock")
+    with pytest.raises(Timeout):
+        lock.acquire(timeout=0)
+    process.kill()
+    process.join()
+    with locked(tmp_path / "file"), locked(tmp_path / "file"):
+        assert not lock.is_locked
+    with lock.acquire(timeout=0):
+        pass
+
+
+def test_a_part_stored_while_values_are_computed_is_kept():
+    """Another command stores its own part between reading the result again and saving it."""
+    slow, other = Measure(), Measure()
+    started = threading.Event()
+    summarise = slow.summarise
+
+    def slowly(outcomes, runs):
+        started.set()
+        time.sleep(0.3)
+        return summarise(outcomes, runs)
+
+    slow.summarise = slowly
+    first = threading.Thread(target=slow.obtain, args=({"a": signed(order="a")},))
+    first.start()
+    assert started.wait(60)
+    other.obtain({"b": signed(order="b")})
+    first.join()
+    assert set(load(KEY).parts) == set(load(KEY).values) == {"a", "b"}
+
+
+def test_a_result_that_is_being_written_is_not_taken_for_damaged(monkeypatch, folders):
+    save(example())
+    half, replace = threading.Event(), os.replace
+
+    def slowly(*arguments):
+        replace(*arguments)
+        if not half.is_set():  # the outcomes are new, the JSON file is not
+            half.set()
+            time.sleep(0.3)
+
+    changed = example({"right": np.zeros((2, 2), np.int8)})
+    monkeypatch.setattr(files.os, "replace", slowly)
+    writer = threading.Thread(target=save, args=(changed,))
+    writer.start()
+    assert half.wait(60)
+    found = load(KEY)
+    writer.join()
+    assert found.raw["right"].sum() == 0
+    assert names(folders / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
 
 
 # --- paths ----------------------------------------------------------------------------------------
