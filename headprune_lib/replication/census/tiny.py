@@ -146,4 +146,7 @@ def build(model_type: str, seed: int = 0) -> nn.Module:
             nn.init.normal_(parameter, std=0.1)
         elif parameter.ndim > 1 and parameter.is_floating_point():
             nn.init.normal_(parameter, std=min(0.3, 1.7 / parameter.shape[-1] ** 0.5))
+    generation: Any = getattr(model, "generation_config", None)
+    if config.is_encoder_decoder and generation and generation.decoder_start_token_id is None:
+        generation.decoder_start_token_id = 1  # T5's configuration leaves it to the checkpoint
     return model.eval()

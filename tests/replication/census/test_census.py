@@ -29,7 +29,10 @@ TABLE = project_root() / "data" / "census.csv"
 ROWS = {row["model type"]: row for row in read(TABLE)}
 # of each make one: fused, grouped, latent, two towers, encoder-decoder, speech, images, uneven
 DRAWN = 60  # types that a run asks again; `pytest --every` asks all
-SAMPLE = ("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin")
+SAMPLE = (
+    *("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin"),
+    *("gemma4_text", "switch_transformers"),  # layers that share keys; experts
+)
 
 
 def test_no_type_is_wrong():
