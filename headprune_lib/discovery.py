@@ -203,9 +203,16 @@ def _unread(model: nn.Module, taken: set[str]) -> dict[str, str]:
         for path in (*named, *taken)
         for end in range(path.count(".") + 1)
     }
+    unread = (
+        "its class is named attention, and no projections of queries, keys and values that could "
+        "be read were seen in it"
+    )
+    torchs = (
+        "torch's class never calls out_proj, where a mask would act, but takes its weights alone; "
+        'write the projections as nn.Linear, as the page "Teach it an architecture" does'
+    )
     return {
-        path: "its class is named attention, and no projections of queries, keys and values that "
-        "could be read were seen in it"
+        path: torchs if isinstance(model.get_submodule(path), nn.MultiheadAttention) else unread
         for path in named
         if path not in holding and not _inside(path, taken)
     }

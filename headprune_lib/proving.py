@@ -70,6 +70,7 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
     Raises:
         NotAttention: masking a head would not mean what it says; says what was seen.
     """
+    _check_names(module, entry)
     block = block_of(module, "", entry, kind="self", layer=0, layer_path="", how="registered")
     context = check_masks(module, block, ran)
     kept = [h for h in range(block.n_heads) if h // block.group != 1]
@@ -90,6 +91,24 @@ def check(module: nn.Module, entry: Architecture, ran: Ran) -> Proof:
         whole_groups="" if problem else group_problem(module, block, ran),
         by_example=context.ndim == 3 and len(context) == ran.examples,
     )
+
+
+def _check_names(module: nn.Module, entry: Architecture) -> None:
+    """Raises NotAttention where an entry names what the module does not have."""
+    for field in (*entry.projections, "n_heads", "width"):
+        name = getattr(entry, field)
+        if name is None:
+            continue
+        inside = f"{entry.core}." if entry.core and field in ("n_heads", "width") else ""
+        try:
+            there = attrgetter(inside + name)(module)
+        except AttributeError:
+            raise NotAttention(f"its entry says {field}={name!r}, which it does not have") from None
+        if field in entry.projections and not isinstance(there, nn.Module):
+            raise NotAttention(
+                f"its entry says {field}={name!r}, a {type(there).__name__} and no module: heads are "
+                "masked and removed at linear layers, so write the projection as an nn.Linear"
+            )
 
 
 def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:

@@ -22,8 +22,13 @@ def check_masks(module: nn.Module, block: AttentionBlock, ran: Ran) -> Tensor:
         first = output_of(module, ran)
         again = output_of(module, ran)
     if len(contexts) != 2:
+        never = (
+            ", for its code never calls it, and a mask acts where it is called "
+            "(torch.nn.MultiheadAttention never calls out_proj: it takes the weights alone)"
+        )
         raise NotAttention(
             f"its output projection ran {len(contexts) // 2} times in one pass of the module"
+            f"{'' if contexts else never}"
         )
     context = contexts[0]
     if context.shape[-1] != count * width:

@@ -183,6 +183,49 @@ def test_what_is_registered_wrongly_is_refused(forget_taught):
     assert block.how == "registered" and "returns 1 things" in block.keeps_one
 
 
+class Functional(nn.Module):
+    """Attention whose projections of queries, keys and values are one Parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.in_proj_weight = nn.Parameter(torch.randn(48, 16))
+        self.out_proj, self.num_heads, self.head_dim = nn.Linear(16, 16), 4, 4
+
+    def forward(self, x):
+        q, k, v = nn.functional.linear(x, self.in_proj_weight).unflatten(-1, (3, 4, 4)).unbind(-3)
+        heads = (one.transpose(1, 2) for one in (q, k, v))
+        attended = nn.functional.scaled_dot_product_attention(*heads)
+        return self.out_proj(attended.transpose(1, 2).flatten(-2))
+
+
+class Torchs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x)[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "message"),
+    [
+        (Functional, {"fused": "in_proj_weight"}, "fused='in_proj_weight', a Parameter and no module"),
+        (Functional, {"fused": "in_proj"}, "fused='in_proj', which it does not have"),
+        (Functional, {"fused": "out_proj", "n_heads": "heads"}, "n_heads='heads', which it does not"),
+        (Torchs, {}, "torch's class never calls out_proj"),
+        (Torchs, {"fused": "out_proj"}, "ran 0 times .*MultiheadAttention never calls out_proj"),
+    ],
+)  # fmt: skip
+def test_projections_that_are_no_layers(forget_taught, module, names, message):
+    model, inputs = nn.Sequential(module()), {"input": torch.randn(2, 3, 16)}
+    if names:
+        taught = nn.MultiheadAttention if module is Torchs else module
+        register_attention(taught, output="out_proj", returns=1, **names)
+    with pytest.raises(UnknownArchitecture, match=message):
+        find_heads(model, inputs=inputs)
+
+
 def test_the_proof_changes_nothing_and_is_made_once(monkeypatch):
     model, passes = Model("", "").train(), []
     model.layers[0].eval()
