@@ -62,8 +62,11 @@ def reproduce(
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Measure a table or figure again, with the weights at hand, and store it."""
-    from headprune_lib.replication import measurements
+    """Measure a table or figure again, with the weights at hand, and store it.
+
+    On fewer texts than the profile has, the first training alone is measured.
+    """
+    from headprune_lib.replication import measurements, planning
 
     with refusing(), spread(workers, scheduler):
         settings, translated = _settings(
@@ -92,7 +95,14 @@ def reproduce(
             missed = []
             _tell(
                 artifact,
-                measurements.get(artifact, settings, task=translated, parts=by, fresh=not stored),
+                measurements.get(
+                    artifact,
+                    settings,
+                    task=translated,
+                    parts=by,
+                    fresh=not stored,
+                    announce=planning.announce,
+                ),
             )
     if missed:
         typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
@@ -101,10 +111,10 @@ def reproduce(
 
 def _reached(artifact: str, settings: Profile) -> bool:
     """Whether a result is there in the end; what went wrong is told, for others may still be had."""
-    from headprune_lib.replication import measurements
+    from headprune_lib.replication import measurements, planning
 
     try:
-        _tell(artifact, measurements.get(artifact, settings))
+        _tell(artifact, measurements.get(artifact, settings, announce=planning.announce))
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # UnitsFailed among them
         typer.echo(f"{artifact}: {one_line(error)}", err=True)
         return False

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
@@ -18,12 +19,12 @@ from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import key_of, obtain
+from headprune_lib.replication.measurements.obtaining import as_asked, key_of, obtain
 from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Key, Result
 
-__all__ = ["MEASUREMENTS", "artifacts", "find_artifact", "found", "get", "half_of"]
+__all__ = ["MEASUREMENTS", "Upcoming", "artifacts", "find_artifact", "found", "get", "half_of"]
 
 
 def _registered() -> dict[str, Measurement]:
@@ -45,22 +46,55 @@ def get(
     task: str | None = None,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
+    announce: Announce | None = None,
 ) -> Result:
     """A result: the stored one if its signatures fit, else measured now.
+
+    A profile that was given fewer test texts than its own is measured on the first training alone.
 
     Args:
         name: of a table or figure of the paper, such as ``"figure1b"``, or of a measurement.
         profile: what to measure; see :func:`headprune_lib.replication.profiles.load_profile`.
         task: of a translation measurement, the pair of languages; the main one if not given.
         parts: orders of a pruning curve; the profile's own if not given.
-        fresh: measure in any case, with the weights at hand.
+        fresh: measure in any case, with the weights at hand; where fewer test texts were given, what
+            depends on them.
+        announce: told what is about to be measured; see :class:`Upcoming`.
 
     Raises:
         ValueError: an unknown name (the nearest ones are suggested), or a figure that is about
             another task than the one that is asked for.
     """
     measurement, half, profile, own = find_artifact(name, profile, task)
-    return _get(measurement, half, profile, task or own, parts=parts, fresh=fresh)
+    task, left_out = task or own, []
+    if parts is None:
+        profile, depends, left_out = as_asked(measurement, half, profile, task)
+        fresh = fresh and depends
+
+    def begin(missing: list[str]) -> None:
+        if announce is not None:
+            announce(Upcoming(measurement, half, profile, task, missing, left_out))
+
+    return _get(measurement, half, profile, task, parts=parts, fresh=fresh, begin=begin)
+
+
+class Upcoming(NamedTuple):
+    """What is about to be measured.
+
+    Attributes:
+        parts: names of those that are not stored, or measured again.
+        left_out: trainings that the profile has and a run on fewer texts does not measure.
+    """
+
+    measurement: Measurement
+    half: Half
+    profile: Profile
+    task: str
+    parts: list[str]
+    left_out: list[str]
+
+
+Announce = Callable[[Upcoming], None]
 
 
 def _get(
@@ -71,6 +105,7 @@ def _get(
     *,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
+    begin: Callable[[list[str]], None] = lambda _missing: None,
 ) -> Result:
     return obtain(
         measurement,
@@ -80,6 +115,7 @@ def _get(
         parts=parts,
         fresh=fresh,
         get=lambda needed, parts=None: _get(MEASUREMENTS[needed], half, profile, task, parts=parts),
+        begin=begin,
     )
 
 

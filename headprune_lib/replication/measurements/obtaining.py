@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.measurements.trained import check_weights
 from headprune_lib.replication.paths import cache_root, results_root
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, Wanted
 
 Get = Callable[..., Result]
@@ -29,12 +30,14 @@ def obtain(
     parts: Sequence[str] | None,
     fresh: bool,
     get: Get,
+    begin: Callable[[list[str]], None] = lambda _missing: None,
 ) -> Result:
     """The stored result if it fits, else measured now; see :func:`headprune_lib.replication.store.obtain`.
 
     Args:
         parts: names of parts; those that the measurement has for the profile if not given.
         get: gives the result of another measurement on the same task with the same model.
+        begin: told the names of the parts to be measured, before the first of them is.
     """
     names = measurement.parts(profile, half, task) if parts is None else tuple(parts)
     signatures = {name: signature(measurement, half, profile, task, name) for name in names}
@@ -77,12 +80,59 @@ def obtain(
             lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics),
             command,
             check,
+            begin,
         ),
         fresh=fresh,
         root=_root(measurement, half, profile, task, signatures),
     )
     journal.finish()
     return result
+
+
+LIMITS = ("n_examples", "n_verses", "n_headline")
+"""How much of a test text is measured on; whoever gives less than the profile is in a hurry."""
+
+
+def as_asked(
+    measurement: Measurement, half: Half, profile: Profile, task: str
+) -> tuple[Profile, bool, list[str]]:
+    """What a run that asks for fewer test texts than its profile has needs of a result.
+
+    It needs the first training alone of what depends on a text's length, and nothing else: a
+    result that does not depend on it stands as it is stored.
+
+    Returns:
+        the profile to measure with, whether the result depends on what is asked for, and the
+        trainings that are left out, such as ``["seed 2"]``. A profile that asks for no less is
+        given back as it is.
+    """
+    usual = load_profile(profile.name, task=profile.task)
+    less = [
+        name
+        for name in LIMITS
+        if (asked := profile.given.get(name)) is not None
+        and asked < (getattr(usual, name) or float("inf"))
+    ]
+    if not less:
+        return profile, True, []
+    whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
+    signatures = _signatures(measurement, half, profile, task)
+    if signatures == _signatures(measurement, half, whole, task):
+        return profile, False, []
+    first = dataclasses.replace(profile, seeds=profile.seeds[:1])
+    if half == "translation":
+        first = dataclasses.replace(profile, translation_seed=profile.trainings(task)[0])
+    left_out = _trainings(signatures) - _trainings(_signatures(measurement, half, first, task))
+    return first, True, sorted(left_out)
+
+
+def _signatures(measurement: Measurement, half: Half, profile: Profile, task: str) -> list[dict]:
+    parts = measurement.parts(profile, half, task)
+    return [signature(measurement, half, profile, task, part) for part in parts]
+
+
+def _trainings(signatures: list[dict]) -> set[str]:
+    return {seed for one in signatures for seed in one["recipe"]}
 
 
 def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:

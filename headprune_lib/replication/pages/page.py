@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headprune_lib.replication import measurements
+from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, load_profile
@@ -40,7 +40,9 @@ class Page:
         Args:
             task: of a translation measurement, the pair of languages; the main one if not given.
         """
-        result = measurements.get(name, self.settings, task=task, fresh=self.fresh)
+        result = measurements.get(
+            name, self.settings, task=task, fresh=self.fresh, announce=planning.announce
+        )
         self._own.append((name, result))
         return result
 

@@ -5,12 +5,17 @@ Work is timed on models of the same shapes with random weights, so that nothing 
 
 from __future__ import annotations
 
-from headprune_lib.replication.measurements import artifacts, find_artifact
+import dataclasses
+import sys
+
+from headprune_lib.replication import store
+from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
+from headprune_lib.replication.measurements.obtaining import key_of, results_folder
 from headprune_lib.replication.planning import encoder, translation
 from headprune_lib.replication.planning.work import Probe, Step
 from headprune_lib.replication.profiles import Profile
 
-__all__ = ["Probe", "Step", "downloads", "probes", "steps"]
+__all__ = ["Probe", "Step", "announce", "downloads", "probes", "steps"]
 
 
 _ESTIMATED = {"encoder": encoder.PASSES, "translation": translation.WORK}
@@ -57,3 +62,41 @@ def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[
     if tasks:
         found |= dict.fromkeys(sorted(tasks), encoder.probe(profile, seconds))
     return found
+
+
+def announce(upcoming: Upcoming) -> None:
+    """Say on standard error what is about to be measured and how long it takes on this machine."""
+    measurement, parts = upcoming.measurement, upcoming.parts
+    key = key_of(measurement, upcoming.half, upcoming.profile, upcoming.task)
+    told = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
+    if upcoming.left_out:
+        told += f" on the first training alone, without {', '.join(upcoming.left_out)}"
+    sys.stderr.write(f"{told}. {_duration(upcoming)}\n")
+
+
+def _duration(upcoming: Upcoming) -> str:
+    """At most, from passes that are timed now; else what the stored parts took."""
+    measurement, half, profile, task, parts, _ = upcoming
+    if measurement.name in _ESTIMATED.get(half, ()):
+        of = (encoder if half == "encoder" else translation).measured_with_trainings
+        *trainings, (_, own) = of(measurement.name, measurement, profile, task)
+        share = len(parts) / len(measurement.parts(profile, half, task))
+        todo = dataclasses.replace(
+            own, passes=share * own.passes, translations=share * own.translations, state="missing"
+        )
+        planned = [*(training for _, training in trainings), todo]
+        here = dataclasses.replace(profile, device=profile.device_here)
+        probe = probes(here, planned, seconds=1.0)[task]
+        minutes = 60 * sum(step.hours(probe) for step in planned)
+        return f"This takes at most {max(1, round(minutes))} min on this machine."
+    kept = store.stored(key_of(measurement, half, profile, task), results_folder(profile))
+    records = [kept.parts[name].provenance for name in parts if kept and name in kept.parts]
+    if not records:
+        return "How long this takes is not known; a bar shows what is left of each step."
+    # parts that were measured together have the time of all of them
+    seconds = sum({record["date"]: record["seconds"] for record in records}.values())
+    machines = {record["hardware"]["gpu"] or record["hardware"]["cpu"] for record in records}
+    return (
+        f"The stored ones, on {kept.n_examples:,} texts, took {max(1, round(seconds / 60))} min on "
+        f"{', '.join(sorted(machines))}."
+    )

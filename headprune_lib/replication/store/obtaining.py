@@ -40,6 +40,7 @@ class Wanted:
         summarise: ``(outcomes, runs of the parts) -> values``, without model or data.
         command: what measures it, for messages.
         check: raises where a stored part, though its signature fits, must not be used.
+        begin: told the names of the parts to be measured, before the first of them is.
     """
 
     key: Key
@@ -50,6 +51,7 @@ class Wanted:
     summarise: Callable[[Outcomes, dict[str, list[dict[str, Any]]]], dict[str, Any]]
     command: str = ""
     check: Callable[[str, Part], None] = lambda _name, _part: None
+    begin: Callable[[list[str]], None] = lambda _missing: None
 
 
 def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> Result:
@@ -73,6 +75,8 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
         return kept
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     measured = {}
+    if missing:
+        wanted.begin(missing)
     for name in missing:
         found, provenance = wanted.measure(name)
         measured[name] = Part(
