@@ -58,6 +58,8 @@ class Architecture:
             the module is its own core.
         returns: how many things the core returns; 1 is the tensor alone.
         in_tuple: whether a single thing comes in a tuple.
+        weights: places of attention weights among what the core returns, under a kernel that makes
+            them, or if it is asked for them.
 
     Raises:
         ValueError, TypeError: names that contradict each other.
@@ -83,6 +85,7 @@ class Architecture:
     norm: str | None = None
     returns: int = 2
     in_tuple: bool = False
+    weights: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         three = [self.query, self.key, self.value]
@@ -223,6 +226,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         bias_argument="position_bias",
         bias_output=1,
         returns=3,
+        weights=(2,),
     ),
     "GPT2Attention": Architecture(fused="c_attn", output="c_proj", size="split_size"),
     "GPTNeoXAttention": Architecture(

@@ -8,11 +8,14 @@ And a copy whose head is really removed returns what the module does with that h
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headprune_lib.architectures import Architecture
@@ -20,7 +23,7 @@ from headprune_lib.blocks import AttentionBlock, block_of
 from headprune_lib.rehearsing import Ran, core_outputs, output_of, said
 from headprune_lib.structure import NotAttention, further_parts
 from headprune_lib.trying_masks import check_masks
-from headprune_lib.trying_removal import group_problem, removal_problem
+from headprune_lib.trying_removal import group_problem, looks_like_weights, removal_problem
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
     many = isinstance(outputs, tuple)
     returns = len(outputs) if isinstance(outputs, tuple) else 1
     names = replace(names, returns=returns, in_tuple=many and returns == 1)
+    names = replace(names, weights=_places_of_weights(module, core, ran, returns))
     units = block.n_heads // block.group
     # a key and value head can go alone, unless it is the only one, or another layer's
     alone = units > 1 and names.makes_keys
@@ -148,6 +152,40 @@ def _with_removal(module: nn.Module, block: AttentionBlock, ran: Ran) -> Proof:
                 return Proof(one, keeps_one=why)
         reason = reason or why
     return second or Proof(names, masks_only=reason)
+
+
+def _places_of_weights(module: nn.Module, core: Any, ran: Ran, returns: int) -> tuple[int, ...]:
+    """Where the core returns attention weights, asked for them, under the kernel that makes them.
+
+    What it returns only if it is asked for them is taken for such.
+    """
+    if "output_attentions" in inspect.signature(module.forward).parameters:
+        ran = replace(ran, kwargs={**ran.kwargs, "output_attentions": True})
+    try:
+        with _eager(getattr(core, "config", None)), core_outputs(core) as made:
+            output_of(module, ran)
+    except Exception:  # the mask was made for another kernel
+        return Architecture.weights
+    outputs = made[0] if made and isinstance(made[0], tuple) else ()
+    return tuple(
+        place
+        for place, one in enumerate(outputs)
+        if place and torch.is_tensor(one) and (place >= returns or looks_like_weights(one))
+    )
+
+
+@contextmanager
+def _eager(config: Any) -> Iterator[None]:
+    """Inside, this configuration, and none inside it, names the kernel that makes weights."""
+    name = "_attn_implementation_internal"
+    before = getattr(config, name, None)
+    if before is not None:
+        setattr(config, name, "eager")
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(config, name, before)
 
 
 def _variants(

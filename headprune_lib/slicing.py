@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.pruned_forward import (
     counted_beside,
+    fit_caches,
     run_without_heads,
     take_bias_of_all_heads,
 )
@@ -46,8 +46,10 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         _keep_entries(module, path, axis, positions)
     _keep_features(block.part(model, "output"), columns, "in")
     _say_sizes(core, block, len(keep), group, len(columns))
-    if names.bias_argument and not hasattr(core, "headprune_kept"):
-        take_bias_of_all_heads(core, names)
+    if not hasattr(core, "headprune_kept"):
+        fit_caches(core)
+        if names.bias_argument:
+            take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
     core.headprune_width, core.headprune_group = block.width, group
     # with the module: a copy that is loaded where nobody taught its class is understood too
@@ -127,14 +129,28 @@ def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, group: int, total
         if not name.startswith("config."):
             setattr(core, name, value)
     if names.own_config:
-        core.config = copy.copy(core.config)  # that of the model still says what was built
         for name in ("num_attention_heads", "num_heads"):
             if names.n_heads.endswith(name) and hasattr(core.config, name):
                 in_config[name] = n_heads
         if getattr(core.config, "num_key_value_heads", None):
             in_config["num_key_value_heads"] = n_heads // group
-        for name, value in in_config.items():
-            setattr(core.config, name, value)
+        whole = vars(core.config).get("_of_model", core.config)
+        core.config = _ConfigOfModule(whole, in_config)
+
+
+class _ConfigOfModule:
+    """A configuration with sizes of its own; all else, also what is set later, is the model's.
+
+    That of the model still says what was built.
+    """
+
+    def __init__(self, of_model: Any, sizes: dict[str, int]) -> None:
+        vars(self).update(sizes, _of_model=of_model)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_of_model" not in vars(self):  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._of_model, name)
 
 
 def _features(places: Sequence[int], width: int) -> Int[Tensor, " heads*width"]:

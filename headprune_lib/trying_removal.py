@@ -23,14 +23,15 @@ def removal_problem(module: nn.Module, block: AttentionBlock, ran: Ran, kept: li
     except Exception as error:  # whatever the module's own code makes of it
         return f"its code does not run with fewer heads ({said(error)})"
     if not kept:  # there are no weights of attention to return
-        expected = [expected[0], *(one for one in expected[1:] if not _weights(one))]
+        expected = [expected[0], *(one for one in expected[1:] if not looks_like_weights(one))]
+        found = [found[0], *(one for one in found[1:] if one.numel())]
         if len(found) < len(expected):
             return "with no head left it does not return what it hands on to other layers"
     if len(found) < len(expected) or found[0].shape != expected[0].shape:
         return "with a head removed it returns something of another shape"
     for left, right in zip(found, expected, strict=False):
         # weights of attention have fewer heads; a bias that is handed on must be that of all
-        if left.shape != right.shape and not _weights(right):
+        if left.shape != right.shape and not looks_like_weights(right):
             return "with a head removed it hands on something of another shape to other layers"
         if left.shape == right.shape and not close(left, right, right):
             return "with a head removed it returns something else than with that head masked"
@@ -43,7 +44,7 @@ def group_problem(module: nn.Module, block: AttentionBlock, ran: Ran) -> str:
     return removal_problem(module, block, ran, kept) if block.group > 1 else ""
 
 
-def _weights(returned: Tensor) -> bool:
+def looks_like_weights(returned: Tensor) -> bool:
     """Whether this is how much each query attends to each key: shares that sum to 1 at most.
 
     Less than 1 goes to the keys where a part goes to none of them (an attention sink), and nothing

@@ -1,9 +1,12 @@
-"""Generation once a layer has lost all its heads: caches of self- and of cross-attention."""
+"""What a model without some heads, or without a layer's, generates and returns a layer at a time."""
 
 import copy
+import pickle
 
 import pytest
 import torch
+from tiny import BUILDERS, GENERATORS, batch, batch_for, build
+from torch import nn
 from transformers import (
     BertConfig,
     BertLMHeadModel,
@@ -11,7 +14,9 @@ from transformers import (
     ElectraConfig,
     ElectraForCausalLM,
     EncoderDecoderModel,
+    GenerationConfig,
     MllamaTextConfig,
+    StaticCache,
     T5Config,
     T5ForConditionalGeneration,
     UMT5Config,
@@ -20,6 +25,7 @@ from transformers import (
 from transformers.models.mllama.modeling_mllama import MllamaForCausalLM
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
+from headprune_lib.replication.census.tiny import build as census_model
 
 _COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
 
@@ -145,3 +151,147 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
     with torch.no_grad():
         found = pruned(input_ids=given, decoder_input_ids=given).logits
     assert torch.allclose(found, wanted, atol=1e-5)
+
+
+CACHES = (
+    {"cache_implementation": "static"},
+    {"prefill_chunk_size": 4},
+    {"cache_implementation": "static", "prefill_chunk_size": 4},
+)
+
+
+def _cut(model, cut):
+    """A mask without the first layers' heads, or without a key and value head of each layer."""
+    mask = full_mask(model)
+    for block in find_heads(model):
+        if cut == "group":
+            mask[block.kind][block.layer, list(block.groups[0])] = 0
+        elif block.layer == 0:
+            mask[block.kind][0, : block.n_heads] = 0
+    return mask
+
+
+def _generated(model, inputs, **settings):
+    with torch.no_grad():
+        outputs = model.generate(
+            **inputs,
+            **settings,
+            max_new_tokens=5,
+            eos_token_id=-1,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    return outputs.sequences, torch.stack(outputs.logits)
+
+
+@pytest.mark.parametrize("cut", ["group", "empty"])
+@pytest.mark.parametrize("settings", CACHES, ids=" ".join)
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_cache_and_chunks_generate_what_the_masked_model_does(name, settings, cut):
+    model, inputs = build(name), batch(labels=False)
+    if model.config.is_encoder_decoder and "prefill_chunk_size" in settings:
+        pytest.skip("the prompt of its decoder is one token")
+    mask = _cut(model, cut)
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    with masked_heads(model, mask):
+        tokens, logits = _generated(model, inputs)
+    found, found_logits = _generated(pruned, inputs, **settings)
+    assert torch.equal(found, tokens)
+    assert torch.allclose(found_logits, logits, atol=1e-8)
+
+
+def test_a_static_cache_with_room_for_all_heads_is_made_anew():
+    model, ids = build("llama"), batch(labels=False)["input_ids"]
+    for cut in ("group", "empty"):
+        pruned = prune_heads(copy.deepcopy(model), _cut(model, cut))
+        cache = StaticCache(pruned.config, max_cache_len=12)
+        cache.early_initialization(len(ids), 2, 4, torch.float64, "cpu")
+        with torch.no_grad():
+            found = [pruned(part, past_key_values=cache).logits for part in ids.split(3, 1)]
+            assert torch.allclose(torch.cat(found, 1), pruned(ids).logits)
+
+
+def test_continuous_batching_works_with_empty_layers_and_is_refused_where_pages_do_not_fit():
+    model, ids = build("llama", "sdpa", torch.float32), batch(labels=False)["input_ids"][1::2]
+    settings = GenerationConfig(max_new_tokens=5, do_sample=False, eos_token_id=-1, pad_token_id=1)
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "empty"))
+    wanted = pruned.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    found = pruned.generate_batch(ids.tolist(), generation_config=settings)
+    assert [one.generated_tokens for one in found.values()] == wanted[:, ids.shape[1] :].tolist()
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "group"))
+    found = pruned.generate_batch(ids.tolist(), generation_config=settings)
+    assert all("export_transformers" in one.error for one in found.values())
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert", "t5", "llama"])
+def test_quantising_leaves_an_empty_layer_what_it_is(name):
+    """All else is quantised as in the unpruned model whose heads are zeroed in their weights."""
+    model = build(name, dtype=torch.float32)
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "empty"))
+    for block in find_heads(model):
+        if block.layer == 0:
+            block.part(model, "output").weight.data.zero_()
+    inputs = {k: v for k, v in batch_for(name).items() if k != "labels"}
+    quantised = [
+        torch.ao.quantization.quantize_dynamic(one, {nn.Linear}, torch.qint8)
+        for one in (model, pruned)
+    ]
+    with torch.no_grad():
+        wanted, found = (one(**inputs).logits for one in quantised)
+    assert torch.allclose(found, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "bart", "vit", "qwen2", "xlm"])
+def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
+    """Qwen2 and XLM are found by structure, and the kernel is chosen after heads are removed."""
+    model = build(name) if name in BUILDERS else census_model(name)
+    if name == "xlm" and kernel == "sdpa":
+        pytest.skip("transformers has no other kernel for it")
+    inputs = {k: v for k, v in batch_for(name).items() if k != "labels"}
+    inputs = {k: v.to(model.dtype) if v.is_floating_point() else v for k, v in inputs.items()}
+    mask = _cut(model, "empty")
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    for one in (model, pruned):
+        one.set_attn_implementation(kernel)
+    asked = {"output_attentions": True, "output_hidden_states": True}
+    with torch.no_grad():
+        found = pruned(**inputs, **asked)
+        with masked_heads(model, mask):
+            wanted = model(**inputs, **asked)
+    assert found.keys() == wanted.keys()
+    for key, layers in wanted.items():
+        if not isinstance(layers, tuple):
+            continue
+        assert len(found[key]) == len(layers), key
+        for place, (left, right) in enumerate(zip(found[key], layers, strict=True)):
+            if "attentions" in key and place == 0:
+                assert left.shape == (right.shape[0], 0, *right.shape[2:])
+            else:
+                assert torch.allclose(left, right, atol=1e-5), (key, place)
+
+
+def test_a_module_of_a_pruned_model_follows_a_kernel_that_is_chosen_later():
+    model = census_model("moonshine")  # whose attention reads its sizes from the configuration
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "group"))
+    pruned = pickle.loads(pickle.dumps(pruned))
+    pruned.set_attn_implementation("eager")
+    inputs = {"input_values": torch.randn(1, 2000), "decoder_input_ids": torch.arange(4, 9)[None]}
+    with torch.no_grad():
+        outputs = pruned(**inputs, output_attentions=True)
+    for weights in (outputs.encoder_attentions, outputs.decoder_attentions):
+        assert [one.shape[1] for one in weights] == [3, 3]
+    assert pruned.config.decoder_num_attention_heads == 4
+
+
+def test_whisper_writes_without_cross_attention():
+    model = census_model("whisper").double()
+    mask = full_mask(model)
+    mask["enc-dec"][:] = 0
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    inputs = {"input_features": torch.randn(2, 16, 2 * model.config.max_source_positions)}
+    inputs["input_features"] = inputs["input_features"].double()
+    with masked_heads(model, mask):
+        tokens, logits = _generated(model, inputs)
+    found, found_logits = _generated(pruned, inputs)
+    assert torch.equal(found, tokens) and torch.allclose(found_logits, logits, atol=1e-8)

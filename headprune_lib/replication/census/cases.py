@@ -55,6 +55,39 @@ class Case:
         return [*outputs, *(tensors_of(call.output)[0] for call in calls)]
 
     @cached_property
+    def generates(self) -> bool:
+        """Whether the unpruned model generates, from tokens alone or from what it is built for."""
+        if not self.whole or not getattr(self.model, "can_generate", bool)():
+            return False
+        try:
+            return hasattr(self.generate(self.model), "logits")
+        except Exception:  # whatever the model asks for besides
+            return False
+
+    def generate(self, model: Any, **settings: Any) -> Any:
+        """Four tokens and their logits, of the model or of a copy of it."""
+        names = ("input_ids", "attention_mask")
+        if "input_ids" not in self.inputs:
+            names = tuple(name for name in self.inputs if not name.startswith("decoder_"))
+        asked = {k: v for k, v in self.inputs.items() if k in names and isinstance(v, Tensor)}
+        defaults = model.generation_config
+        if model.config.is_encoder_decoder and defaults.decoder_start_token_id is None:
+            settings["decoder_start_token_id"] = 1
+        try:
+            with torch.no_grad():
+                return model.generate(
+                    **asked,
+                    eos_token_id=-1,  # never drawn
+                    max_new_tokens=4,
+                    do_sample=False,
+                    return_dict_in_generate=True,
+                    output_logits=True,
+                    **settings,
+                )
+        finally:
+            vars(model).pop("_previous_max_cache_length", None)  # sizes the next static cache
+
+    @cached_property
     def mask(self) -> HeadTensors:
         """One head, or group, of each layer is cut; of one that has no other, in every second.
 
@@ -81,6 +114,18 @@ class Case:
             if block.layer % 2 == 0:
                 mask[block.kind][block.layer, : block.n_heads] = 0
         return mask
+
+    def removable(self, mask: HeadTensors) -> HeadTensors:
+        """The mask without what cannot be removed, so that the rest of the model is asked.
+
+        Where nothing can be removed it stays as it is, and is refused.
+        """
+        allowed = {kind: values.clone() for kind, values in mask.items()}
+        for block in self.blocks:
+            row = allowed[block.kind][block.layer, : block.n_heads]
+            if block.masks_only or (block.keeps_one and not row.any()):
+                row[:] = 1
+        return allowed if any((values == 0).any() for values in allowed.values()) else mask
 
     @cached_property
     def masked(self) -> list[Tensor]:

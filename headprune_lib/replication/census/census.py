@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from headprune_lib.messages import one_line
-from headprune_lib.replication.census.laws import LAWS, YES
+from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
 """Of the table: what came of a type, its answer to each law, and its kinds of heads."""
@@ -112,9 +112,9 @@ def row_of(name: str) -> Row:
         if seen:
             return {**row, "outcome": f"{REFUSED}: {_short(seen)}"}
         return {**row, "outcome": WITHOUT}
-    except LookupError as error:
-        return {**row, "outcome": f"{NOT_BUILT}: {_short(str(error))}"}
     except Exception as error:
+        if isinstance(error, LookupError) and not isinstance(error, IndexError | KeyError):
+            return {**row, "outcome": f"{NOT_BUILT}: {_short(str(error))}"}
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         return {**row, "outcome": f"{WRONG}: {_named(error)} ({where})"}
@@ -181,4 +181,6 @@ def read(path: Path) -> list[Row]:
 
 def passed(row: Row) -> bool:
     """Whether every law that applies holds of every attention module of the type."""
-    return row["outcome"] == PASSED and all(row[law] in (YES, "-") for law in LAWS)
+    return row["outcome"] == PASSED and all(
+        row[law].partition(": ")[0] in (YES, NO_SUCH) for law in LAWS
+    )

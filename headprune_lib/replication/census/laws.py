@@ -6,6 +6,8 @@ import copy
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from headprune_lib import (
 )
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.discovery import discovered
+from headprune_lib.heads import HeadTensors
+from headprune_lib.messages import one_line
 from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
 from headprune_lib.replication.census.importance import importance_problem
 
@@ -34,11 +38,16 @@ LAWS = (
     "empty layer",
     "save and load",
     "generation",
+    "static cache",
+    "chunked prefill",
+    "chunks, static",
+    "places",
     "hooks",
 )
 """A mask of ones changes nothing; a mask is zeroed columns of the output projection; importance is
 a finite difference; removal is masking, of some heads and of all heads of a layer; what is saved
-loads; a pruned model generates what a masked one does; nothing stays behind."""
+loads; a pruned model generates what a masked one does, with either cache, its prompt read in
+chunks or at once; what is returned a layer at a time keeps its place; nothing stays behind."""
 
 YES, NO_SUCH = "yes", "-"
 _LIMIT = 3e-5  # of a difference, over the largest number: the models are in float32
@@ -50,6 +59,8 @@ class Broken(Exception):
 
 def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
     """Law -> ``"yes"``, ``"-"`` where it does not apply, ``"refused: …"`` or ``"no: …"``.
+
+    ``"-: …"`` says what the unpruned model itself cannot do.
 
     Every block is asked: those that the model's own inputs do not reach, in the part of the model
     that reaches them.
@@ -79,7 +90,8 @@ def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
 
 def _gravity(answer: str) -> int:
     """Of two parts' answers the graver one is the model's; of two alike the first."""
-    return (NO_SUCH, YES, "refused", "no").index(answer.partition(": ")[0])
+    word, _, reason = answer.partition(": ")
+    return 2 * (NO_SUCH, YES, "refused", "no").index(word) + bool(word == NO_SUCH and reason)
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
@@ -173,32 +185,74 @@ def _saving(case: Case) -> str:
     return YES
 
 
-def _generation(case: Case) -> str:
-    model: Any = case.model
-    able = case.whole and getattr(model, "can_generate", bool)() and "input_ids" in case.inputs
-    if not able:
+def _generation(case: Case, **settings: Any) -> str:
+    """With these settings, a pruned model generates what a masked one does with a dynamic cache."""
+    if not case.generates:
         return NO_SUCH
-    asked = {k: v for k, v in case.inputs.items() if k in ("input_ids", "attention_mask")}
-    told = {
-        "max_new_tokens": 3,
-        "do_sample": False,
-        "return_dict_in_generate": True,
-        "output_logits": True,
-    }
-    masks = [case.mask]
-    if not any(block.keeps_one and block.layer % 2 == 0 for block in case.blocks):
-        masks.append(case.emptying)  # a layer without heads keeps no keys
-    for mask in masks:
-        with torch.no_grad(), masked_heads(model, mask):
-            try:
-                masked = model.generate(**asked, **told)
-            except Exception:  # nor does the model generate from tokens alone without a mask
-                return NO_SUCH
-        pruned = case.pruned if mask is case.mask else prune_heads(copy.deepcopy(model), mask)
-        with torch.no_grad():
-            found = pruned.generate(**asked, **told)
+    for mask in (case.removable(case.mask), case.removable(case.emptying)):
+        with masked_heads(case.model, mask):
+            masked = case.generate(case.model)
+            if settings and (problem := _unpruned_problem(case, masked, settings)):
+                return f"{NO_SUCH}: {problem}"
+        pruned = prune_heads(copy.deepcopy(case.model), mask)
+        found = case.generate(pruned, **settings)
         _same(list(found.logits), list(masked.logits), "what pruned and masked models generate")
+        if not torch.equal(found.sequences, masked.sequences):
+            raise Broken("pruned and masked models generate other tokens")
     return YES
+
+
+def _unpruned_problem(case: Case, expected: Any, settings: dict[str, Any]) -> str:
+    """Why the unpruned model does not generate the same with these settings, masked or not."""
+    try:
+        found = case.generate(case.model, **settings)
+    except Exception as error:
+        return f"unpruned, {type(error).__name__}: {one_line(error, 200)}"
+    apart = distance(list(found.logits), list(expected.logits))
+    return f"unpruned, the logits differ by {apart:.1e}" if apart > _LIMIT else ""
+
+
+def _places(case: Case) -> str:
+    """What a model returns a layer at a time keeps its place where a layer has no heads."""
+    answer, mask = NO_SUCH, case.removable(case.emptying)
+    pruned = prune_heads(copy.deepcopy(case.model), mask)
+    for kernel in ("eager", None):
+        expected = _by_layer(case.model, case, kernel, mask)
+        if not expected:
+            continue
+        found = _by_layer(pruned, case, kernel)
+        answer = YES
+        for name, layers in expected.items():
+            if len(found.get(name, ())) != len(layers):
+                raise Broken(f"{name} has {len(found.get(name, ()))} of {len(layers)} layers")
+            for place, (left, right) in enumerate(zip(found[name], layers, strict=True)):
+                empty = left is None or not left.numel()
+                if not empty and (right is None or distance([left], [right]) > _LIMIT):
+                    raise Broken(f"{name}[{place}] is that of another layer")
+    return answer
+
+
+def _by_layer(
+    model: Any, case: Case, kernel: str | None, mask: HeadTensors | None = None
+) -> dict[str, tuple]:
+    """What the model returns in tuples if asked for all, or nothing where it cannot be asked."""
+    own = copy.deepcopy(model)
+    try:
+        if kernel:
+            own.set_attn_implementation(kernel)
+        with nullcontext() if mask is None else masked_heads(own, mask), torch.no_grad():
+            torch.manual_seed(0)
+            asked = {"output_attentions": True, "output_hidden_states": True, "return_dict": True}
+            outputs = own(**{**case.inputs, **asked})
+    except Exception:
+        if mask is None:
+            raise
+        return {}
+    return {
+        name: value
+        for name, value in (outputs.items() if isinstance(outputs, dict) else ())
+        if isinstance(value, tuple) and all(x is None or isinstance(x, Tensor) for x in value)
+    }
 
 
 _LAWS: dict[str, Callable[[Case], str]] = {
@@ -209,6 +263,10 @@ _LAWS: dict[str, Callable[[Case], str]] = {
     "empty layer": _emptying,
     "save and load": _saving,
     "generation": _generation,
+    "static cache": partial(_generation, cache_implementation="static"),
+    "chunked prefill": partial(_generation, prefill_chunk_size=4),
+    "chunks, static": partial(_generation, cache_implementation="static", prefill_chunk_size=4),
+    "places": _places,
 }
 
 
