@@ -1,0 +1,174 @@
+"""What was checked of each committed result, once: a record that stands while its files do.
+
+Checking takes minutes a result, and says nothing new while neither files nor code change. So whoever
+adds or changes a result checks it (``headprune verify KEY``) and commits the record; tests compare
+hashes alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headprune_lib.replication import stats, store
+from headprune_lib.replication.data import file_sha256
+from headprune_lib.replication.measurements import MEASUREMENTS, half_of
+from headprune_lib.replication.paths import cache_root, project_root
+from headprune_lib.replication.store import Journal, Key, Result
+from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.store.text import plain
+from headprune_lib.replication.verification import language
+from headprune_lib.replication.verification.quantities import Quantity, equal
+from headprune_lib.replication.verification.same_weights import find_again
+from headprune_lib.replication.verification.subjects import NotAtHand, subjects_of
+
+Record = dict[str, Any]
+"""Hashes of the result and of the code, what was found again, and what was not at hand."""
+
+CELLS = 4
+"""Masks that are drawn of each training of a result."""
+RELATIVE, ABSOLUTE = 2e-5, 1e-9
+"""How far a value may be off: the last of its six stored digits, which rounding moves."""
+
+
+def records_path() -> Path:
+    """The table of all records."""
+    return project_root() / "data" / "verified.json"
+
+
+def read_records() -> dict[str, Record]:
+    """``measurement/task.model`` -> its record."""
+    return json.loads(records_path().read_text("utf-8"))
+
+
+def name_of(key: Key) -> str:
+    """What a record is filed under."""
+    return f"{key.measurement}/{key.task}.{key.model}"
+
+
+def code_hash() -> str:
+    """Of the code that makes values from outcomes and finds outcomes again."""
+    folders = (Path(folder.__file__).parent for folder in (stats, language))
+    measurements = Path(__file__).parents[1] / "measurements"
+    sources = sorted(path for folder in (*folders, measurements) for path in folder.glob("*.py"))
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def check(key: Key, *, drawn_seed: int = 0) -> tuple[Record, list[Quantity]]:
+    """Compute a committed result's values again, and find drawn outcomes again on its weights.
+
+    Args:
+        drawn_seed: what masks and texts are drawn with.
+
+    Returns:
+        the record, and everything that was compared.
+
+    Raises:
+        FileNotFoundError: there is no such result.
+        OtherWeights: the committed weights are not those that it was measured on.
+    """
+    result = store.load(key)
+    quantities, missing = [values_follow(result)], ""
+    try:
+        quantities += found_again(result, drawn_seed)
+    except NotAtHand as reason:
+        missing = str(reason)
+    record = {
+        "result": file_sha256(key.path()),  # which holds the hashes of its outcomes
+        "weights": sorted(
+            {run.get("weights_sha256", "") for part in result.parts.values() for run in part.runs}
+        ),
+        "code": code_hash(),
+        "found again": [f"{one.name}: {one.found} (bound: {one.bound})" for one in quantities],
+        "disagree": [one.name for one in quantities if not one.agrees],
+        "not at hand": missing,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    return record, quantities
+
+
+def values_follow(result: Result) -> Quantity:
+    """Whether the stored values are what the statistics make of the stored outcomes."""
+    measurement, half = MEASUREMENTS[result.measurement], half_of(result.key)
+    values = measurement.summarise(
+        half,
+        {name: part.raw for name, part in result.parts.items()},
+        {name: part.runs for name, part in result.parts.items()},
+        measurement.statistics[half],
+    )
+    differing = list(differences(result.values, plain(values, "values")))
+    found = "; ".join(differing[:3]) or "the same"
+    return Quantity("values", "", found, f"{RELATIVE} of each", not differing)
+
+
+def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
+    """Each place where two values differ by more than rounding."""
+    if isinstance(stored, Mapping) and isinstance(found, Mapping) and stored.keys() == found.keys():
+        for name in stored:
+            yield from differences(stored[name], found[name], f"{path}.{name}")
+    elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
+        for i, pair in enumerate(zip(stored, found, strict=True)):
+            yield from differences(*pair, f"{path}[{i}]")
+    elif isinstance(stored, float) and isinstance(found, float | int):
+        if not math.isclose(stored, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE):
+            yield f"{path} is {stored}, computed again {found}"
+    elif stored != found:
+        yield f"{path} is {stored!r}, computed again {found!r}"
+
+
+def found_again(result: Result, drawn_seed: int, n_parts: int | None = None) -> list[Quantity]:
+    """Drawn outcomes, scores, orders and losses, measured again on the weights at hand.
+
+    Raises:
+        NotAtHand: no weights of it are, or its text is not.
+    """
+    if half_of(result.key) == "language":
+        return [language.drawn_mask(result, random.Random(drawn_seed))]
+    journal = Journal(cache_root() / "journals" / "verified" / name_of(result.key))
+    quantities = [
+        quantity
+        for subject in subjects_of(result)
+        for quantity in find_again(
+            result, subject, journal, random.Random(drawn_seed), CELLS, n_parts
+        )
+    ]
+    journal.finish()
+    return quantities or [equal("nothing is found again", True, False)]
+
+
+def write_records(records: Mapping[str, Record]) -> None:
+    """Add records to the table, or replace them; results that are gone lose theirs."""
+    committed = {name_of(key) for key in store.find()}
+    known = read_records() if records_path().exists() else {}
+    kept = {name: one for name, one in sorted({**known, **records}.items()) if name in committed}
+    text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
+    replace_files({records_path(): (text + "\n").encode()})
+
+
+def broken(records: Mapping[str, Record], keys: Iterable[Key]) -> dict[str, str]:
+    """Results whose record does not stand, and why."""
+    reasons = {}
+    for key in keys:
+        record = records.get(name_of(key))
+        if record is None:
+            reasons[name_of(key)] = "was never checked"
+        elif record["result"] != file_sha256(key.path()):
+            reasons[name_of(key)] = "changed after it was checked"
+        elif record["disagree"]:
+            reasons[name_of(key)] = f"was not found again: {', '.join(record['disagree'])}"
+    return reasons
+
+
+def stale(records: Mapping[str, Record]) -> list[str]:
+    """Results that were checked by other code than today's."""
+    now = code_hash()
+    return [name for name, record in records.items() if record["code"] != now]
