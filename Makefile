@@ -1,15 +1,15 @@
 # make book            sets everything up, runs the notebooks, builds the site in _build/html
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
-# make check           in about three minutes: lint, types, and the fast tests
-# make test            every kind of check: lint, types, and one pytest run, some of it drawn
-# make test EVERY=1    the same, with nothing left out by drawing: an hour more
+# make check           lint, types, and the fast tests
+# make test            every kind of check: lint, types, and one pytest run
+# make test-all        also what takes minutes a test: the census, every result on its weights, fairseq
 # make pdf             prints the built book to _build/headprune.pdf; needs Chromium
 # make clean           removes what these made (.venv, _build, caches of the checks)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book pdf lint check test install clean
+.PHONY: book pdf lint check test test-all install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -43,10 +43,13 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 check: lint
-	$(PYTEST) --dist worksteal -q -m "not slow" tests
+	$(PYTEST) --dist worksteal -q -m "not slow and not nightly" tests
 
-test: lint $(MATHJAX) $(FAIRSEQ)
-	$(PYTEST) $(if $(EVERY),--every)
+test: lint $(MATHJAX)
+	$(PYTEST) -m "not nightly"
+
+test-all: lint $(MATHJAX) $(FAIRSEQ)
+	$(PYTEST)
 
 install: $(INSTALLED) $(MATHJAX)
 

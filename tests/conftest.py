@@ -1,22 +1,26 @@
 """What every test shares."""
 
 import os
+import random
 import shutil
+import tempfile
 from pathlib import Path
 
 # Before torch is imported: tiny models gain nothing from threads, and where another worker or
 # program is busy too, threads that wait for one another cost ten times as much.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # kernels and subprocesses inherit it
+# What a cache in somebody's home folder happens to hold must change nothing: all workers of a run
+# share an empty one, which the process that starts them makes and removes.
+for _name in [name for name in os.environ if name.startswith("HEADPRUNE_")]:
+    if _name != "HEADPRUNE_TEST_HOME":
+        del os.environ[_name]
+if "HEADPRUNE_TEST_HOME" not in os.environ:
+    _home = tempfile.TemporaryDirectory(prefix="headprune-home-")
+    os.environ["HEADPRUNE_TEST_HOME"] = _home.name
+os.environ["HOME"] = os.environ["HEADPRUNE_TEST_HOME"]
 
 import pytest
 import torch
-from drawing import (  # noqa: F401  hooks and a fixture: pytest finds them here
-    drawn_seed,
-    pytest_addoption,
-    pytest_configure,
-    pytest_report_header,
-    pytest_skip_what_is_not_drawn,
-)
 from once import made_once
 from tiny import CASES
 
@@ -67,6 +71,12 @@ def smoke(trained, tmp_path_factory):
         patch.setenv("HEADPRUNE_RESULTS", str(folder / "results"))
         patch.setenv("HEADPRUNE_CACHE", str(folder / "cache"))
         yield load_profile("smoke")
+
+
+@pytest.fixture
+def drawn_seed(request: pytest.FixtureRequest) -> int:
+    """A seed for what a test draws at random: its own in each test, the same in each run."""
+    return random.Random(request.node.nodeid).randrange(10**6)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_there_are_four_recipes():
     assert list(RECIPES) == ["an architecture", "a criterion", "a task", "a table or figure"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_works_as_it_is_written(name, copy):
     commands = []

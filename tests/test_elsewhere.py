@@ -175,7 +175,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pruned_model_works_in(program, way, tmp_path):

@@ -317,8 +317,7 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     assert not torch.equal(model.generate(**asked, max_new_tokens=12, num_beams=2), masked)
 
 
-@pytest.mark.slow
-@pytest.mark.drawn(3)
+@pytest.mark.nightly
 @every_model
 def test_a_pruned_model_compiles(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)

@@ -29,7 +29,7 @@ MISSING = (
     "statsmodels",
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 Run = Callable[..., subprocess.CompletedProcess]
 

@@ -20,7 +20,7 @@ from headprune_lib import (
 )
 from headprune_lib.cli import app
 
-pytestmark = pytest.mark.slow  # fairseq trains what is converted
+pytestmark = pytest.mark.nightly  # fairseq trains what is converted
 
 
 def opened(data, checkpoint):

@@ -13,7 +13,7 @@ from headprune_lib.replication.data.archives import Archive
 from headprune_lib.replication.data.fetched import noted
 from headprune_lib.replication.translation.public import WMT14, public_translator
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 NAME = "wmt14.en-fr.joined-dict.transformer.tar.bz2"
 

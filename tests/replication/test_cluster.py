@@ -19,7 +19,7 @@ from headprune_lib.replication.engine import run_units, running_on
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Journal, UnitsFailed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import transformers
 from headprune_lib.replication.data import TASKS, WORDS, Examples, MissingData
 from headprune_lib.replication.paths import project_root
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BERT, GLUE = "models/google-bert/bert-base-uncased", "datasets/nyu-mll/glue"
 N = {"train": 240, "validation": 60}

@@ -17,7 +17,7 @@ from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.paths import project_root
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(find_spec("fairseq") is None, reason="fairseq is not installed"),
 ]
 IWSLT = "iwslt14-deen"

@@ -10,6 +10,8 @@ from headprune_lib.replication.bench import before, bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations, sweep_work
 from headprune_lib.replication.translation.subject import TranslationSubject
 
+pytestmark = pytest.mark.nightly
+
 
 def test_every_comparison_has_a_ratio_and_a_floor_that_is_not_beaten_by_definition(smoke):
     rows = bench("encoder", smoke, n_sentences=16, rounds=2)
@@ -77,7 +79,6 @@ def test_two_processes_are_compared_with_one_and_the_engine_with_a_loop(smoke):
     assert engine["target"] == "at most 1.03" and engine["ratio"] > 0
 
 
-@pytest.mark.slow
 def test_graphs_with_and_without_half_of_the_heads_are_compared(smoke):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     found = bench("onnx", smoke, n_sentences=4, rounds=1)
@@ -119,7 +120,6 @@ def test_the_sweep_that_is_timed_makes_the_same_translations(smoke):
     assert sweep_translations(subject.model, sources, drafts, [mask]) == [expected]
 
 
-@pytest.mark.slow
 def test_the_old_transformers_gives_the_same_numbers_and_is_timed_beside(smoke):
     try:
         before.old_packages()

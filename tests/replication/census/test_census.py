@@ -1,7 +1,6 @@
 """The census: what the table says of model types is what asking them again gives."""
 
 import mmap
-import random
 import re
 
 import pytest
@@ -28,7 +27,6 @@ from headprune_lib.replication.paths import project_root
 TABLE = project_root() / "data" / "census.csv"
 ROWS = {row["model type"]: row for row in read(TABLE)}
 # of each make one: fused, grouped, latent, two towers, encoder-decoder, speech, images, uneven
-DRAWN = 60  # types that a run asks again; `pytest --every` asks all
 SAMPLE = (
     *("xlm-roberta", "qwen2", "phi3", "falcon", "clip", "mt5", "whisper", "dinov2", "swin"),
     *("gemma4_text", "switch_transformers"),  # layers that share keys; experts
@@ -95,25 +93,22 @@ def test_types_that_no_list_names_pass_every_law(name):
     assert passed(ROWS[name])
 
 
-@pytest.mark.slow
-def test_what_the_table_says_of_types_that_pass_is_so(request, drawn_seed):
+@pytest.mark.nightly
+def test_what_the_table_says_of_types_that_pass_is_so():
     # what is refused or not built today may be taken tomorrow; what is said to pass, passes
     asked = [name for name, row in ROWS.items() if row["outcome"].startswith(PASSED)]
-    if not request.config.option.every:
-        asked = random.Random(drawn_seed).sample(asked, DRAWN)
     found = {row["model type"]: row for row in take(asked, jobs=2, seconds=300)}
     laws_of = {name: [row.get(law) for law in LAWS] for name, row in found.items()}
     assert laws_of == {name: [ROWS[name][law] for law in LAWS] for name in asked}
 
 
-@pytest.mark.slow
-def test_refused_types_do_not_turn_wrong(drawn_seed):
+@pytest.mark.nightly
+def test_refused_types_do_not_turn_wrong():
     # one that is taken today and was refused may pass, but not give wrong numbers
     refused = sorted(name for name, row in ROWS.items() if row["outcome"].startswith("refused"))
-    asked = random.Random(drawn_seed).sample(refused, 8)
-    found = {row["model type"]: row["outcome"] for row in take(asked, jobs=2, seconds=300)}
-    assert found.keys() == set(asked)
-    assert [name for name, outcome in found.items() if outcome.startswith(WRONG)] == [], drawn_seed
+    found = {row["model type"]: row["outcome"] for row in take(refused, jobs=2, seconds=300)}
+    assert found.keys() == set(refused)
+    assert [name for name, outcome in found.items() if outcome.startswith(WRONG)] == []
 
 
 def test_the_page_shows_the_tally_of_the_table():

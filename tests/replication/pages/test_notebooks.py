@@ -34,6 +34,9 @@ NUMBER = re.compile(r"\{glue:text\}`(\w+)(?::([^`]+))?`")
 # functions.
 MOST_LINES = 33
 
+# Those that are run on the smoke profile in every test run, one a half; the rest nightly.
+FIRST = ("01_one_head", "07_training_dynamics")
+
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -148,8 +151,14 @@ def test_images_have_alt_text(path):
             assert len(alt.split()) >= 5, f"alt text {alt!r} of the figure of\n{cell.source}"
 
 
-@pytest.mark.drawn(2)
-@each_notebook
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow if path.stem in FIRST else pytest.mark.nightly)
+        for path in NOTEBOOKS
+    ],
+    ids=lambda path: path.stem,
+)
 def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     """What one notebook measures the next ones read, as in the book."""
     committed = path.read_bytes()

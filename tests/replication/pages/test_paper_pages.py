@@ -29,6 +29,9 @@ CONTENTS = (*contents(), "genindex.html", "search.html")
 PAGES = (*ARTIFACTS, "notebooks/08_translation_models.html", "notebooks/09_independent.html")
 WIDTHS, MODES = (1400, 390), ("light", "dark")
 WAYS = [(width, mode) for width in WIDTHS for mode in MODES]
+# One page of each kind, which every run looks at in two ways; all of them in all ways nightly.
+KINDS = ("notebooks/04_iterative_pruning.html", "book/prune.html", "book/api.html", "search.html")
+TWO_WAYS = ((1400, "light"), (390, "dark"))
 HYPHEN = re.compile(r"(?<![\w.)\]/–−-])-(?=\.?\d)")  # in place of a minus sign
 NOT_READ = ["code", "pre", "script", "style"]
 
@@ -191,9 +194,17 @@ def test_text_of_figures_can_be_read_at_the_width_shown(site, browser):
 
 
 @needs_chromium
-@pytest.mark.drawn(6)
-@pytest.mark.parametrize(("width", "mode"), WAYS)
-@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize(
+    ("name", "width", "mode"),
+    [
+        pytest.param(
+            *(name, width, mode),
+            marks=[] if name in KINDS and (width, mode) in TWO_WAYS else [pytest.mark.nightly],
+        )
+        for name in CONTENTS
+        for width, mode in WAYS
+    ],
+)
 def test_nothing_stands_in_the_way_of_readers_with_aids(name, width, mode, site, browser):
     (axe,) = (file for file in files("axe-core-python") if file.name == "axe.min.js")
     in_mode(browser, mode)

@@ -143,14 +143,14 @@ def obtained(name, profile):
     return measurements.get(name, profile, task=task or None, parts=parts)
 
 
-SLOW = {"which_first toy"}
+# Asked in every run: single heads, a curve, translations, checkpoints; the others nightly.
+ALWAYS = {"figure1b", "table6", "figure3b", "table1", "figure5"}
 
 
-@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.nightly])
         for name in (*ENCODER, *TRANSLATION)
     ],
 )
