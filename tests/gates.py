@@ -5,6 +5,10 @@ import torch
 from headprune_lib.heads import cut_heads, find_heads
 from headprune_lib.masking import masked_heads
 
+# Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
+# orders of their own; what is wrong with a score is larger than a thousandth.
+ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
+
 
 def gate_derivatives(model, example):
     """Of one example's loss: block -> (position, head), by a gate at every position.

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gates import gate_derivatives, rows_of
+from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch, build
 
 from headprune_lib.criteria.gradients import batch_gradients, gate_gradients
@@ -13,9 +13,7 @@ def test_every_position_of_every_example(model, examples):
     found = gate_gradients(model, examples)
     for i, row in enumerate(rows_of(examples)):
         for block, each in zip(find_heads(model), found, strict=True):
-            torch.testing.assert_close(
-                each[i], gate_derivatives(model, row)[block], rtol=1e-9, atol=1e-12
-            )
+            torch.testing.assert_close(each[i], gate_derivatives(model, row)[block], **ROUNDING)
 
 
 def test_padding_has_no_gradient(model, examples):

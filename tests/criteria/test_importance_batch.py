@@ -1,6 +1,7 @@
 """The absolute derivative of a batch's mean loss, from each example's own."""
 
 import torch
+from gates import ROUNDING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,4 @@ from headprune_lib.criteria.importance_batch import importance_batch
 def test_derivatives_of_a_batch_cancel(model, split, derivatives, cuts):
     parts = derivatives.tensor_split(sorted(cuts))
     expected = sum(part.mean(0).abs() for part in parts) / len(parts)
-    torch.testing.assert_close(
-        importance_batch(model, split(cuts))["self"], expected, rtol=1e-9, atol=1e-12
-    )
+    torch.testing.assert_close(importance_batch(model, split(cuts))["self"], expected, **ROUNDING)

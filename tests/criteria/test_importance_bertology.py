@@ -1,6 +1,7 @@
 """The old script's loop: ``backward`` adds to a gradient that nobody sets back to zero."""
 
 import torch
+from gates import ROUNDING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ def test_running_totals_are_summed(model, split, derivatives, cuts):
         gradient += part.mean(0)
         total = total + gradient.abs()
     found = importance_bertology(model, split(cuts))["self"]
-    torch.testing.assert_close(found, total / len(parts), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found, total / len(parts), **ROUNDING)
 
 
 def test_each_call_starts_from_nothing(model, split):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gates import rows_of
+from gates import ROUNDING, rows_of
 
 from headprune_lib import masked_heads
 from headprune_lib.criteria.importance_integrated import importance_integrated
@@ -45,7 +45,7 @@ def test_of_one_example_the_integrals_bound_what_all_heads_together_change(model
 
 def test_batches_do_not_matter_and_bad_settings_are_named(model, split):
     one, several = (importance_integrated(model, split(cuts), steps=2) for cuts in ([], [1, 4]))
-    torch.testing.assert_close(one["self"], several["self"], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(one["self"], several["self"], **ROUNDING)
     with pytest.raises(ValueError, match="steps is 0"):
         importance_integrated(model, split([]), steps=0)
     with pytest.raises(ValueError, match="no batches"):

@@ -1,6 +1,7 @@
 """The mean of derivatives, with their sign turned."""
 
 import torch
+from gates import ROUNDING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from headprune_lib.criteria.importance_signed import importance_signed
 @given(cuts=st.sets(st.integers(1, 5)))
 def test_it_is_minus_the_mean_at_any_batch_size(model, split, derivatives, cuts):
     found = importance_signed(model, split(cuts))["self"]
-    torch.testing.assert_close(found, -derivatives.mean(0), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found, -derivatives.mean(0), **ROUNDING)
 
 
 def test_a_gate_that_closes_a_little_adds_so_much(model, examples):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gates import gate_derivatives, rows_of
+from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch_for, build
 
 from headprune_lib.criteria.importance_token import importance_token
@@ -24,7 +24,5 @@ def test_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
                 )
     found = importance_token(model, batches)
     for (kind, layer), values in total.items():
-        torch.testing.assert_close(
-            found[kind][layer], values / tokens[kind, layer], rtol=1e-9, atol=1e-12
-        )
+        torch.testing.assert_close(found[kind][layer], values / tokens[kind, layer], **ROUNDING)
     assert name == "bert" or len(set(tokens.values())) == 2
