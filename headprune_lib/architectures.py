@@ -318,15 +318,17 @@ def register_attention(
         module: the class, or its name.
         like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
         names: fields of :class:`headprune_lib.architectures.Architecture`: ``output`` and either
-            ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like``; others are
-            such as ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
+            ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like`` (``query``
+            alone where another layer makes the keys and values); others are such as
+            ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
 
     Returns:
         the new entry.
 
     Raises:
-        ValueError: neither three projections nor a fused one are named, or both; other names that
-            contradict each other; or a class in ``like`` that is not in the table.
+        ValueError: neither a query's nor a fused projection is named, or both, or a key's without
+            a value's; other names that contradict each other; or a class in ``like`` that is not in
+            the table.
         TypeError: a field that :class:`headprune_lib.architectures.Architecture` does not have.
 
     Example:

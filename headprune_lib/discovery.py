@@ -51,7 +51,7 @@ class _Memory:
 
     Attributes:
         readers: path of a module that makes keys and values -> those of others that read them.
-        unproved: modules that read keys of another and of which nothing was proved.
+        not_run: modules that read keys of another and did not run, so that whose was not seen.
     """
 
     modules: tuple = ()
@@ -59,7 +59,7 @@ class _Memory:
     refused: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, bool] = field(default_factory=dict)
     readers: dict[str, set[str]] = field(default_factory=dict)
-    unproved: list[str] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
     how: str = "found"
 
 
@@ -264,10 +264,8 @@ def _look(
         elif path in seen or type(model.get_submodule(path)).__name__ not in REGISTERED:
             # what was taught and does not run is taken at its word
             memory.refused[path] = did_not_run(problem)
-    memory.unproved = [
-        path
-        for path, one in seen.items()
-        if path in memory.refused and not one.candidates[0].makes_keys
+    memory.not_run = [
+        path for path, one in seen.items() if path not in ran and not one.candidates[0].makes_keys
     ]
     return memory, passes
 
@@ -342,7 +340,7 @@ def _sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[Attentio
     makers = {reader: maker for maker, by in readers.items() for reader in by}
     reading = [b.path for b in blocks if not (b.architecture.makes_keys or b.keeps_groups)]
     # whose keys these read was not seen: anybody's, then
-    unknown = {*reading, *memory.unproved} - makers.keys()
+    unknown = {*reading, *memory.not_run} - makers.keys()
     for block in blocks:
         why, makes = block.keeps_groups, block.architecture.makes_keys
         if own := readers.get(block.path, unknown if makes else set()):

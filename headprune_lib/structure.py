@@ -61,9 +61,13 @@ def looks_like_attention(module: nn.Module) -> bool:
     if _first(names, QUERY) is None:
         return False
     makes_keys = _first(names, KEY) is not None or _first(names, BOTH) is not None
-    # another layer may make its keys and values
-    reads_keys = _is_named_attention(module) and _first(names, OUTPUT) is not None
-    return makes_keys or reads_keys
+    if makes_keys or not _is_named_attention(module) or _first(names, OUTPUT) is None:
+        return makes_keys
+    # another layer makes its keys and values, if nothing here could
+    return not any(
+        isinstance(child, Linear) and name not in OUTPUT and not name.startswith("q")
+        for name, child in names.items()
+    )
 
 
 def _is_named_attention(module: nn.Module) -> bool:
