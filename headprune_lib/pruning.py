@@ -23,7 +23,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
 
     Rows of the query, key and value projections and columns of the output projection go; outputs
     are those of :func:`headprune_lib.masked_heads` up to rounding. Layers may keep different
-    numbers of heads; where none is left, attention contributes the output projection's bias.
+    numbers of heads; where none is left, attention contributes the output projection's bias, and
+    its entry in ``attentions`` keeps its place with the shape (batch, 0, query, key).
     Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:

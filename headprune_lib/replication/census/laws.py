@@ -189,7 +189,10 @@ def _generation(case: Case, **settings: Any) -> str:
     """With these settings, a pruned model generates what a masked one does with a dynamic cache."""
     if not case.generates:
         return NO_SUCH
-    for mask in (case.removable(case.mask), case.removable(case.emptying)):
+    masks = [case.removable(case.mask)]
+    if (emptying := case.removable(case.emptying)) is not case.emptying:
+        masks.append(emptying)  # a layer without heads keeps no keys
+    for mask in masks:
         with masked_heads(case.model, mask):
             masked = case.generate(case.model)
             if settings and (problem := _unpruned_problem(case, masked, settings)):

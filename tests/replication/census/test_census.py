@@ -134,6 +134,31 @@ def test_a_law_that_does_not_hold_is_said(monkeypatch):
     assert answers["removal"].startswith("no: pruned and masked differ")
     assert answers["empty layer"].startswith("no: pruned and masked differ")
     assert answers["importance"].startswith("no: self 0 0: 5, finite differences")
+    assert answers["places"].startswith("no: hidden_states[0] is that of another layer")
+
+
+@pytest.mark.parametrize("law", ["generation", "static cache", "chunked prefill", "chunks, static"])
+def test_another_token_or_logit_is_said_of_every_cache(monkeypatch, law):
+    def damaged(model, mask):
+        model.transformer.wte.weight.data[:, 0] += 1
+        return model
+
+    monkeypatch.setattr(laws, "prune_heads", damaged)
+    assert laws.ask(build("gpt2"))[law].startswith("no: what pruned and masked models generate")
+
+
+def test_what_the_unpruned_model_cannot_do_is_no_fault_of_a_pruned_one():
+    row = row_of("falcon")  # transformers makes room for other heads than its keys have
+    assert row["chunks, static"].startswith("-: unpruned, RuntimeError: index_copy_()")
+    assert passed(row) and row["static cache"] == "yes"
+
+
+def test_an_error_inside_a_law_is_not_taken_for_a_model_that_was_not_built(monkeypatch):
+    def fails(*_):
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(laws, "ask", fails)
+    assert row_of("bert")["outcome"].startswith(f"{WRONG}: IndexError")
 
 
 def test_what_single_precision_feigns_is_asked_again_in_double(monkeypatch):
