@@ -92,7 +92,9 @@ def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
         settings = {"num_beams": beams, "max_new_tokens": 8, "do_sample": False}
         with masked_heads(model, mask):
             wanted = model.generate(input_ids=sources, **settings)
-        assert torch.equal(pruned.generate(input_ids=sources, **settings), wanted)
+        for cache in ("dynamic", "static"):
+            found = pruned.generate(input_ids=sources, **settings, cache_implementation=cache)
+            assert torch.equal(found, wanted), (beams, cache)
 
 
 def test_an_empty_layer_notes_an_image_where_one_cache_serves_both():
