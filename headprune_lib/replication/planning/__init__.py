@@ -10,10 +10,11 @@ import sys
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
+from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import key_of, results_folder
 from headprune_lib.replication.planning import encoder, translation
 from headprune_lib.replication.planning.work import Probe, Step
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import Profile, load_profile
 
 __all__ = ["Probe", "Step", "announce", "downloads", "probes", "steps"]
 
@@ -65,38 +66,65 @@ def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[
 
 
 def announce(upcoming: Upcoming) -> None:
-    """Say on standard error what is about to be measured and how long it takes on this machine."""
-    measurement, parts = upcoming.measurement, upcoming.parts
-    key = key_of(measurement, upcoming.half, upcoming.profile, upcoming.task)
+    """Say on standard error what is about to be measured, and how long it takes."""
+    measurement, half, profile, task, parts, left_out = upcoming
+    key = key_of(measurement, half, profile, task)
     told = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
-    if upcoming.left_out:
-        told += f" on the first training alone, without {', '.join(upcoming.left_out)}"
-    sys.stderr.write(f"{told}. {_duration(upcoming)}\n")
+    if left_out:
+        told += f" on the first training alone, without {', '.join(left_out)}"
+    steps = _steps_of(measurement, half, profile, task)
+    for training in steps[:-1]:
+        if training.state != "done":
+            told += f", after a training that is not here ({training.what})"
+    kept = store.stored(key, results_folder(profile))
+    timed = kept is not None and {*parts} <= {*kept.parts}
+    sys.stderr.write(f"{told}. {_by_stored(upcoming, kept) if timed else _by_probe(upcoming)}\n")
 
 
-def _duration(upcoming: Upcoming) -> str:
-    """At most, from passes that are timed now; else what the stored parts took."""
+def _steps_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> list[Step]:
+    """The trainings and the measurement itself; nothing where work is not counted."""
+    if measurement.name not in _ESTIMATED.get(half, ()):
+        return []
+    of = (encoder if half == "encoder" else translation).measured_with_trainings
+    return [step for _, step in of(measurement.name, measurement, profile, task)]
+
+
+def _by_stored(upcoming: Upcoming, kept: store.Result) -> str:
+    """From what the stored parts took; of fewer texts the share of the work, where it is counted."""
     measurement, half, profile, task, parts, _ = upcoming
-    if measurement.name in _ESTIMATED.get(half, ()):
-        of = (encoder if half == "encoder" else translation).measured_with_trainings
-        *trainings, (_, own) = of(measurement.name, measurement, profile, task)
-        share = len(parts) / len(measurement.parts(profile, half, task))
-        todo = dataclasses.replace(
-            own, passes=share * own.passes, translations=share * own.translations, state="missing"
-        )
-        planned = [*(training for _, training in trainings), todo]
-        here = dataclasses.replace(profile, device=profile.device_here)
-        probe = probes(here, planned, seconds=1.0)[task]
-        minutes = 60 * sum(step.hours(probe) for step in planned)
-        return f"This takes at most {max(1, round(minutes))} min on this machine."
-    kept = store.stored(key_of(measurement, half, profile, task), results_folder(profile))
-    records = [kept.parts[name].provenance for name in parts if kept and name in kept.parts]
-    if not records:
-        return "How long this takes is not known; a bar shows what is left of each step."
+    records = [kept.parts[name].provenance for name in parts]
     # parts that were measured together have the time of all of them
     seconds = sum({record["date"]: record["seconds"] for record in records}.values())
-    machines = {record["hardware"]["gpu"] or record["hardware"]["cpu"] for record in records}
-    return (
-        f"The stored ones, on {kept.n_examples:,} texts, took {max(1, round(seconds / 60))} min on "
-        f"{', '.join(sorted(machines))}."
+    machines = [record["hardware"] for record in records]
+    where = ", ".join(
+        sorted({one["gpu"] or f"{one['cpu']} with {one['cores']} cores" for one in machines})
     )
+    usual = load_profile(kept.profile, task=profile.task)
+    works = [_steps_of(measurement, half, each, task)[-1:] for each in (profile, usual)]
+    if not all(works):
+        return f"The stored ones took {_minutes(seconds)} on {where}; fewer texts take less."
+    now, then = (step.translations or step.passes for (step,) in works)
+    return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored ones did."
+
+
+def _by_probe(upcoming: Upcoming) -> str:
+    """At most, from passes that are timed now."""
+    measurement, half, profile, task, parts, _ = upcoming
+    steps = _steps_of(measurement, half, profile, task)
+    if not steps:
+        return "How long this takes is not known; a bar shows what is left of each step."
+    share = len(parts) / len(measurement.parts(profile, half, task))
+    steps[-1] = dataclasses.replace(
+        steps[-1],
+        passes=share * steps[-1].passes,
+        translations=share * steps[-1].translations,
+        state="missing",
+    )
+    here = dataclasses.replace(profile, device=profile.device_here)
+    probe = probes(here, steps, seconds=1.0)[task]
+    seconds = 3600 * sum(step.hours(probe) for step in steps)
+    return f"This takes at most {_minutes(seconds)} on this machine."
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60))} min"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headprune_lib.replication import measurements, planning
+from headprune_lib.replication import measurements, planning, store
+from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.profiles import load_profile
 
 
@@ -59,6 +60,19 @@ def test_how_long_it_takes_is_said_before_it_starts(smoke, capsys):
             measurements.get(name, few, fresh=True, announce=announce)
         told[name] = capsys.readouterr().err
     assert "pruning_curve/synthetic/tiny: 7 of its parts are to be measured" in told["figure3b"]
-    assert "on the first training alone, without seed 2" in told["figure3b"]
-    assert "at most 1 min on this machine" in told["figure3b"]
+    assert "on the first training alone, without seed 2. " in told["figure3b"]
+    assert "at most 1 min on this machine" in told["figure3b"]  # timed: nothing is stored yet
     assert "How long this takes is not known" in told["stability"]
+
+
+def test_of_a_stored_result_the_time_is_known(smoke, capsys):
+    for name in ("figure1b", "stability"):
+        stored = measurements.get(name, smoke)
+        for part in stored.parts.values():
+            part.provenance |= {"seconds": 3600.0, "date": "2026-01-01"}  # one hour for all parts
+        store.save(stored, results_folder(smoke))
+        few = load_profile("smoke", n_examples=24)
+        measurements.get(name, few, fresh=True, announce=planning.announce)
+        told = capsys.readouterr().err
+        # half of the 48 sentences; of stability's work nothing is counted
+        assert ("takes about 30 min on" if name == "figure1b" else "took 60 min on") in told
