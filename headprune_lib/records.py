@@ -1,8 +1,9 @@
 """What was removed from a model, told by its weights and by its configurations.
 
-Each pruned attention module has a buffer that says which of its heads are left. A buffer is saved
-with the weights, under the module's path there: whatever writes them (a model around the pruned one,
-a model in it, several files, a variant) writes what is gone as well.
+The output projection of each pruned attention module has a buffer that says which heads are left. A
+buffer is saved with the weights, under the module's path there: whatever writes them (a model around
+the pruned one, a model in it, several files, a variant) writes what is gone as well. It lies with a
+projection, and not with the module around, so that maps of devices that name projections place it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ Record = dict[str, Any]
 """``kept``, the original indices of the heads left, and what is known of the module's parts."""
 
 
-def write_record(module: nn.Module, record: Record, device: torch.device) -> None:
+def write_record(model: nn.Module, path: str, record: Record) -> None:
     """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
+    holder: Any = model.get_submodule(f"{path}.{record['architecture']['output']}")
     text = json.dumps(record, sort_keys=True).encode()
-    module.register_buffer(RECORD, torch.tensor(list(text), dtype=torch.uint8, device=device))
+    values = torch.tensor(list(text), dtype=torch.uint8, device=holder.weight.device)
+    holder.register_buffer(RECORD, values)
 
 
 def read_record(values: Tensor) -> Record:
@@ -39,8 +42,10 @@ def read_record(values: Tensor) -> Record:
     """
     try:
         record = json.loads(bytes(values.tolist()))
-        if not all(type(head) is int for head in record["kept"]):
+        if not (all(type(head) is int for head in record["kept"]) and record["found"]):
             raise TypeError("kept is to be a list of numbers")
+        if not isinstance(record["architecture"]["output"], str):
+            raise TypeError("output is to be a name")
         return record
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
@@ -68,11 +73,16 @@ def record_of(block: AttentionBlock, keep: Sequence[int]) -> Record:
 
 def records_of(model: nn.Module) -> dict[str, Record]:
     """Path of each pruned attention module -> its record."""
-    return {
-        path: read_record(module._buffers[RECORD])
+    return dict(
+        recorded_at(path, read_record(module._buffers[RECORD]))
         for path, module in model.named_modules()
         if RECORD in module._buffers
-    }
+    )
+
+
+def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
+    """The path of the attention module whose output projection, of this path, has the record."""
+    return holder.removesuffix(f".{record['architecture']['output']}"), record
 
 
 def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_model
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
@@ -31,6 +32,7 @@ from headprune_lib.records import (
     Record,
     read_record,
     record_of,
+    recorded_at,
     recorded_block,
     records_of,
     renumbered,
@@ -58,7 +60,7 @@ _OF_THE_HUB = (
 
 
 def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
-    """Write what ``save_pretrained`` writes, once it is certain that :func:`load_pruned` loads it.
+    """Write ``config.json`` and ``model.safetensors``, which holds what is gone, for :func:`load_pruned`.
 
     The folder is there whole or not at all: an error (a full disk) leaves nothing behind.
 
@@ -71,7 +73,13 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     _check_loadable(model)
     with new_folder(folder) as staged:
-        model.save_pretrained(staged, save_original_format=False)
+        config = copy.deepcopy(model.config)
+        config.architectures, config.dtype = [type(model).__name__], model.dtype
+        config.save_pretrained(staged)
+        if model.can_generate():
+            model.generation_config.save_pretrained(staged)
+        # also what save_pretrained passes over, for the class makes it anew (tables of positions)
+        save_model(model, str(staged / SAFE_WEIGHTS_NAME), metadata={"format": "pt"})
         if records_of(model):
             (staged / "README.md").write_text(_README, encoding="utf-8")
     return folder
@@ -153,8 +161,7 @@ def load_pruned(
     _check_complete(name, found, report, bool(records))
     model.__class__ = found
     for path, record in placed.items():
-        module = model.get_submodule(path)
-        write_record(module, record, next(module.parameters()).device)
+        write_record(model, path, record)
     if old and (blocks := find_heads(model)):
         before = [range(block.n_heads) for block in blocks]
         for owner, attribute, value in renumbered(model, blocks, before, [b.kept for b in blocks]):
@@ -278,7 +285,10 @@ def _completed(
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
-    return {path: record_of(blocks[path], heads) for path, heads in kept.items()}
+    return {
+        f"{path}.{blocks[path].architecture.output}": record_of(blocks[path], heads)
+        for path, heads in kept.items()
+    }
 
 
 def _sliced(
@@ -296,8 +306,8 @@ def _sliced(
         if records:
             placed.update(_placed(self, records, key_mapping))
         keep_recorded(self, placed)
-        for path in placed:  # those in the file are read already
-            del self.get_submodule(path)._buffers[RECORD]
+        for module in self.modules():  # those in the file are read already
+            module._buffers.pop(RECORD, None)
 
     ignored = [*(found._keys_to_ignore_on_load_unexpected or ()), RECORD]
     own = {"__init__": __init__, "__module__": found.__module__, "__qualname__": found.__qualname__}
@@ -308,16 +318,21 @@ def _sliced(
 def _placed(
     model: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
 ) -> dict[str, Record]:
-    """The records by paths in the model: weights may be stored under the names of another layout."""
+    """The records by paths in the model: weights may be stored under the names of another layout.
+
+    Args:
+        records: by the stored path of the projection that has each.
+    """
     modules, prefix = dict(model.named_modules()), f"{model.base_model_prefix}."
     conversions = get_model_conversion_mapping(model, key_mapping)
     renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
-    placed = {}
+    placed: dict[str, Record] = {}
     for stored, record in records.items():
         renamed, _ = rename_source_key(f"{stored}.{RECORD}", renamings, [])
         names = (renamed.removesuffix(f".{RECORD}"), stored)
         paths = [way for path in names for way in (path, prefix + path, path.removeprefix(prefix))]
-        placed[next((path for path in paths if path in modules), stored)] = record
+        holder = next((path for path in paths if path in modules), stored)
+        placed |= dict([recorded_at(holder, record)])
     return placed
 
 

@@ -55,8 +55,7 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
     # with the module: a copy that is loaded where nobody taught its class is understood too
     record = record_of(block, keep)
     module.headprune_architecture, module.headprune_found = names, record["found"]
-    output: Any = block.part(model, "output")
-    write_record(module, record, output.weight.device)
+    write_record(model, block.path, record)
     if not keep:
         beside = counted_beside(model, block.path, core)
         run_without_heads(core, block.part(model, "output"), names, beside=beside)

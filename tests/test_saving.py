@@ -15,9 +15,8 @@ import torch
 import transformers as t
 from safetensors.torch import load_file, save_file
 from tiny import SHAPE, WIDE, batch, batch_for, build
-from transformers import modeling_utils
 
-from headprune_lib import find_heads, full_mask, load_pruned, prune_heads, save_pruned
+from headprune_lib import find_heads, full_mask, load_pruned, prune_heads, save_pruned, saving
 
 
 def pruned(name="bert"):
@@ -314,7 +313,7 @@ def test_a_full_disk_leaves_nothing_behind(there, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(modeling_utils, "safe_save_file", full)
+        patch.setattr(saving, "save_model", full)
         with pytest.raises(OSError, match="No space left"):
             save_pruned(pruned(), folder)
     assert list(tmp_path.iterdir()) == ([folder] if there else [])
