@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 def write_record(model: nn.Module, path: str, record: Record) -> None:
     """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
-    holder: Any = model.get_submodule(f"{path}.{record['architecture']['output']}")
+    holder: Any = model.get_submodule(path).get_submodule(record["architecture"]["output"])
     text = json.dumps(record, sort_keys=True).encode()
     values = torch.tensor(list(text), dtype=torch.uint8, device=holder.weight.device)
     holder.register_buffer(RECORD, values)
@@ -82,7 +82,7 @@ def records_of(model: nn.Module) -> dict[str, Record]:
 
 def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
     """The path of the attention module whose output projection, of this path, has the record."""
-    return holder.removesuffix(f".{record['architecture']['output']}"), record
+    return holder.removesuffix(record["architecture"]["output"]).removesuffix("."), record
 
 
 def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:
