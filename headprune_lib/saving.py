@@ -16,11 +16,12 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_model
+from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightRenaming, rename_source_key
+from transformers.modeling_utils import remove_tied_weights_from_state_dict
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
@@ -79,7 +80,9 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
         if model.can_generate():
             model.generation_config.save_pretrained(staged)
         # also what save_pretrained passes over, for the class makes it anew (tables of positions)
-        save_model(model, str(staged / SAFE_WEIGHTS_NAME), metadata={"format": "pt"})
+        weights = remove_tied_weights_from_state_dict(model.state_dict(), model)
+        plain = {key: values.contiguous() for key, values in weights.items()}
+        save_file(plain, staged / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
         if records_of(model):
             (staged / "README.md").write_text(_README, encoding="utf-8")
     return folder

@@ -313,7 +313,7 @@ def test_a_full_disk_leaves_nothing_behind(there, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_model", full)
+        patch.setattr(saving, "save_file", full)
         with pytest.raises(OSError, match="No space left"):
             save_pruned(pruned(), folder)
     assert list(tmp_path.iterdir()) == ([folder] if there else [])
