@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -54,6 +55,11 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster; what others compute there goes on."""
         self._client.close()
+
+    def everywhere(self, function: Callable[[str], Any], argument: str) -> list[Any]:
+        """What a function returns in each worker; of those that answer."""
+        found = self._client.run(function, argument, on_error="ignore")
+        return list(found.values())
 
     def compute(
         self, units: Mapping[str, Unit], journal: Journal, title: str

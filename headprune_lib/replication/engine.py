@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Unit = Callable[[], Arrays]
 """One mask, or one head of a sweep, on one set of examples."""
 
+T = TypeVar("T")
 _cluster: ContextVar[Cluster | None] = ContextVar("_cluster", default=None)
 
 
@@ -29,6 +30,12 @@ def running_on(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         _cluster.reset(token)
+
+
+def everywhere(function: Callable[[str], T], argument: str) -> list[T]:
+    """What a function returns in this process, or in each one of the cluster that units run on."""
+    cluster = _cluster.get()
+    return [function(argument)] if cluster is None else cluster.everywhere(function, argument)
 
 
 def run_units(

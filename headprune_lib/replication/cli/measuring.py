@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refuse, refusing, short
+from headprune_lib.cli.app import app, refusing, short
 from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
     PANEL,
@@ -18,7 +18,6 @@ from headprune_lib.replication.cli.options import (
     Scheduler,
     Values,
     Workers,
-    check_gpu,
     read_values,
     spread,
 )
@@ -67,38 +66,35 @@ def reproduce(
     On fewer texts than the profile has, the first training alone is measured.
     """
     from headprune_lib.replication import measurements, planning
+    from headprune_lib.replication.profiles import check_here
 
-    with refusing(), spread(workers, scheduler):
-        settings, translated = _settings(
+    with refusing():
+        settings, pair = measurements.asked(
             artifact,
             profile,
-            task,
-            model,
+            task=task,
+            model=model,
+            parts=by,
             n_examples=n_examples,
             n_verses=n_verses,
-            n_headline=n_verses,
             seed=seed,
-            translation_seed=seed,
-            data=data,
-            device=device,
-            **read_values(values),
+            values=read_values(values, data=data, device=device),
         )
         if scheduler is None:  # whose workers compute on what they have
-            check_gpu(settings)
+            check_here(settings)
+    missed = []
+    with refusing(), spread(workers, scheduler):
         if artifact == "all":
-            if task is not None or by is not None:
-                refuse("all takes no --task and no --by; name the table or figure")
             missed = [
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
             ]
         else:
-            missed = []
             _tell(
                 artifact,
                 measurements.get(
                     artifact,
                     settings,
-                    task=translated,
+                    task=pair,
                     parts=by,
                     fresh=not stored,
                     announce=planning.announce,
@@ -150,12 +146,20 @@ def verify(
     """
     import pandas as pd
 
+    from headprune_lib.replication.measurements import asked
+    from headprune_lib.replication.profiles import check_here
     from headprune_lib.replication.verification.verifying import verify
 
     with refusing():
-        settings, translated = _settings(artifact, profile, task, model, data=data, device=device)
-        check_gpu(settings)
-        done = verify(artifact, settings, task=translated, drawn_seed=drawn_seed)
+        settings, pair = asked(
+            artifact,
+            profile,
+            task=task,
+            model=model,
+            values={"data": data, "device": device},
+        )
+        check_here(settings)
+        done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
     typer.echo(f"trained again: {'the same weights' if same else done.trained}")
@@ -167,28 +171,6 @@ def verify(
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
     if not done.agrees:
         raise typer.Exit(1)
-
-
-def _settings(
-    artifact: str, profile: str, task: str | None, model: str | None, **given: Any
-) -> tuple[Profile, str | None]:
-    """The profile with what was given in place of its values, and the pair of languages if any."""
-    from headprune_lib.replication.measurements import MEASUREMENTS
-    from headprune_lib.replication.pretrained import BASES
-    from headprune_lib.replication.profiles import load_profile
-
-    found = MEASUREMENTS.get(artifact)
-    if found is not None and found.halves == ("language",):
-        settings, translated = (
-            load_profile(profile, language_task=task, language_model=model, **given),
-            False,
-        )
-    else:
-        translated = task in load_profile(profile).translators
-        if model is not None:
-            given["model" if model in BASES else "translation_model"] = model
-        settings = load_profile(profile, task=None if translated else task, **given)
-    return settings, task if translated else None
 
 
 @app.command("bench", rich_help_panel=PANEL)
@@ -215,7 +197,7 @@ def run_bench(
     from headprune_lib.replication.pages.tables import bench_table
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.store import provenance
+    from headprune_lib.replication.store import computing_on, provenance
 
     started = time.monotonic()
     with refusing():
@@ -225,7 +207,8 @@ def run_bench(
         f"headprune bench {half} --profile {profile} --n-sentences {n_sentences} --rounds {rounds}"
     )
     target = output or bench_path(half, settings.folder)
-    store_run(target, rows, provenance(command, time.monotonic() - started))
+    devices = [computing_on(settings.device_here)]
+    store_run(target, rows, provenance(command, time.monotonic() - started, devices))
     typer.echo(bench_table(target).to_string(index=False))
     typer.echo(f"written to {short(target)}")
 
@@ -247,14 +230,15 @@ def plan(
     import pandas as pd
 
     from headprune_lib.replication import planning
-    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.profiles import check_here, load_profile
 
     with refusing():
-        given = {"data": data, "device": device, **read_values(values)}
+        given = read_values(values, data=data, device=device)
         settings = load_profile(profile, **given)
         if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)
             settings = load_profile(profile, **given | {"device": "cpu"})
+        check_here(settings)
         steps, fetched = planning.steps(settings, only), planning.downloads(settings, only)
         found = planning.probes(settings, steps)
     for name, (size, there) in fetched.items():

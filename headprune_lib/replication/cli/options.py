@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import refuse, there
-
-if TYPE_CHECKING:
-    from headprune_lib.replication.profiles import Profile
+from headprune_lib.cli.app import refuse
 
 PANEL = "The replication"
 ProfileName = Annotated[
     str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
 ]
 DeviceName = Annotated[
-    str | None, typer.Option(callback=there, help="cpu, cuda, …; the profile's own if left out.")
+    str | None, typer.Option(help="cpu, cuda, …; the profile's own if left out.")
 ]
 Data = Annotated[
     str | None,
@@ -41,20 +38,11 @@ Values = Annotated[
 ]
 
 
-def check_gpu(profile: Profile) -> None:
-    """Raises ValueError where a profile is to run on a GPU, and torch finds none."""
-    if profile.lacks_gpu:
-        raise ValueError(
-            f"profile {profile.name} runs on a GPU, and torch finds none here; install torch's CUDA "
-            "build, or give --device cpu, which takes weeks for the paper's models"
-        )
-
-
-def read_values(given: list[str] | None) -> dict[str, Any]:
-    """What ``--set`` was given, section by section.
+def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
+    """What ``--set`` was given, section by section, and the options that are fields of a profile.
 
     Raises:
-        ValueError: no name, no value, or no YAML.
+        ValueError: no name, no value, no YAML, or a field that an option was given for, too.
 
     >>> read_values(["steps=20", "checkpoints.pre-norm.epochs=[1, 3]"])
     {'steps': 20, 'checkpoints': {'pre-norm': {'epochs': [1, 3]}}}
@@ -75,7 +63,10 @@ def read_values(given: list[str] | None) -> dict[str, Any]:
         for section in reversed(name.split(".")):
             read = {section: read}
         found = merged(found, read)
-    return found
+    options = {name: value for name, value in options.items() if value is not None}
+    if twice := found.keys() & options.keys():
+        raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
+    return found | options
 
 
 @contextmanager

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headprune_lib.cli.app import app, refusing, short
-from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName, check_gpu
+from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.profiles import Profile
 
 
 @app.command(rich_help_panel=PANEL)
@@ -35,7 +38,7 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Of a translation task, which of the profile's models: post-norm or pre-norm."
+            help="In place of the profile's model; of a translation task post-norm or pre-norm."
         ),
     ] = None,
 ) -> None:
@@ -45,15 +48,22 @@ def train(
     kill.
     """
     from headprune_lib.replication.encoder.weights import finetuned
-    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.measurements.halves import check_task, load_for
+    from headprune_lib.replication.measurements.measurement import HALVES
+    from headprune_lib.replication.profiles import check_here, load_profile
 
     with refusing():
-        settings = load_profile(profile, data=data, device=device)
-        check_gpu(settings)
-        if task in settings.translators:
-            _train_translator(settings, task, seed, retrain, publish, model)
+        check_task(task, profile, HALVES)
+        translated = task in load_profile(profile).translators
+        half = "translation" if translated else "encoder"
+        given = {"data": data, "device": device}
+        settings = load_for([half], profile, task, given, model=model)
+        check_here(settings)
+        if translated:
+            _train_translator(settings, task, seed, retrain, publish)
             return
-        settings = settings if task is None else settings.on(task)
+        if publish:
+            raise ValueError(f"--publish is for translation models; {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
 
@@ -86,11 +96,11 @@ def tune(
     """
     from headprune_lib.replication.data import TASKS
     from headprune_lib.replication.encoder import tuning
-    from headprune_lib.replication.profiles import load_profile
+    from headprune_lib.replication.profiles import check_here, load_profile
 
     with refusing():
         settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
-        check_gpu(settings)
+        check_here(settings)
         own = settings.finetuning
         recipes = [
             dataclasses.replace(own, epochs=e, learning_rate=rate, batch_size=size)
@@ -109,12 +119,11 @@ def tune(
 
 
 def _train_translator(
-    settings, task: str, seed: int | None, retrain: bool, publish: bool, model: str | None
+    settings: Profile, task: str, seed: int | None, retrain: bool, publish: bool
 ) -> None:
     from headprune_lib.replication.translation import training, weights
 
-    seed = settings.trainings(task, model)[0] if seed is None else seed
-    model = settings.model_of(task) if model is None else model
+    seed, model = settings.trainings(task)[0] if seed is None else seed, settings.model_of(task)
     folder = training.train(settings, task, seed, model=model, retrain=retrain)
     for path in weights.publish(settings, task, seed, model) if publish else [folder]:
         typer.echo(short(path))

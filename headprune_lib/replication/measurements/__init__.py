@@ -8,23 +8,38 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
-from headprune_lib.replication.measurements.halves import HALF_OF
-from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import as_asked, key_of, obtain
+from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF, check_task, load_for
+from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement
+from headprune_lib.replication.measurements.obtaining import (
+    as_asked,
+    check_parts,
+    depends_on,
+    key_of,
+    obtain,
+)
 from headprune_lib.replication.pretrained import BASES
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Key, Result
 
-__all__ = ["MEASUREMENTS", "Upcoming", "artifacts", "find_artifact", "found", "get", "half_of"]
+__all__ = [
+    "MEASUREMENTS",
+    "Upcoming",
+    "artifacts",
+    "asked",
+    "find_artifact",
+    "found",
+    "get",
+    "half_of",
+]
 
 
 def _registered() -> dict[str, Measurement]:
@@ -62,11 +77,10 @@ def get(
         announce: told what is about to be measured; see :class:`Upcoming`.
 
     Raises:
-        ValueError: an unknown name (the nearest ones are suggested), or a figure that is about
-            another task than the one that is asked for.
+        ValueError: see :func:`find_artifact`.
     """
-    measurement, half, profile, own = find_artifact(name, profile, task)
-    task, left_out = task or own, []
+    measurement, half, profile, task = find_artifact(name, profile, task, parts)
+    left_out: list[str] = []
     if parts is None:
         profile, depends, left_out = as_asked(measurement, half, profile, task)
         fresh = fresh and depends
@@ -119,30 +133,101 @@ def _get(
     )
 
 
+def asked(
+    name: str,
+    profile: str = "default",
+    *,
+    task: str | None = None,
+    model: str | None = None,
+    parts: Sequence[str] | None = None,
+    values: Mapping[str, Any] | None = None,
+    **numbers: int | None,
+) -> tuple[Profile, str | None]:
+    """What a command asks for, as :func:`get` takes it: the profile, and the pair of languages.
+
+    Args:
+        name: of a table, figure or measurement; ``all`` for those of a profile.
+        values: in place of the profile's; see
+            :func:`headprune_lib.replication.profiles.load_profile`.
+        numbers: ``n_examples``, ``n_verses`` and ``seed``.
+
+    Raises:
+        ValueError: an unknown name or a wrong value (the nearest names are suggested), or an option
+            that the measurement does not depend on. Nothing has been computed then.
+    """
+    values = values or {}
+    numbers = {option: value for option, value in numbers.items() if value is not None}
+    if name == "all":
+        if task is not None or parts is not None:
+            raise ValueError("all takes no --task and no --by; name the table or figure")
+        translators = load_profile(profile).translators.values()
+        names = {one for models in translators for one in models}
+        if model is not None and model not in {*BASES, *names}:
+            raise ValueError(unknown("model", model, {*BASES, *names}))
+        field = "translation_model" if model in names else "model"
+        return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
+    halves, half = _halves(name), _half(name, task)
+    check_task(task, profile, halves)
+    for option in numbers.keys() - FIELDS[half].keys():
+        raise ValueError(_unused(name, option))
+    settings = load_for([half], profile, task, values, model=model, **numbers)
+    pair = task if half == "translation" else None
+    measurement, half, settings, task = find_artifact(name, settings, pair, parts)
+    if half == "translation":
+        settings.translator(task, settings.model_of(task))  # refuses an unknown model
+    for option in numbers:
+        if not depends_on(FIELDS[half][option], measurement, half, settings, task, parts):
+            raise ValueError(_unused(name, option))
+    return settings, pair
+
+
+def _unused(name: str, option: str) -> str:
+    return f"{name} does not depend on --{option.replace('_', '-')}; leave it out"
+
+
+def _halves(name: str) -> tuple[Half, ...]:
+    if name in paper.ARTIFACTS:
+        return (paper.ARTIFACTS[name].half,)
+    if name not in MEASUREMENTS:
+        raise ValueError(unknown("artifact", name, {**paper.ARTIFACTS, **MEASUREMENTS}))
+    return MEASUREMENTS[name].halves
+
+
+def _half(name: str, task: str | None) -> Half:
+    halves = _halves(name)
+    translated = task in TRANSLATION_TASKS and "translation" in halves
+    return "translation" if translated else halves[0]
+
+
 def find_artifact(
-    name: str, profile: Profile, task: str | None = None
+    name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
 ) -> tuple[Measurement, Half, Profile, str]:
     """What a name means: measurement, half of the paper, the profile on its task, and that task.
 
     Args:
         task: a pair of languages, where one is asked for: of a measurement that exists for both
             halves, it tells which one is meant.
+        parts: names of parts, where some are asked for.
+
+    Raises:
+        ValueError: an unknown name, task, model or part (the nearest ones are suggested), or a
+            figure that is about another task than the one that is asked for.
     """
-    if name not in {**paper.ARTIFACTS, **MEASUREMENTS}:
-        raise ValueError(unknown("artifact", name, {**paper.ARTIFACTS, **MEASUREMENTS}))
-    if name in MEASUREMENTS:
-        measurement = MEASUREMENTS[name]
-        translated = task in TRANSLATION_TASKS and "translation" in measurement.halves
-        half = "translation" if translated else measurement.halves[0]
-        return measurement, half, profile, HALF_OF[half].task(profile)
-    artifact = paper.ARTIFACTS[name]
-    measurement, wanted = MEASUREMENTS[artifact.measurement], artifact.task
-    if artifact.half == "translation":
-        task = profile.translation_task if wanted == "enfr" else profile.training_task
-        return measurement, artifact.half, profile, task
-    if wanted != paper.MAIN:
-        profile = _on(profile, name, profile.stand_ins.get(wanted, wanted))
-    return measurement, artifact.half, profile, profile.task
+    half, artifact = _half(name, task), paper.ARTIFACTS.get(name)
+    measurement = MEASUREMENTS[artifact.measurement if artifact else name]
+    if half == "translation":
+        if task is None and artifact is not None:
+            main = artifact.task == "enfr"
+            task = profile.translation_task if main else profile.training_task
+        task = task or profile.translation_task
+    else:
+        if task is not None:
+            raise ValueError(f"{name} has no translation models, and {task} is a task of these")
+        if artifact is not None and artifact.task != paper.MAIN:
+            profile = _on(profile, name, profile.stand_ins.get(artifact.task, artifact.task))
+        task = HALF_OF[half].task(profile)
+    check_parts(parts or (), measurement, half, profile, task)
+    return measurement, half, profile, task
 
 
 def artifacts(profile: Profile) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from headprune_lib.messages import unknown
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
@@ -59,7 +60,8 @@ class _Encoder:
         return profile.model
 
     def given(self, profile: Profile, task: str) -> list[str]:
-        return []
+        own = load_profile(profile.name).model
+        return [] if profile.model == own else [profile.model]
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
         # most results pass nothing over, and do not say so
@@ -153,3 +155,63 @@ HALF_OF: dict[Half, HalfOf] = {
     "translation": _Translation(),
     "language": _Language(),
 }
+FIELDS: dict[Half, dict[str, tuple[str, ...]]] = {
+    "encoder": {
+        "task": ("task",),
+        "model": ("model",),
+        "n_examples": ("n_examples",),
+        "seed": ("seed",),
+    },
+    "translation": {
+        "task": (),  # a profile has several pairs of languages
+        "model": ("translation_model",),
+        "n_verses": ("n_verses", "n_headline"),
+        "seed": ("translation_seed",),
+    },
+    "language": {"task": ("language_task",), "model": ("language_model",)},
+}
+"""Half -> an option of the commands -> the arguments of ``load_profile`` that it stands for."""
+
+
+def load_for(
+    halves: Sequence[Half],
+    profile: str,
+    task: str | None,
+    values: Mapping[str, Any],
+    **options: Any,
+) -> Profile:
+    """A profile with what a command was given.
+
+    Args:
+        halves: what an option means, of each half.
+        task: a pair of languages is checked alone, for it is no value of a profile.
+        values: fields of a profile, in place of its own values.
+        options: those of ``FIELDS``; None where one was not given.
+
+    Raises:
+        ValueError: a name or value that the profile refuses (the nearest names are suggested), or a
+            field that is given twice.
+    """
+    given = {
+        field: value
+        for half in halves
+        for option, value in {"task": task, **options}.items()
+        for field in FIELDS[half].get(option, ())
+        if value is not None
+    }
+    if twice := given.keys() & values.keys():
+        raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
+    settings = load_profile(profile, **given, **values)
+    if halves == ["translation"] and task is not None:
+        settings.translator(task, settings.model_of(task))
+    return settings
+
+
+def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
+    """Raises ValueError for a task that is in none of some halves, and suggests the nearest ones."""
+    known: set[str] = set()
+    known |= {*TASKS} if "encoder" in halves else set()
+    known |= {*load_profile(profile).translators} if "translation" in halves else set()
+    known |= {*LANGUAGE_TASKS} if "language" in halves else set()
+    if task is not None and task not in known:
+        raise ValueError(unknown("task", task, known))

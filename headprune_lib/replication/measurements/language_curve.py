@@ -31,7 +31,7 @@ from headprune_lib.replication.measurements.perplexity import (
     stored_losses,
 )
 from headprune_lib.replication.measurements.records import Difference, difference_record
-from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats import area_under_curve
 from headprune_lib.replication.stats.bounds import C8_UP_TO
@@ -67,11 +67,16 @@ def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list
     if name in (PER_GROUP, WHOLE_GROUPS):
         scores = subject.scores(journal, read_name(PLAIN))
         return prune_steps(subject.model, scores, per_group=name == PER_GROUP)
+    named = _scored_once(name)
+    order = prune_order(subject.scores(journal, named))
+    return [[head] for head in (order[::-1] if named.reverse else order)]
+
+
+def _scored_once(name: str) -> NamedOrder:
     named = read_name(name, ORDERS)
     if named.rescored:
         raise ValueError(f"{name}: orders of language models are scored once")
-    order = prune_order(subject.scores(journal, named))
-    return [[head] for head in (order[::-1] if named.reverse else order)]
+    return named
 
 
 def first_heads(steps: Sequence[list[Head]], share: float) -> list[Head]:
@@ -168,7 +173,7 @@ def _own(profile: Profile, _half: Half, part: str) -> Own:
     values: dict[str, Any] = {"order": part, "scoring_tokens": settings.scoring_tokens}
     if part == RANDOM:
         return Own({**values, "draws": settings.random_orders})
-    read = read_name(PLAIN if part in (PER_GROUP, WHOLE_GROUPS) else part, ORDERS)
+    read = _scored_once(PLAIN if part in (PER_GROUP, WHOLE_GROUPS) else part)
     return Own({**values, "criterion": read.criterion.version})
 
 

@@ -95,8 +95,14 @@ def share_in(part: str) -> float:
 
     >>> share_in("removed 30%")
     0.3
+
+    Raises:
+        ValueError: the name is no such part's.
     """
-    return float(part.removeprefix(REMOVED).removesuffix("%")) / 100
+    percent = part.removeprefix(REMOVED).removesuffix("%")
+    if part != f"{REMOVED}{percent}%" or not percent.isdecimal() or int(percent) > 100:
+        raise ValueError(f"no part is called {part!r}; give a name such as '{REMOVED}30%'")
+    return int(percent) / 100
 
 
 def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
@@ -143,6 +149,7 @@ def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
     criterion = read_name(PLAIN).criterion.version
+    share_in(part)  # refuses any other name
     return Own(
         {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
     )

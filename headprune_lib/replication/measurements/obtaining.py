@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from headprune_lib.replication import store
-from headprune_lib.replication.measurements.halves import HALF_OF
+from headprune_lib.replication.engine import everywhere
+from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
 from headprune_lib.replication.measurements.trained import check_weights
 from headprune_lib.replication.paths import cache_root, results_root
@@ -55,7 +60,8 @@ def obtain(
         started, resumed = time.perf_counter(), journal.resumed_seconds
         found = measurement.measure(context, name)
         seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
-        return found, store.provenance(command, seconds)
+        devices = everywhere(store.computing_on, profile.device)
+        return found, store.provenance(command, seconds, devices)
 
     def check(name: str, part: Part) -> None:
         usual = measurement.parts(profile, half, task)
@@ -152,7 +158,47 @@ def command_of(
     words += [f"--task {task}"] if task != HALF_OF[half].usual(profile) else []
     words += [f"--model {name}" for name in HALF_OF[half].given(profile, task)]
     words += [f"--by {name!r}" for name in parts or ()]
-    return " ".join(words)
+    return " ".join([*words, *_values_given(measurement, half, profile, task, parts)])
+
+
+def _values_given(
+    measurement: Measurement, half: Half, profile: Profile, task: str, parts: Sequence[str] | None
+) -> Iterator[str]:
+    """The options by which a command gives what was given in place of the profile's values.
+
+    But for what the measurement does not depend on, which a page may have been given, too.
+    """
+    numbers = {name: of for name, of in FIELDS[half].items() if name not in ("task", "model")}
+    elsewhere = {field for fields in FIELDS.values() for of in fields.values() for field in of}
+    elsewhere -= {field for of in numbers.values() for field in of}
+    left = {name: value for name, value in profile.given.items() if name not in elsewhere}
+    usual = load_profile(profile.name, task=profile.task)
+    for option, fields in numbers.items():
+        if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
+            if depends_on(fields, measurement, half, profile, task, parts):
+                yield f"--{option.replace('_', '-')} {values.pop()}"
+            left = {name: value for name, value in left.items() if name not in fields}
+    for name in ("data", "device"):
+        value = left.pop(name, None)
+        if value not in (None, getattr(usual, name)):
+            home = f"{Path.home()}/"
+            yield f"--{name} {'~/' * value.startswith(home)}{shlex.quote(value.removeprefix(home))}"
+    for name, value in _flat(left):
+        written = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n")
+        yield f"--set {shlex.quote(f'{name}={written.strip()}')}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names of values in sections, as ``--set`` takes them.
+
+    >>> list(_flat({"steps": 5, "speed": {"repetitions": 2}}))
+    [('steps', 5), ('speed.repetitions', 2)]
+    """
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def signature(
@@ -187,6 +233,48 @@ def signature(
         weights,
         recipes,
     )
+
+
+def check_parts(
+    names: Sequence[str], measurement: Measurement, half: Half, profile: Profile, task: str
+) -> None:
+    """Raises ValueError for a part that a measurement does not have."""
+    usual = measurement.parts(profile, half, task)
+    for name in names:
+        if name in usual:
+            continue
+        # refuses what is no name of an order; a measurement that reads no names gives the same
+        if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
+            raise ValueError(f"{measurement.name} has no parts such as {name!r}; leave out --by")
+        if half == "translation" and (found := re.search(r"(?:^| )training (\d+)$", name)):
+            profile.check_training(task, int(found[1]))
+
+
+def depends_on(
+    fields: Sequence[str],
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    parts: Sequence[str] | None,
+) -> bool:
+    """Whether any part would be another one without the whole numbers given for some fields.
+
+    Or with numbers greater by one: what was given may be the profile's own value.
+    """
+
+    def digests(given: dict[str, Any]) -> dict[str, str] | None:
+        try:
+            other = load_profile(profile.name, **given)
+            names = measurement.parts(other, half, task) if parts is None else parts
+            return {n: signature(measurement, half, other, task, n)["digest"] for n in names}
+        except ValueError:  # of a number that the part cannot be measured with
+            return None
+
+    given = profile.given
+    without = {name: value for name, value in given.items() if name not in fields}
+    greater = {name: value + 1 if name in fields else value for name, value in given.items()}
+    return any(digests(other) != digests(given) for other in (without, greater))
 
 
 def results_folder(profile: Profile) -> Path:

@@ -96,7 +96,10 @@ def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     draws = {"draws": profile.translation_orders} if part.endswith("random") else {}
-    order, seed = training_in(part.partition(" ")[2])
+    kind, _, name = part.partition(" ")
+    if kind not in KINDS:
+        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
+    order, seed = training_in(name)
     values = {"order": part, **draws, **own_of_order(half, order)}
     return Own(values, None if seed is None else (seed,))
 

@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 
 import torch
 import yaml
-from pydantic import StrictBool, StrictFloat, StrictInt
+from pydantic import AfterValidator, StrictBool, StrictFloat, StrictInt
+from pydantic_core import PydanticCustomError
 
+from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import TASKS, whole_task
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
@@ -54,10 +56,21 @@ __all__ = [
     "Speed",
     "TranslatorRecipe",
     "Tuning",
+    "check_here",
     "load_profile",
 ]
 
 PROFILES = ("smoke", "default", "base", "paper")
+
+
+def _known_to_torch(device: str) -> str:
+    try:
+        torch.device(device)
+    except RuntimeError:
+        told = unknown("device", device, ("cpu", "cuda", "mps"))
+        raise PydanticCustomError("name", "{told}", {"told": told}) from None
+    return device
+
 
 _Task = Annotated[str, one_of("task", TASKS)]
 _Translation = Annotated[str, one_of("translation task", TRANSLATION_TASKS)]
@@ -166,7 +179,7 @@ class Profile:
     language_task: Annotated[str, one_of("text", LANGUAGE_TASKS)]
     language: Language
     halves: list[Literal["encoder", "translation"]]
-    device: str = "cpu"
+    device: Annotated[str, AfterValidator(_known_to_torch)] = "cpu"
     data: str | None = None
     given: dict = field(default_factory=dict, compare=False, repr=False)
     """The values that were given in place of the profile's."""
@@ -277,6 +290,16 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
     return Profile(name=name, **values)
+
+
+def check_here(profile: Profile) -> None:
+    """Raises ValueError where this process does not have the device that a profile is to run on."""
+    if profile.lacks_gpu:
+        raise ValueError(
+            f"profile {profile.name} is to run on {profile.device}, and torch finds no GPU here; "
+            "install torch's CUDA build, or give the device cpu"
+        )
+    check_device(profile.device)
 
 
 def _read(name: str) -> dict:

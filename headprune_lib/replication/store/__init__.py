@@ -14,7 +14,12 @@ from headprune_lib.replication.store.results import (
     save,
     stored,
 )
-from headprune_lib.replication.store.signature import fingerprint, make_signature, provenance
+from headprune_lib.replication.store.signature import (
+    computing_on,
+    fingerprint,
+    make_signature,
+    provenance,
+)
 from headprune_lib.replication.store.text import plain
 
 __all__ = [
@@ -29,6 +34,7 @@ __all__ = [
     "ResultDamaged",
     "UnitsFailed",
     "Wanted",
+    "computing_on",
     "find",
     "fingerprint",
     "load",

@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,29 @@ def fingerprint(name: str, statistics: Any) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-def provenance(command: str, seconds: float) -> dict[str, Any]:
-    """Where and with what a result was measured; not part of the signature."""
+Device = tuple[str, str | None]
+"""The kind of a device, such as ``"cuda"``, and the name of a GPU."""
+
+
+def computing_on(device: str) -> Device:
+    """What this process computes on where ``device`` is asked for: the CPU where there is no GPU."""
+    kind = torch.device(device).type
+    if kind != "cuda":
+        return kind, None
+    return (
+        (kind, torch.cuda.get_device_name(device)) if torch.cuda.is_available() else ("cpu", None)
+    )
+
+
+def provenance(
+    command: str, seconds: float, devices: Iterable[Device] = (("cpu", None),)
+) -> dict[str, Any]:
+    """Where and with what a result was measured; not part of the signature.
+
+    Args:
+        devices: those that computed it, see :func:`computing_on`.
+    """
+    kinds, gpus = zip(*devices, strict=True) if (devices := [*devices]) else ((), ())
     cpu = platform.processor() or platform.machine()
     if (info := Path("/proc/cpuinfo")).is_file():
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
@@ -76,11 +98,12 @@ def provenance(command: str, seconds: float) -> dict[str, Any]:
     }
     return {
         "command": command,
+        "device": ", ".join(sorted({*kinds})) or None,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "hardware": {
             "cpu": cpu,
             "cores": os.cpu_count(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "gpu": ", ".join(sorted({name for name in gpus if name})) or None,
         },
         "packages": versions,
         "python": platform.python_version(),

@@ -69,8 +69,7 @@ def verify(
         ValueError: an unknown name, a stored result of other text, parameters or another recipe
             than those at hand, or one that holds nothing to compare.
     """
-    measurement, half, profile, own = find_artifact(name, profile, task)
-    task = task or own
+    measurement, half, profile, task = find_artifact(name, profile, task)
     key, command = (made(measurement, half, profile, task) for made in (key_of, command_of))
     result = store.load(key, results_folder(profile), command)
     check_comparable(result)

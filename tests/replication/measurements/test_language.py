@@ -122,7 +122,7 @@ def test_the_command_takes_the_text_and_the_model(smoke):
     wrong = CliRunner().invoke(
         app, ["reproduce", "language_heads", "--profile", "smoke", "--task", "sst2"]
     )
-    assert wrong.exit_code == 2 and "unknown text 'sst2'" in wrong.output
+    assert wrong.exit_code == 2 and "unknown task 'sst2'" in wrong.output
 
 
 def test_another_recipe_does_not_go_on_from_a_checkpoint(smoke, monkeypatch):

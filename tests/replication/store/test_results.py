@@ -27,6 +27,7 @@ from headprune_lib.replication.store import (
     Result,
     ResultDamaged,
     Wanted,
+    computing_on,
     files,
     find,
     fingerprint,
@@ -185,6 +186,19 @@ def test_provenance_names_versions_and_hardware():
     assert found["hardware"]["cores"] >= 1 and found["hardware"]["cpu"]
     assert found["seconds"] == 12.3
     assert "command" in found and found["date"].endswith("+00:00")
+
+
+def test_provenance_names_the_device_that_computed_and_no_other(monkeypatch):
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda *_: "NVIDIA X")
+    for there, device, kind, gpu in [
+        (True, "cpu", "cpu", None),
+        (True, "cuda:1", "cuda", "NVIDIA X"),
+        (False, "cuda", "cpu", None),
+    ]:
+        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
+        found = provenance("", 1.0, [computing_on(device)])
+        assert (found["device"], found["hardware"]["gpu"]) == (kind, gpu)
+    assert provenance("", 1.0, [("cpu", None), ("cuda", "A")])["device"] == "cpu, cuda"
 
 
 # --- store ----------------------------------------------------------------------------------------
