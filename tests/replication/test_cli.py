@@ -94,6 +94,19 @@ def test_refusals(notebook, arguments, message):
     assert notebook.read_bytes() == before
 
 
+@pytest.mark.slow
+def test_a_wrong_value_of_a_notebook_is_told_in_a_line(tmp_path, monkeypatch):
+    for name in ("RESULTS", "CACHE"):
+        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    parameters = {"profile": "smoke", "device": "cuda:99", "fresh": "True"}
+    words = [word for pair in parameters.items() for word in ("-p", *pair)]
+    result = headprune("run", "01_one_head", *words)
+    assert result.exit_code == 2
+    assert "cuda:99" in result.stderr and "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_such_notebook(notebook):
     result = headprune("run", "there/smal")
     assert result.exit_code == 2

@@ -56,6 +56,7 @@ def run(
         parse_value,
         run_notebook,
     )
+    from headprune_lib.replication.pages.page import WrongParameter
 
     # The kernels inherit it: tqdm would advise each of them to install widgets.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
@@ -74,6 +75,8 @@ def run(
                 typer.echo(f"{source.stem} …", err=True)
                 written = run_notebook(source, parameters, target)
         except PapermillExecutionError as error:
+            if error.ename == WrongParameter.__name__:
+                refuse(error.evalue)
             typer.echo(f"{error}\n{source.name} failed and was not written.", err=True)
             raise typer.Exit(1) from None
         typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")

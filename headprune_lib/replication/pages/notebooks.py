@@ -21,16 +21,13 @@ from nbformat import NotebookNode
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication.pages.images import small_png
+from headprune_lib.replication.pages.page import WrongParameter
 from headprune_lib.replication.paths import absolute, project_root
 from headprune_lib.replication.store.files import replace_files
 
 KERNEL = "python3"
 # Parameters that say how a result is obtained, not which one: they leave no trace in a notebook.
 HOW_NOT_WHAT = frozenset({"fresh"})
-
-
-class UnknownParameter(ValueError):
-    """A parameter that the notebook does not declare in its cell tagged ``parameters``."""
 
 
 def notebooks_root() -> Path:
@@ -62,13 +59,13 @@ def notebook_parameters(path: Path) -> dict[str, Any]:
     """The parameters that a notebook declares, with the source text of their defaults.
 
     Raises:
-        UnknownParameter: the notebook has no cell tagged ``parameters``.
+        WrongParameter: the notebook has no cell tagged ``parameters``.
     """
     import papermill
 
     declared = papermill.inspect_notebook(str(path))
     if not declared:
-        raise UnknownParameter(f"{path.name} has no cell tagged 'parameters'")
+        raise WrongParameter(f"{path.name} has no cell tagged 'parameters'")
     return {name: parameter["default"] for name, parameter in declared.items()}
 
 
@@ -109,7 +106,7 @@ def run_notebook(
 
     Raises:
         FileNotFoundError: no such notebook, or no folder to put ``output`` into.
-        UnknownParameter: a parameter that the notebook does not declare.
+        WrongParameter: a parameter that the notebook does not declare.
         papermill.PapermillExecutionError: a cell failed; the message holds its traceback.
     """
     import papermill
@@ -122,7 +119,7 @@ def run_notebook(
     declared = notebook_parameters(source)
     for name in parameters:
         if name not in declared:
-            raise UnknownParameter(unknown(f"parameter of {source.name}", name, declared))
+            raise WrongParameter(unknown(f"parameter of {source.name}", name, declared))
     # the kernel works in another folder
     if parameters.get("data") not in (None, "hub"):
         parameters["data"] = str(absolute(parameters["data"]))

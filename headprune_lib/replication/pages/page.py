@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from IPython import get_ipython
+
+from headprune_lib.messages import unknown
 from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.paper import name_of
-from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.profiles import Profile, check_here, load_profile
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
+
+
+class WrongParameter(ValueError):
+    """A parameter that a notebook does not have, or a value that it cannot have."""
 
 
 def open_page(profile: str, *, fresh: bool, n_verses: int | None = None, **parameters: Any) -> Page:
@@ -23,8 +31,41 @@ def open_page(profile: str, *, fresh: bool, n_verses: int | None = None, **param
         n_verses: test verses, of sweeps over all heads and of what is measured on all verses.
         parameters: what replaces the profile's values; see
             :func:`headprune_lib.replication.profiles.load_profile`.
+
+    Raises:
+        WrongParameter: papermill was given a parameter that the notebook does not have, or a value
+            is wrong, or the device is not here.
     """
-    return Page(load_profile(profile, n_verses=n_verses, n_headline=n_verses, **parameters), fresh)
+    shell = get_ipython()
+    check_injected(shell.user_ns["In"] if shell else ())
+    try:
+        if not isinstance(fresh, bool):
+            raise ValueError(f"fresh is {fresh!r}; give True or False")
+        settings = load_profile(profile, n_verses=n_verses, n_headline=n_verses, **parameters)
+        check_here(settings)
+    except ValueError as error:
+        raise WrongParameter(str(error)) from None
+    return Page(settings, fresh)
+
+
+def check_injected(cells: Sequence[str]) -> None:
+    """Raises WrongParameter for a name that papermill sets and no cell before it.
+
+    Papermill adds a cell after the one that is tagged ``parameters``, and lets every name pass.
+
+    Args:
+        cells: the sources of the cells that were run, in their order.
+    """
+    declared: set[str] = set()
+    for cell in cells:
+        try:
+            nodes = [*ast.walk(ast.parse(cell))]
+        except SyntaxError:  # of a cell that somebody tried by hand
+            continue
+        names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if cell.startswith("# Parameters\n") and (wrong := sorted(names - declared)):
+            raise WrongParameter(unknown("parameter", wrong[0], declared))
+        declared |= names
 
 
 class Page:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 from myst_nb.core.variables import format_plain_text
 from papermill import PapermillExecutionError
@@ -12,7 +13,7 @@ from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.pages import notebooks
 from headprune_lib.replication.pages.notebooks import (
-    UnknownParameter,
+    WrongParameter,
     find_notebook,
     notebook_parameters,
     notebooks_root,
@@ -172,6 +173,21 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     assert path.read_bytes() == committed
 
 
+@pytest.mark.slow
+def test_plain_papermill_refuses_a_parameter_that_a_notebook_does_not_have(tmp_path, monkeypatch):
+    for name in ("RESULTS", "CACHE"):
+        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name))
+    with pytest.raises(PapermillExecutionError, match="'n_exampels': did you mean n_examples"):
+        papermill.execute_notebook(
+            str(NOTEBOOKS[0]),
+            None,
+            parameters={"profile": "smoke", "n_exampels": 100},
+            kernel_name="python3",
+            progress_bar=False,
+        )
+    assert not list(tmp_path.iterdir())
+
+
 # The runner itself, on a notebook made here.
 
 
@@ -234,7 +250,7 @@ def test_a_failing_notebook_is_left_as_it_was(small):
 
 def test_an_unknown_parameter_is_refused_with_the_nearest(small):
     with pytest.raises(
-        UnknownParameter, match="parameter of .* 'frsh': did you mean fresh.*fresh, n"
+        WrongParameter, match="parameter of .* 'frsh': did you mean fresh.*fresh, n"
     ):
         run_notebook(small, {"frsh": True})
 
@@ -243,7 +259,7 @@ def test_a_notebook_without_parameters_is_refused(tmp_path):
     path = tmp_path / "bare.ipynb"
     cells = [nbformat.v4.new_code_cell("1")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), path)
-    with pytest.raises(UnknownParameter, match="bare.ipynb has no cell tagged 'parameters'"):
+    with pytest.raises(WrongParameter, match="bare.ipynb has no cell tagged 'parameters'"):
         run_notebook(path)
 
 

@@ -5,7 +5,14 @@ import dataclasses
 import pytest
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.pages.page import Page, collect, open_page, pick
+from headprune_lib.replication.pages.page import (
+    Page,
+    WrongParameter,
+    check_injected,
+    collect,
+    open_page,
+    pick,
+)
 
 
 @pytest.fixture
@@ -72,6 +79,44 @@ def test_parameters_reach_the_profile(smoke):
     assert page.fresh and page.settings.n_examples == 24
     assert page.settings.n_verses == page.settings.n_headline == 16
     assert page.settings.seed == smoke.seed
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"profile": "smok"}, "unknown profile 'smok': did you mean smoke"),
+        ({"model": "mpnnet"}, "unknown model 'mpnnet': did you mean mpnet"),
+        ({"task": "reviws"}, "unknown task 'reviws': did you mean reviews"),
+        ({"n_examples": "many"}, "n_examples is 'many'; give a valid integer"),
+        ({"n_verses": 0}, "n_verses is 0; give at least 1"),
+        ({"fresh": "yes"}, "fresh is 'yes'; give True or False"),
+        ({"device": "cdua"}, "unknown device 'cdua': did you mean cuda"),
+        ({"device": "cuda:99"}, "cuda:99"),
+    ],
+)
+def test_wrong_values_are_refused_before_anything_is_measured(parameters, message):
+    with pytest.raises(WrongParameter, match=message):
+        open_page(**{"profile": "smoke", "fresh": False, **parameters})
+
+
+DECLARED = 'profile = "default"\nn_examples = None'
+
+
+@pytest.mark.parametrize(
+    ("cells", "wrong"),
+    [
+        ([DECLARED, "found = 3"], None),
+        ([DECLARED, "# Parameters\nn_examples = 100\n", "page = open_page(profile)"], None),
+        ([DECLARED, "%time x", "# Parameters\nn_examples = 100"], None),
+        ([DECLARED, "# Parameters\nprofile = 1\nn_exampels = 100\n"], "n_exampels"),
+    ],
+)
+def test_papermill_sets_what_the_notebook_declares(cells, wrong):
+    if wrong is None:
+        check_injected(["", *cells])
+        return
+    with pytest.raises(WrongParameter, match=f"parameter '{wrong}': did you mean n_examples"):
+        check_injected(["", *cells])
 
 
 def test_a_figure_of_the_paper_is_of_its_own_tasks_the_pages_first(smoke, monkeypatch):
