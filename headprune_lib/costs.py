@@ -124,7 +124,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Cost:
 
 def _mark(block: AttentionBlock, keys: Tensor, values: Tensor) -> int:
     """Bytes that a layer without heads keeps of one text to say how long it is."""
-    if block.kind in ("enc-dec", "cross"):
+    if block.kind == "cross":
         return 0
     return keys.shape[2] * keys.element_size() + values.shape[2] * values.element_size()
 

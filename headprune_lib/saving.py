@@ -139,7 +139,10 @@ def load_pruned(
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
     config = _configuration(name, model_class, hub)
     records, old = _records(name, options.get("variant"), hub)
-    named = old.get("model_class") or next(iter(config.architectures or []), None)
+    classes = config.architectures
+    named = old.get("model_class") or (
+        classes[0] if isinstance(classes, list) and classes else classes
+    )
     found: Any = model_class or _class_named(name, named)
     try:
         if old:

@@ -111,4 +111,4 @@ def test_uniform_keeps_a_head_in_every_layer(tmp_path):
     rows.write_text("text\tlabel\ngood\tpositive\nbad\tnegative\n")
     done = run("prune", own, rows, tmp_path / "out", "--amount", "1", "--uniform", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["after"]["heads"] == 2
+    assert json.loads(done.stdout)["after"]["heads"] == 2

@@ -37,7 +37,7 @@ def test_a_translation_model_is_inspected_and_not_scored(tmp_path):
 def test_a_folder_of_the_name_goes_first(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
-    assert "reviews has no config.json" in run("inspect", "reviews").stderr
+    assert "reviews/config.json is missing" in run("inspect", "reviews").stderr
 
 
 @pytest.mark.slow
