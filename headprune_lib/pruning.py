@@ -28,8 +28,9 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
     Parameters are new ones: an optimizer that was made before goes on with the old, so make another.
 
     Args:
-        model: a transformers model that :func:`headprune_lib.find_heads` knows; the whole of what
-            is saved later, for ``save_pretrained`` of it alone then notes which heads are left.
+        model: a transformers model that :func:`headprune_lib.find_heads` knows. Give the whole
+            model rather than a part of it: where its configuration names heads (Whisper's
+            ``alignment_heads``) they are renumbered.
         mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone;
             :func:`headprune_lib.cut_heads` makes one. Heads are numbered as in the unpruned model.
             Of heads that share a key and value head all go, and it with them; or equally many of
@@ -41,7 +42,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
     Raises:
         RuntimeError: the model is masked right now.
         TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
-            head that was removed before or unequally many of groups; or weights that cannot be sliced:
+            head that was removed before, unequally many of groups, or a head that the model's
+            configuration names; or weights that cannot be sliced:
             quantised, computed from others, in an adapter, tied to another module, of another size
             than the heads, or on the meta device.
 

@@ -114,7 +114,7 @@ def train_iwslt(data: Path, out: Path, extra: list[str]) -> list[Path]:
     folders = []
     for epoch, checkpoint in sorted(numbered.items()):
         folder = out / f"epoch-{epoch}"
-        if not (folder / "headprune.json").is_file():
+        if not (folder / "model.safetensors").is_file():
             save_pruned(import_fairseq(checkpoint, pair).model, folder)
         folders.append(folder)
     return folders

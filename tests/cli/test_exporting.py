@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers as t
 from ownmodels import classifier, kept_in, language_model, translator
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from headprune_lib import cut_heads, find_heads, prune_heads, save_pruned
@@ -43,7 +44,8 @@ def test_prune_uniform_then_export_then_plain_transformers(model, text, auto, tm
     loaded = auto.from_pretrained(plain)
     assert {len(block.kept) for block in find_heads(loaded)} == {2}
     assert t.AutoTokenizer.from_pretrained(plain)("good film").input_ids
-    assert not (plain / "headprune.json").exists()
+    assert not [key for key in load_file(plain / "model.safetensors") if "headprune" in key]
+    assert [key for key in load_file(smaller / "model.safetensors") if "headprune" in key]
 
 
 @pytest.mark.slow
