@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refusing, short
+from headprune_lib.cli.app import app, refuse, refusing, short
 from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
     PANEL,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headprune_lib.replication import planning
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
+    from headprune_lib.replication.verification.quantities import Quantity
 
 Artifact = Annotated[
     str,
@@ -131,7 +133,14 @@ def _tell(artifact: str, result: Result) -> None:
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    artifact: Artifact,
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            help="A table, figure or measurement, whose model is trained again; or a committed result, "
+            "such as one_head/reviews.minilm, or all of them, whose values and drawn outcomes are "
+            "computed again."
+        ),
+    ],
     profile: ProfileName = "default",
     task: Task = None,
     model: ModelName = None,
@@ -139,17 +148,18 @@ def verify(
     data: Data = None,
     device: DeviceName = None,
 ) -> None:
-    """Train a stored result's model again and compare: exit code 1 where it is not found again.
+    """Compute a stored result again and compare: exit code 1 where it is not found again.
 
-    The training lies in a folder of its own in the cache and resumes after a kill; what was
-    measured stays as it is.
+    A training lies in a folder of its own in the cache and resumes after a kill; what was measured
+    stays as it is. What is found of a committed result is noted in data/verified.json.
     """
-    import pandas as pd
-
     from headprune_lib.replication.measurements import asked
     from headprune_lib.replication.profiles import check_here
     from headprune_lib.replication.verification.verifying import verify
 
+    if artifact == "all" or "/" in artifact:
+        _check_committed(artifact, drawn_seed)
+        return
     with refusing():
         settings, pair = asked(
             artifact,
@@ -163,14 +173,45 @@ def verify(
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
     typer.echo(f"trained again: {'the same weights' if same else done.trained}")
+    _show(done.quantities)
+    if not done.agrees:
+        raise typer.Exit(1)
+
+
+def _check_committed(name: str, drawn_seed: int) -> None:
+    """Check one committed result or all, and note what was found of each as soon as it is."""
+    from headprune_lib.messages import unknown
+    from headprune_lib.replication import store
+    from headprune_lib.replication.verification import records
+
+    keys = {records.name_of(key): key for key in store.find()}
+    if name != "all" and name not in keys:
+        refuse(unknown("committed result", name, keys))
+    disagreeing = []
+    for each in keys if name == "all" else [name]:
+        with refusing():
+            record, quantities = records.check(keys[each], drawn_seed=drawn_seed)
+            records.write_records({each: record})
+        missing = f"; not found again: {record['not at hand']}" if record["not at hand"] else ""
+        typer.echo(
+            f"{each}: {len(quantities)} quantities, {len(record['disagree'])} differ{missing}"
+        )
+        if record["disagree"]:
+            _show([one for one in quantities if not one.agrees])
+            disagreeing.append(each)
+    if disagreeing:
+        raise typer.Exit(1)
+
+
+def _show(quantities: Sequence[Quantity]) -> None:
+    import pandas as pd
+
     rows = [
         (one.name, one.stored, one.found, one.bound, "yes" if one.agrees else "NO")
-        for one in done.quantities
+        for one in quantities
     ]
     columns = ["quantity", "stored", "found again", "bound", "agrees"]
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
-    if not done.agrees:
-        raise typer.Exit(1)
 
 
 @app.command("bench", rich_help_panel=PANEL)
