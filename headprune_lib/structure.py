@@ -65,8 +65,10 @@ def looks_like_attention(module: nn.Module) -> bool:
         return makes_keys
     # another layer makes its keys and values, if nothing here could
     return not any(
-        isinstance(child, Linear) and name not in OUTPUT and not name.startswith("q")
+        isinstance(inner, Linear)
         for name, child in names.items()
+        if name not in OUTPUT and not name.startswith("q")
+        for inner in child.modules()
     )
 
 
