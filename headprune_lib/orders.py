@@ -248,8 +248,8 @@ def prune_mask(
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
-    sizes = [len(block.groups) if per_group else block.group for block in blocks if block.group > 1]
-    together = max(sizes, default=1)
+    grouped = [len(b.groups) if per_group else b.group for b in blocks if b.group > 1]
+    together = max(map(len, steps), default=max(grouped, default=1))
     reasons = []
     if len(cut) == sum(map(len, steps)):
         masked = [block.masks_only for block in blocks if block.masks_only]
