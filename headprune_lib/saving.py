@@ -139,10 +139,7 @@ def load_pruned(
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
     config = _configuration(name, model_class, hub)
     records, old = _records(name, options.get("variant"), hub)
-    classes = config.architectures
-    named = old.get("model_class") or (
-        classes[0] if isinstance(classes, list) and classes else classes
-    )
+    named = [old["model_class"]] if old else config.architectures
     found: Any = model_class or _class_named(name, named)
     try:
         if old:
@@ -203,15 +200,15 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
 
 def _class_named(name: str, named: Any) -> type[PreTrainedModel]:
     """The class that a folder names: of transformers, or one of the library's own."""
+    first = named[0] if isinstance(named, list) and named else None
     known = None
-    if isinstance(named, str):
-        own = _OWN_CLASSES.get(named)
-        known = getattr(importlib.import_module(own) if own else transformers, named, None)
+    if isinstance(first, str):
+        own = _OWN_CLASSES.get(first)
+        known = getattr(importlib.import_module(own) if own else transformers, first, None)
     if known is None or not _is_model(known):
         raise ValueError(
-            f"{name} names {f'the class {named!r}' if named else 'no class'}, which transformers "
-            f"{transformers.__version__} does not have. If it is one of your own, "
-            "load_pruned(folder, model_class=…) takes it"
+            f"{name} names {named or 'no class'}, which transformers {transformers.__version__} "
+            "does not have. If it is one of your own, load_pruned(folder, model_class=…) takes it"
         )
     return known
 

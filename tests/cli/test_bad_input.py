@@ -297,9 +297,9 @@ MODELS = [
     (
         "classifier",
         config(architectures=["pipeline"]),
-        "names the class 'pipeline', which transformers",
+        "names ['pipeline'], which transformers",
     ),
-    ("classifier", config(architectures=["BertConfig"]), "names the class 'BertConfig'"),
+    ("classifier", config(architectures=["BertConfig"]), "names ['BertConfig']"),
     ("classifier", config(architectures=None), "names no class"),
     ("classifier", config(architectures=["T5ForConditionalGeneration"]), "do not fit config"),
     ("classifier", cut("model.safetensors", 0), "model.safetensors is damaged"),

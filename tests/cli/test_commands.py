@@ -464,7 +464,7 @@ def test_a_folder_that_is_not_there_and_a_class_that_is_not_known(tmp_path):
     folder = kept_in(tmp_path / "model", classifier())
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["OwnBert"]}))
-    with pytest.raises(ValueError, match="names the class 'OwnBert', which transformers"):
+    with pytest.raises(ValueError, match=r"names \['OwnBert'\], which transformers"):
         load_model(str(folder))
 
 
@@ -496,14 +496,12 @@ def test_a_damaged_configuration_is_one_line(tmp_path, keep, change):
     assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("named", [["pipeline"], ["BertConfig"], [5], "pipeline", []])
+@pytest.mark.parametrize("named", [["pipeline"], ["BertConfig"], [5], "BertModel", []])
 def test_a_configuration_that_names_no_model(tmp_path, named):
     folder = with_config(kept_in(tmp_path / "model", classifier()), {"architectures": named})
     result = run("inspect", folder)
     assert result.exit_code == 2
-    first = named[0] if isinstance(named, list) and named else named
-    told = f"the class {first!r}" if first else "no class"
-    assert f"names {told}, which transformers" in result.stderr
+    assert f"names {named or 'no class'}, which transformers" in result.stderr
 
 
 def test_damaged_weights_and_tokenizers_are_named(tmp_path, labelled):
