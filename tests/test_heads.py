@@ -21,7 +21,7 @@ BAD = [
     (lambda m: {}, ValueError, "full_mask"),
     (lambda m: {"self": torch.ones(3, 4, dtype=torch.int64)}, TypeError, r"int64; convert .*bool"),
     (lambda m: {"self": [[1] * 4] * 3}, TypeError, "given list"),
-    (lambda m: torch.ones(3, 4), TypeError, "dict of kind"),
+    (lambda m: torch.ones(3, 4).tolist(), TypeError, "dict of kind"),
     (
         lambda m: {"self": torch.tensor([[1, 1, 1, 1], [1, float("nan"), 1, 1], [1] * 4])},
         ValueError,
