@@ -104,8 +104,9 @@ def as_asked(
 ) -> tuple[Profile, bool, list[str]]:
     """What a run that asks for fewer test texts than its profile has needs of a result.
 
-    It needs the first training alone of what depends on a text's length, and nothing else: a
-    result that does not depend on it stands as it is stored.
+    It needs the first training alone of what depends on the number of texts, and nothing else: a
+    result that does not depend on it stands as it is stored. Choices on training text are made on
+    no more of it than is tested.
 
     Returns:
         the profile to measure with, whether the result depends on what is asked for, and the
@@ -126,6 +127,11 @@ def as_asked(
     if signatures == _signatures(measurement, half, whole, task):
         return profile, False, []
     first = dataclasses.replace(profile, seeds=profile.seeds[:1])
+    if (
+        "n_examples" in less and "n_selection" not in profile.given
+    ):  # as n_verses limits choices too
+        n_selection = min(profile.n_selection, profile.given["n_examples"])
+        first = dataclasses.replace(first, n_selection=n_selection)
     if half == "translation":
         first = dataclasses.replace(profile, translation_seed=profile.trainings(task)[0])
     left_out = _trainings(signatures) - _trainings(_signatures(measurement, half, first, task))

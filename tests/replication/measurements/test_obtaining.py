@@ -23,6 +23,8 @@ def test_fewer_texts_are_measured_on_the_first_training_alone(smoke, announced):
         assert seeds_of(result) == {1} and result.n_examples == 20
         assert {*announced[-1].parts} == {*result.parts}  # all, before the first was measured
         assert announced[-1].left_out == left_out
+        if name == "figure3b":  # choices are made on as many training sentences
+            assert result.parts["oracle leak-free"].raw["train_correct"].shape[1] == 20
     fewer = load_profile("smoke", translation_model="pre-norm", n_verses=12, n_headline=12)
     assert seeds_of(measurements.get("figure6d", fewer)) == {1}  # of trainings 1 and 6
 
