@@ -166,7 +166,9 @@ def _named_heads(
     pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
     if pairs and all(0 <= place < n_heads.get(layer, 0) for layer, place in pairs):
         yield generation, "alignment_heads", pairs  # else they are another model's
-    if getattr(config, "use_guided_attention_loss", False):
+    # SpeechT5 for text is trained without that loss
+    makes_speech = hasattr(model, "speech_decoder_postnet")
+    if makes_speech and getattr(config, "use_guided_attention_loss", False):
         first = config.guided_attention_loss_num_heads
         yield (
             config,
