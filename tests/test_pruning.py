@@ -217,6 +217,16 @@ def test_heads_that_the_configuration_names_are_named_anew(heads, tmp_path):
     assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
 
 
+def test_times_of_words_are_those_of_the_mask_where_a_layer_lost_all_its_heads():
+    model = whisper()
+    model.generation_config.alignment_heads = [[0, 3]]
+    mask = cut_heads(model, [("enc-dec", 1, head) for head in range(4)])
+    with masked_heads(model, mask):
+        expected = times_of_words(model)
+    found = times_of_words(prune_heads(model, mask))
+    assert torch.equal(found["token_timestamps"], expected["token_timestamps"])
+
+
 def test_a_head_that_the_configuration_names_is_not_removed():
     model = whisper()
     before = {name: value.clone() for name, value in model.state_dict().items()}
