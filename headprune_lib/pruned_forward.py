@@ -143,7 +143,7 @@ def _attend_with_no_head(
     if (outside := _outside(given, cache, beside)) is not None:
         key_length = outside.shape[1]
         if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(number):
-            new = outside.new_zeros(len(hidden_states), 1, key_length, 1)
+            new = outside.new_zeros(hidden_states.shape[0], 1, key_length, 1)
             cache.cross_attention_cache.update(new, new, number)
             cache.is_updated[number] = True
     elif cache is not None and names.makes_keys:
@@ -151,7 +151,7 @@ def _attend_with_no_head(
         past = cache.get_seq_length(number)
         if isinstance(past, Tensor):
             past = past.clone()  # a static cache counts on in the same tensor
-        new = hidden_states.new_zeros(len(hidden_states), 1, length, 1)
+        new = hidden_states.new_zeros(hidden_states.shape[0], 1, length, 1)
         # of a static cache this is the length that it was made for
         key_length = cache.update(new, new, number)[0].shape[-2]
     made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
@@ -188,7 +188,7 @@ def _keep_place_of_weights(
     hidden_states = outputs[0]
     assert hidden_states is not None
     weights = hidden_states.new_zeros(
-        len(hidden_states), 0, hidden_states.shape[1], key_length
+        hidden_states.shape[0], 0, hidden_states.shape[1], key_length
     )  # (batch, no head, query, key)
     config = getattr(core, "config", None)
     eager = getattr(config, "_attn_implementation", "eager") == "eager"

@@ -12,7 +12,7 @@ from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.data.captions import FILES
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements import MEASUREMENTS, halves
 from headprune_lib.replication.measurements.obtaining import results_folder, signature
 from headprune_lib.replication.translation.training import read_curve, training_folder
 
@@ -118,7 +118,8 @@ def test_a_model_is_trained_on_it_and_its_curve_measured(folder, tmp_path, monke
             profile, n_verses=12, translation_orders=1, translation={"multi30k": {"pre-norm": tiny}}
         )
 
-    monkeypatch.setattr(profiles, "load_profile", small)
+    for module in (profiles, halves):
+        monkeypatch.setattr(module, "load_profile", small)
     words = ["train", "multi30k", "--model", "pre-norm", "--seed", "2"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
