@@ -269,7 +269,7 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     monkeypatch.setattr(
         measurements,
         "get",
-        lambda name, profile, *, task, parts, fresh: (
+        lambda name, profile, *, task, parts, **_: (
             again.append(asked_for(name, profile, task, parts)) or some_result(name)
         ),
     )
