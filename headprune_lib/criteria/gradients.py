@@ -39,7 +39,7 @@ def gate_gradients(
 
     Args:
         checked: whether the gradient of code that may give another one is compared with finite
-            differences; see :mod:`headprune_lib.criteria.derivatives`.
+            differences; see ``headprune_lib.criteria.derivatives``.
 
     Returns:
         one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.

@@ -61,7 +61,7 @@ def get(
     task: str | None = None,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
-    announce: Announce | None = None,
+    announce: Callable[[Any], None] | None = None,
 ) -> Result:
     """A result: the stored one if its signatures fit, else measured now.
 
@@ -74,10 +74,10 @@ def get(
         parts: orders of a pruning curve; the profile's own if not given.
         fresh: measure in any case, with the weights at hand; where fewer test texts were given, what
             depends on them.
-        announce: told what is about to be measured; see :class:`Upcoming`.
+        announce: told what is about to be measured; see ``Upcoming``.
 
     Raises:
-        ValueError: see :func:`find_artifact`.
+        ValueError: see ``find_artifact``.
     """
     measurement, half, profile, task = find_artifact(name, profile, task, parts)
     left_out: list[str] = []
@@ -106,9 +106,6 @@ class Upcoming(NamedTuple):
     task: str
     parts: list[str]
     left_out: list[str]
-
-
-Announce = Callable[[Upcoming], None]
 
 
 def _get(
