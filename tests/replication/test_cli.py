@@ -381,8 +381,9 @@ def run_in_a_process(words: list[str], environment: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_several_commands_at_once_lose_nothing(tmp_path):
+def test_several_commands_at_once_lose_nothing(tmp_path, monkeypatch):
     """Eight orders of one curve, twice: first nothing is trained, then all are measured again."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where processes find this module
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["headprune_lib.replication.measurements", "transformers.trainer"]
