@@ -119,7 +119,8 @@ def load_pruned(
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
     part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
-    memory once: they are read into a model without memory that has its heads removed already.
+    memory once, in another ``dtype`` too: they are read one by one into a model without memory that
+    has its heads removed already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
@@ -312,10 +313,44 @@ def _sliced(
         for module in self.modules():  # those in the file are read already
             module._buffers.pop(RECORD, None)
 
+    def _load_pretrained_model(
+        model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        if state_dict is None and checkpoint_files:
+            state_dict = _stored(checkpoint_files)
+        return found._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
+
     ignored = [*(found._keys_to_ignore_on_load_unexpected or ()), RECORD]
     own = {"__init__": __init__, "__module__": found.__module__, "__qualname__": found.__qualname__}
+    own["_load_pretrained_model"] = staticmethod(_load_pretrained_model)
     own["_keys_to_ignore_on_load_unexpected"] = ignored
     return type(found)(found.__name__, (found,), own), placed
+
+
+class _Stored:
+    """A tensor of a file, mapped when it is asked for and only while it is in use.
+
+    transformers maps the whole file at once, which then stays in memory beside weights that are
+    loaded in another ``dtype``.
+    """
+
+    def __init__(self, file: str, key: str) -> None:
+        self.file, self.key = file, key
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        with safe_open(self.file, framework="pt") as weights:
+            return weights.get_tensor(self.key)[index]
+
+
+def _stored(files: list[str]) -> dict[str, Any] | None:
+    """The tensors of all files; None for files of another kind, which transformers reads itself."""
+    tensors: dict[str, Any] = {}
+    for file in files:
+        if not file.endswith(".safetensors"):
+            return None
+        with safe_open(file, framework="pt") as weights:
+            tensors |= {key: _Stored(file, key) for key in weights.keys()}  # noqa: SIM118
+    return tensors
 
 
 def _placed(
