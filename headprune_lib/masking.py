@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import checkpoint
+from torch.utils.checkpoint import CheckpointFunction
 
 from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooking
@@ -30,11 +32,10 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor) -> Iterator[nn.Mo
     what :func:`torch.compile` made of the model (or of any other) runs uncompiled: compiled code
     would not look at the mask.
 
-    ``backward()`` may come after the block, and gives the masked model's gradients. With activation
-    checkpointing, which runs layers again in the backward pass, that holds where transformers'
-    ``activation_checkpointing_enable`` was called before the block; where checkpointing is switched
-    on inside, or by :func:`torch.utils.checkpoint.checkpoint` in a model's own code, call
-    ``backward()`` inside the block.
+    ``backward()`` may come after the block, and gives the masked model's gradients. So it does with
+    activation checkpointing, which runs layers again in the backward pass; but where a model's own
+    code calls :func:`torch.utils.checkpoint.checkpoint` with ``use_reentrant=False``, or where that
+    form is switched on inside the block, ``backward()`` belongs inside (torch raises an error else).
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
@@ -105,7 +106,7 @@ def _gated(
         gates = factors[block.kind][block.layer][..., : block.n_heads]
         if not bool((gates == 1).all()):
             hooks.append((output, _scaling_hook(block, gates, use)))
-    with hooking(outputs), _registered(hooks), use.remembered(hooks):
+    with hooking(outputs), _registered(hooks), use.remembered(hooks), _reentrant(use, hooks):
         yield
 
 
@@ -153,39 +154,46 @@ class _Use:
             )
         return True
 
+    def remembering(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+        """What is run under the mask again wherever a backward pass repeats it."""
+
+        def run(*given: Any) -> Any:
+            with nullcontext() if self._first_pass() else self._repetition(hooks):
+                return function(*given)
+
+        return function if self.over else run
+
     @contextmanager
     def remembered(self, hooks: Hooks) -> Iterator[None]:
         """Inside, layers that are checkpointed remember the mask for their repetition."""
         before = [layer.__dict__[_CHECKPOINT] for layer in self.layers]
-        for layer, checkpoint in zip(self.layers, before, strict=True):
+        for layer, handed in zip(self.layers, before, strict=True):
             inside = set(layer.modules())
-            self.wrapped.append(self._wrap(checkpoint, [h for h in hooks if h[0] in inside]))
+            self.wrapped.append(self._wrap(handed, [hook for hook in hooks if hook[0] in inside]))
             layer.__dict__[_CHECKPOINT] = self.wrapped[-1]
         try:
             yield
         finally:
             self.over = True
-            for layer, own, checkpoint in zip(self.layers, self.wrapped, before, strict=True):
+            for layer, own, handed in zip(self.layers, self.wrapped, before, strict=True):
                 if self._wraps(layer, own):
-                    layer.__dict__[_CHECKPOINT] = checkpoint
+                    layer.__dict__[_CHECKPOINT] = handed
 
     def _wraps(self, layer: nn.Module, own: Callable[..., Any]) -> bool:
         """Whether a layer still has our function: checkpointing may be switched on meanwhile."""
         return layer.__dict__.get(_CHECKPOINT) is own
 
     def _wrap(self, checkpoint: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
-        def remembering(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            def run(*given: Any) -> Any:
-                with nullcontext() if self._first_pass() else self._repetition(hooks):
-                    return function(*given)
-
-            return checkpoint(function if self.over else run, *args, **kwargs)
-
-        return remembering
+        return lambda function, *args, **kwargs: checkpoint(
+            self.remembering(function, hooks), *args, **kwargs
+        )
 
     @contextmanager
     def _repetition(self, hooks: Hooks) -> Iterator[None]:
         thread = threading.get_ident()
+        if thread in self.repeating:
+            yield
+            return
         self.repeating.add(thread)
         try:
             with ExitStack() as stack:
@@ -198,6 +206,39 @@ class _Use:
 
     def _first_pass(self) -> bool:
         return _running_backward() in (-1, self.backward)
+
+
+_REMEMBERED: list[tuple[_Use, Hooks]] = []  # by every use of a mask that lasts
+_LOCK = threading.Lock()
+
+
+class _Reentrant(CheckpointFunction):
+    """Stands in for torch's function while masks last: what they act on is repeated under them.
+
+    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
+    looks this function up by its own.
+    """
+
+    @classmethod
+    def apply(cls, function: Callable[..., Any], *args: Any) -> Any:
+        for use, hooks in tuple(_REMEMBERED):
+            function = use.remembering(function, hooks)
+        return CheckpointFunction.apply(function, *args)
+
+
+@contextmanager
+def _reentrant(use: _Use, hooks: Hooks) -> Iterator[None]:
+    entry = use, hooks
+    with _LOCK:
+        _REMEMBERED.append(entry)
+        checkpoint.CheckpointFunction = _Reentrant  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _REMEMBERED.remove(entry)
+            if not _REMEMBERED:
+                checkpoint.CheckpointFunction = CheckpointFunction  # type: ignore[misc]
 
 
 def _running_backward() -> int:

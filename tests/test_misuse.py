@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,8 @@ import transformers as t
 from tiny import batch, batch_for, build
 from torch import nn
 from torch.nn.utils import prune as torch_prune
+from torch.utils import checkpoint as torch_checkpointing
+from torch.utils.checkpoint import CheckpointError, CheckpointFunction
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from headprune_lib import (
@@ -310,13 +313,29 @@ def checkpoint(model, reentrant):
     model.enable_input_require_grads()
 
 
+def checkpoint_by_own_code(model, _reentrant=True):
+    model.enable_input_require_grads()
+
+    def checkpointed(layer, *args, **kwargs):  # keywords are for forms that are not reentrant
+        return torch_checkpoint(partial(layer, **kwargs), *args, use_reentrant=True)
+
+    for layer in model.bert.encoder.layer:
+        layer.forward = partial(checkpointed, layer.forward)
+
+
 checkpointing = pytest.mark.parametrize("reentrant", [True, False])
 
 
-@checkpointing
-@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
-def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant):
+@pytest.mark.parametrize(
+    ("name", "reentrant", "checkpoint"),
+    [
+        *itertools.product(["bert", "llama", "t5"], [True, False], [checkpoint]),
+        ("bert", True, checkpoint_by_own_code),
+    ],
+)
+def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant, checkpoint):
     model, (first, second) = trained(name)
+    first = {kind: 0.5 + mask.float() / 2 for kind, mask in first.items()}  # twice is not once
     inputs, expected = batch_for(name), {}
     for mask in (first, second, full_mask(model)):
         with masked_heads(model, mask):
@@ -332,6 +351,33 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant)
     assert found.keys() == expected.keys()
     for key, gradient in found.items():
         torch.testing.assert_close(gradient, expected[key])
+
+
+def test_checkpointing_by_own_code_without_reentrance_is_an_error_after_the_block():
+    model, (mask, _) = trained("bert")
+    for layer in model.bert.encoder.layer:
+        layer.forward = partial(torch_checkpoint, layer.forward, use_reentrant=False)
+    with masked_heads(model, mask):
+        loss = model(**batch(3)).loss
+    with pytest.raises(CheckpointError):
+        loss.backward()
+
+
+def test_masks_that_end_out_of_order_are_each_repeated_with_their_own_model():
+    model, (mask, _) = trained("bert")
+    with masked_heads(model, mask):
+        expected = gradients(model, model(**batch(3)).loss)
+    checkpoint_by_own_code(model)
+    other, (other_mask, _) = trained("bert")
+    first, second = masked_heads(other, other_mask), masked_heads(model, mask)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    loss = model(**batch(3)).loss
+    second.__exit__(None, None, None)
+    for key, gradient in gradients(model, loss).items():
+        torch.testing.assert_close(gradient, expected[key])
+    assert torch_checkpointing.CheckpointFunction is CheckpointFunction
 
 
 @checkpointing
