@@ -19,16 +19,34 @@ from headprune_lib.replication.data.task import Task
 
 
 @dataclass(frozen=True)
+class Amid:
+    """Examples of another task amid those of a task's own, to train on both.
+
+    The first and the last half of the task's own come first and last, so that what heads are
+    chosen and scored on is of the task itself.
+    """
+
+    own: Table
+    other: Lines
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Those of both."""
+        return (*self.own.files, *self.other.files)
+
+
+@dataclass(frozen=True)
 class Layout:
     """How one release lies on disk: the folder's name, and the files of each split."""
 
     folder: str
-    splits: dict[str, Table | Lines]
+    splits: dict[str, Table | Lines | Amid]
 
     @property
     def files(self) -> list[str]:
         """Those of all splits, below the folder that is given as ``data``."""
-        return [f"{self.folder}/{file}" for part in self.splits.values() for file in part.files]
+        names = [file for part in self.splits.values() for file in part.files]
+        return [f"{self.folder}/{name}" if self.folder else name for name in names]
 
     def missing(self, root: Path) -> list[str]:
         """The files that ``root`` does not have."""
@@ -108,10 +126,16 @@ class Benchmark(Task):
 @lru_cache(maxsize=8)
 def _from_folder(task: Benchmark, root: Path) -> tuple[tuple[str, Examples], ...]:
     layout = task._layout(root)
-    return tuple(
-        (name, in_hash_order(to_examples(part.rows(root / layout.folder), task.labels)))
-        for name, part in layout.splits.items()
-    )
+    folder = root / layout.folder
+    return tuple((name, _read(part, folder, task.labels)) for name, part in layout.splits.items())
+
+
+def _read(part: Table | Lines | Amid, folder: Path, labels: tuple[str, ...]) -> Examples:
+    if isinstance(part, Amid):
+        own, other = (_read(side, folder, labels) for side in (part.own, part.other))
+        half = len(own) // 2
+        return own.first(half).and_(other).and_(own.after(half))
+    return in_hash_order(to_examples(part.rows(folder), labels))
 
 
 @lru_cache(maxsize=8)
@@ -144,6 +168,13 @@ _REGISTERED = {
     "snli": {
         "snli/train": "31bd2da27d96673face160ae8ddf252e1dad1bcf285c157514d0a57c1ece5cd0",
         "snli/test": "4d894b5abf1b1d811a035d8fa649fe9bcfa3bac0381b5b9a553d0db48473db98",
+    },
+    "mnli": {
+        "mnli/train": "92df649f8fcaa006874dbe4f1012d04f45f5b7cb3489eaac89ee470e408c4eed",
+        "mnli/test": "53b1517c36e04df042556ca21ef0ef5a58809e0eb0f145fd20b2c2ec0979e119",
+    },
+    "mnli-mismatched": {
+        "mnli-mismatched/test": "831a81681b5245df3e0fc27c8de533db13353a712f97f8849a5c121e63647da2",
     },
     "sick": {
         "sick/test": "967b29202bace7cb5c72373eb503809c5c4ccf7c01785a5eb0266a414b7997e1",
@@ -276,8 +307,20 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         "mnli",
         "MNLI, matched",
         _INFERENCE,
+        registered=_REGISTERED["mnli"],
         short="MNLI",
         layouts=(
+            # a twentieth of the training pairs, with as many of SNLI: what can be had in plain files
+            Layout(
+                "",
+                {
+                    "train": Amid(
+                        Table(("mnli/train_part.tsv",), **_PAIR),
+                        Lines("snli/labels.dev", "snli/s1.dev", "snli/s2.dev"),
+                    ),
+                    "test": Table(("mnli/dev_matched.tsv",), **_PAIR),
+                },
+            ),
             Layout(
                 "MNLI",
                 {
@@ -292,8 +335,12 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         "mnli-mismatched",
         "MNLI, mismatched",
         _INFERENCE,
+        registered=_REGISTERED["mnli-mismatched"],
         short="MNLI mismatched",
-        layouts=(Layout("MNLI", {"test": Table(("dev_mismatched.tsv",), **_PAIR)}),),
+        layouts=(
+            Layout("mnli", {"test": Table(("dev_mismatched_part.tsv",), **_PAIR)}),
+            Layout("MNLI", {"test": Table(("dev_mismatched.tsv",), **_PAIR)}),
+        ),
         hub=Hub(_GLUE, "mnli", {"test": "validation_mismatched"}, **_HUB_PAIR),
     ),
 )

@@ -33,6 +33,11 @@ class Examples:
         """The last ``n`` examples, all where there are fewer."""
         return self._part(slice(max(0, len(self) - n), None))
 
+    def and_(self, more: Examples) -> Examples:
+        """These examples, then those of another set; both are single texts, or both pairs."""
+        second = None if self.second is None else (*self.second, *more.second)
+        return Examples((*self.texts, *more.texts), (*self.labels, *more.labels), second)
+
     def rows(self, places: Sequence[int]) -> Examples:
         """The examples at these places, in their order."""
         sides = (self.texts, self.labels, *((self.second,) if self.second is not None else ()))

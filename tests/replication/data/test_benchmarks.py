@@ -56,9 +56,20 @@ FILES = {
         "relatedness_score\tentailment_judgment\n"
         "6\tNo boy.\tA boy.\t3.3\tCONTRADICTION\n"
     },
+    "mnli (files)": {
+        "mnli/train_part.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n"
+        "1\tA cat.\tIt purrs.\tneutral\tentailment\n",
+        "mnli/dev_matched.tsv": PAIRS + "0\tA cat.\tIt barks.\tneutral\tcontradiction\n",
+        "snli/labels.dev": "neutral\n",
+        "snli/s1.dev": "A boy.\n",
+        "snli/s2.dev": "He runs.\n",
+    },
     "mnli": {
         "MNLI/train.tsv": PAIRS + "0\tA dog.\tIt barks.\tneutral\tneutral\n",
         "MNLI/dev_matched.tsv": PAIRS + "0\tA cat.\tIt barks.\tneutral\tcontradiction\n",
+    },
+    "mnli-mismatched (files)": {
+        "mnli/dev_mismatched_part.tsv": PAIRS + "0\tA.\tB.\tneutral\tentailment\n"
     },
     "mnli-mismatched": {"MNLI/dev_mismatched.tsv": PAIRS + "0\tA.\tB.\tneutral\tentailment\n"},
 }
@@ -75,11 +86,19 @@ def write(folder, files):
 def test_every_layout_is_read(case, tmp_path):
     task = TASKS[case.split()[0]]
     splits = task.load(write(tmp_path, FILES[case]))
-    assert set(splits) >= ({"test"} if case in ("sick", "mnli-mismatched") else {"train", "test"})
+    assert set(splits) >= (
+        {"test"} if task.name in ("sick", "mnli-mismatched") else {"train", "test"}
+    )
     for name, examples in splits.items():
         assert len(examples) and set(examples.labels) <= set(range(len(task.labels))), name
         pairs = task.name in ("mrpc", "snli", "sick", "mnli", "mnli-mismatched")
         assert (examples.second is not None) == pairs
+
+
+def test_what_is_trained_on_beside_a_task_stands_amid_its_own(tmp_path):
+    train = TASKS["mnli"].split("train", write(tmp_path, FILES["mnli (files)"]))
+    assert {train.texts[0], train.texts[2]} == {"A dog.", "A cat."}
+    assert (train.texts[1], train.second[1]) == ("A boy.", "He runs.")
 
 
 def test_two_layouts_of_the_same_text_are_one_dataset(tmp_path):
@@ -163,7 +182,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_put_where(monkeypatch, error)
         raise error("no route to host")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(MissingData, match=r"(?s)no route to host.*Put MNLI/train\.tsv") as refused:
+    with pytest.raises(MissingData, match=r"(?s)no route to host.*or MNLI/train\.tsv") as refused:
         TASKS["mnli"].load("hub")
     assert "data=hub" not in str(refused.value), "no use in asking it again"
     with pytest.raises(MissingData, match="SICK_test_annotated"):
