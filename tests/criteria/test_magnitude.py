@@ -16,10 +16,7 @@ def test_it_is_the_norm_of_what_the_head_does_to_a_lone_key(name):
     found = magnitude(model)
     for block in find_heads(model)[:2]:
         output = block.part(model, "output")
-        if block.architecture.fused:
-            projection, hidden = block.part(model, "fused"), None
-        else:
-            projection, hidden = block.part(model, "value"), None
+        projection = block.part(model, "fused" if block.architecture.fused else "value")
         hidden = output(torch.zeros(1, len(block.kept) * block.width, dtype=torch.float64))
         size = projection.weight.shape[0 if type(projection).__name__ == "Conv1D" else 1]
         bias = projection(torch.zeros(1, size, dtype=torch.float64))

@@ -66,18 +66,16 @@ def test_random_signs_estimate_the_diagonal(model, examples, split):
     first = importance_signed(model, [examples])["self"]
     near, far = (
         (second_order(model, [examples], probes=probes, seed=1)["self"] - exact).abs().mean()
-        for probes in (400, 2)
+        for probes in (100, 2)
     )
-    assert near < 0.2 * far and near < 0.2 * (exact - first).abs().mean()
-    one, other = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1))
-    assert torch.equal(one, other)
+    assert near < 0.4 * far and near < 0.4 * (exact - first).abs().mean()
+    one, other, third = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1, 2))
+    assert torch.equal(one, other) and not torch.equal(one, third)
 
 
 def test_bad_settings_and_heads_that_are_gone(model, examples):
     with pytest.raises(ValueError, match="probes is 0; give at least 1, or None"):
         score_heads(model, [examples], "second-order", probes=0)
-    with pytest.raises(ValueError, match="no batches"):
-        second_order(model, [])
     smaller = prune_heads(build(), cut_heads(build(), [("self", 0, head) for head in range(4)]))
     found = second_order(smaller, [examples])["self"]
     assert found[0].isnan().all() and found[1:].isfinite().all()
