@@ -32,17 +32,15 @@ def llama():
     return t.LlamaForCausalLM(config).eval()
 
 
-def _loaded_encoder(folder):
-    model = classifier()
-    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+def loaded(build):
+    def run(folder):
+        model = build()
+        return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+
+    return run
 
 
-def _loaded_decoder(folder):
-    model = llama()
-    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
-
-
-def _plain(folder):
+def plain(folder):
     model = llama()
     scores = {kind: torch.rand(mask.shape) for kind, mask in full_mask(model).items()}
     written = export_transformers(prune_heads(model, uniform_mask(model, scores, 0.25)), folder)
@@ -53,9 +51,9 @@ def _plain(folder):
 # Column of the page -> how the model came to be: uneven and with an empty layer, but where a plain
 # class cannot say so.
 WAYS = {
-    "`load_pruned`, encoder": _loaded_encoder,
-    "`load_pruned`, decoder": _loaded_decoder,
-    "`export`, then `from_pretrained`": _plain,
+    "`load_pruned`, encoder": loaded(classifier),
+    "`load_pruned`, decoder": loaded(llama),
+    "`export`, then `from_pretrained`": plain,
 }
 
 

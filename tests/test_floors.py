@@ -3,10 +3,8 @@
 import ast
 import graphlib
 import os
-import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,13 +192,10 @@ ELSEWHERE = {
 TAKEN_IF_THERE = {"accelerate", "scipy"}
 
 
+@pytest.mark.slow
 def test_the_library_can_be_imported_without_the_packages_of_the_replication():
     missing = dict.fromkeys(sorted(ELSEWHERE | TAKEN_IF_THERE))
     run(f"import sys; sys.modules.update({missing}); from headprune_lib import *")
-
-
-@pytest.mark.slow
-def test_the_library_loads_no_package_of_the_replication():
     loaded = run("import sys; from headprune_lib import *; print(*sys.modules)").split()
     assert not ELSEWHERE & set(loaded)
 
@@ -217,52 +212,39 @@ def run(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        (["score", "--help"], 0),
-        (["prune", "--help"], 0),
-        (["reproduce", "--help"], 0),
-        (["export", "--help"], 0),
-        (["score"], 2),
-        (["nonsense"], 2),
-        (["export", "model", "out", "--format", "pickle"], 2),
-        (["score", "model", "data.tsv", "--batch-size", "0"], 2),
-        (["prune", "model", "data.tsv", "out", "--amount", "2"], 2),
-        (["translate", "enfr", "--beams", "0"], 2),
-        (["bench", "--rounds", "0"], 2),
-    ],
-)
-def test_help_and_wrong_arguments_wait_for_no_large_package(words, code):
-    asked = """
+ASKED = {
+    "--help": 0,
+    "--version": 0,
+    "prune --help": 0,
+    "reproduce --help": 0,
+    "score": 2,
+    "nonsense": 2,
+    "export model out --format pickle": 2,
+    "score model data.tsv --batch-size 0": 2,
+    "prune model data.tsv out --amount 2": 2,
+    "translate enfr --beams 0": 2,
+    "bench --rounds 0": 2,
+}
+
+
+def test_help_and_wrong_arguments_wait_for_no_large_package():
+    code = f"""
 import sys
 from headprune_lib.cli import main
-try:
-    main()
-except SystemExit as end:
-    print("ended", end.code, *sys.modules)
+ended = []
+for words in {list(ASKED)}:
+    sys.argv = ["headprune", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        ended.append(end.code)
+print("ended", *ended, "loaded", *sys.modules)
 """
-    found = run(f"import sys; sys.argv = {['headprune', *words]}{asked}")
-    _, _, said = found.partition("ended ")
-    ended, *loaded = said.split()
-    assert ended == str(code)
-    slow = {"torch", "transformers", "numpy", "pandas", "scipy", "safetensors", *ELSEWHERE} - {
-        "typer",
-        "pydantic",  # which rich takes where it is
-    }
-    assert not slow & set(loaded)
-
-
-# What computes nothing with a model, or gives a model of transformers, which other tests move.
-WITHOUT_A_DEVICE = {"import_fairseq", "prune_schedule", "register_attention"}
-
-
-def test_every_public_function_is_tested_on_a_gpu():
-    words = Counter(re.findall(r"\w+", (ROOT / "tests" / "test_gpu.py").read_text("utf-8")))
-    used = {name for name in headprune_lib.__all__ if words[name] > 1}  # imported, and used
-    assert set(headprune_lib.__all__) - used == WITHOUT_A_DEVICE
+    ended, _, loaded = run(code).rpartition("ended ")[2].partition(" loaded ")
+    assert ended.split() == [str(code) for code in ASKED.values()]
+    slow = {"torch", "transformers", "numpy", "pandas", "scipy", "safetensors", *ELSEWHERE}
+    # typer is what runs; rich takes pydantic where it is
+    assert not (slow - {"typer", "pydantic"}) & set(loaded.split())
 
 
 def test_every_public_function_has_a_test_on_a_gpu():

@@ -9,7 +9,7 @@ from headprune_lib.criteria import gradients
 from headprune_lib.running import in_halves, on_device, rounding
 
 
-@pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("room", [1, 3, 7])
 def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     tried = []
 
@@ -46,20 +46,18 @@ def test_what_had_no_room_once_is_not_tried_again():
         tried.clear()
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        {"input_ids": torch.ones(1, 2)},
-        {"input_ids": torch.ones(4, 2), "labels": torch.ones(3)},  # whose rows are whose?
-        {"input_ids": torch.ones(4, 2), "scale": torch.tensor(1.0)},
-    ],
-)
-def test_what_cannot_be_halved_is_the_error_of_memory(batch):
+def test_what_cannot_be_halved_is_the_error_of_memory():
     def compute(_batch):
         raise torch.OutOfMemoryError("no room")
 
-    with pytest.raises(torch.OutOfMemoryError):
-        in_halves(compute, batch, torch.cat)
+    ids = torch.ones(4, 2)
+    for batch in (
+        {"input_ids": ids[:1]},
+        {"input_ids": ids, "labels": torch.ones(3)},  # whose rows are whose?
+        {"input_ids": ids, "scale": torch.tensor(1.0)},
+    ):
+        with pytest.raises(torch.OutOfMemoryError):
+            in_halves(compute, batch, torch.cat)
 
 
 @pytest.mark.parametrize("name", ["bert", "marian"])
@@ -84,22 +82,6 @@ def test_a_batch_stays_as_it_was_where_it_is_put():
     there = on_device(batch, "meta")
     assert {value.device.type for value in there.values()} == {"meta"}
     assert {value.device.type for value in batch.values()} == {"cpu"}
-
-
-def test_a_copy_to_a_gpu_is_pinned_and_not_waited_for(monkeypatch):
-    """As torch would be asked to; no GPU is needed for that."""
-    done = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda one: done.append("pinned") or one)
-    monkeypatch.setattr(
-        torch.Tensor, "to", lambda one, where, **how: done.append((str(where), how)) or one
-    )
-    ids = torch.ones(2, 3)
-    there = on_device({"input_ids": ids, "name": "x"}, "cuda")
-    assert done == ["pinned", ("cuda", {"non_blocking": True})]
-    assert there["input_ids"] is ids and there["name"] == "x"
-    done.clear()
-    on_device({"input_ids": ids}, "cpu")
-    assert done == [("cpu", {})], "nothing is pinned where nothing is copied to a GPU"
 
 
 @pytest.mark.parametrize("name", ["bart", "t5"])

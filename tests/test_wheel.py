@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,39 +30,27 @@ MISSING = (
 
 pytestmark = pytest.mark.nightly
 
-Run = Callable[..., subprocess.CompletedProcess]
-
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in BUILT_FROM:  # a copy: building leaves folders behind
-        if (ROOT / name).is_dir():
-            shutil.copytree(
-                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        else:
-            shutil.copy(ROOT / name, source)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
     pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     (made,) = folder.glob("*.whl")
     return made
 
 
 @pytest.fixture(scope="module")
-def run(wheel, tmp_path_factory) -> Run:
+def run(wheel, tmp_path_factory):
     """Runs Python with the wheel's library in place of the checkout's, in a folder of its own."""
     target, here = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("here")
     pip("install", "--target", str(target), str(wheel))
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HEADPRUNE_", "PYTHON"))
-    }
-    environment |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("HEADPRUNE_", "PYTHON"))}
+    own |= {"PYTHONPATH": str(target), "HOME": str(here), "HF_HUB_OFFLINE": "1"}
 
-    def run(
-        code: str, *arguments: str, missing: tuple[str, ...] = ()
-    ) -> subprocess.CompletedProcess:
+    def run(code: str, *arguments: str, missing: tuple[str, ...] = ()):
         lines = [
             "import sys",
             f"sys.modules.update(dict.fromkeys({missing!r}))",
@@ -71,34 +58,15 @@ def run(wheel, tmp_path_factory) -> Run:
             f"assert headprune_lib.__file__.startswith({str(target)!r}), headprune_lib.__file__",
             code,
         ]
-        return subprocess.run(
-            [sys.executable, "-c", "\n".join(lines), *arguments],
-            cwd=here,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = [sys.executable, "-c", "\n".join(lines), *arguments]
+        return subprocess.run(words, cwd=here, env=own, capture_output=True, text=True, check=False)
 
     return run
 
 
 def pip(*arguments: str) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            *arguments[:1],
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            *arguments[1:],
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["-m", "pip", arguments[0], "--quiet", "--no-deps", "--no-index", *arguments[1:]]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -176,16 +144,15 @@ def test_the_replication_names_the_checkout_that_it_needs(run):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "01_one_head"], ["reproduce", "figure1b", "--profile", "smoke"]]
+    ("arguments", "missing", "said"),
+    [
+        (["run", "01_one_head"], (), "HEADPRUNE_ROOT"),
+        (["reproduce", "figure1b", "--profile", "smoke"], (), "HEADPRUNE_ROOT"),
+        (["findings"], MISSING, "pip install 'headprune[book]'"),
+    ],
 )
-def test_a_command_of_the_replication_says_so_in_a_line(run, arguments):
-    done = run(COMMAND, *arguments)
+def test_a_command_of_the_replication_says_what_it_lacks(run, arguments, missing, said):
+    done = run(COMMAND, *arguments, missing=missing)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("headprune: ") and "HEADPRUNE_ROOT" in done.stderr
+    assert done.stderr.startswith("headprune: ") and said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_command_of_the_replication_says_what_to_install(run):
-    done = run(COMMAND, "findings", missing=MISSING)
-    assert done.returncode == 2, done.stderr
-    assert "pip install 'headprune[book]'" in done.stderr and "Traceback" not in done.stderr
