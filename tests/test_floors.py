@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,8 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(LIBRARY.rglob("*.py"))}
 
 
-def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
+@cache
+def imports(name: str) -> tuple[tuple[str, int, bool, bool], ...]:
     """What a module imports: name, line, whether within a function, whether for annotations."""
 
     def walk(node: ast.AST, lazy: bool, typed: bool) -> Iterator[tuple[str, int, bool, bool]]:
@@ -93,7 +95,7 @@ def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
                 inside = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
                 yield from walk(child, inside, typed)
 
-    yield from walk(ast.parse(MODULES[name].read_text("utf-8")), False, False)
+    return tuple(walk(ast.parse(MODULES[name].read_text("utf-8")), False, False))
 
 
 def where(name: str, line: int) -> str:

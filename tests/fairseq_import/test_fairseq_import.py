@@ -19,8 +19,9 @@ from headprune_lib import (
     save_pruned,
 )
 from headprune_lib.cli import app
+from headprune_lib.fairseq_import.vocabulary import Splitter
 
-pytestmark = pytest.mark.nightly  # fairseq trains what is converted
+trains = pytest.mark.nightly  # fairseq trains what is converted
 
 
 def opened(data, checkpoint):
@@ -47,6 +48,7 @@ def logits(model, batch):
         return model(**{k: v for k, v in batch.items() if k != "labels"}).logits
 
 
+@trains
 @pytest.mark.gpu
 def test_an_imported_model_is_the_same_on_a_gpu(trained, text):
     data, checkpoint = trained
@@ -61,6 +63,7 @@ def test_an_imported_model_is_the_same_on_a_gpu(trained, text):
     assert there.translate(sources, beams=5) == here.translate(sources, beams=5)
 
 
+@trains
 def test_logits_are_fairseqs(trained, text):
     data, checkpoint = trained
     translator, (models, _) = import_fairseq(checkpoint, dictionaries(data)), opened(*trained)
@@ -76,31 +79,27 @@ def test_logits_are_fairseqs(trained, text):
     )
 
 
-@pytest.mark.parametrize(
-    "longest", [4, 20, 200]
-)  # pieces; what is made at the limit ends there, as theirs
+@trains
+# pieces; what is made at the limit ends there, as theirs
+@pytest.mark.parametrize("longest", [4, 200])
 def test_translations_are_fairseqs(trained, text, longest):
-    translator, (models, task) = (
-        import_fairseq(trained[1], dictionaries(trained[0])),
-        opened(*trained),
-    )
+    translator = import_fairseq(trained[1], dictionaries(trained[0]))
+    models, task = opened(*trained)
     from fairseq.dataclass.configs import GenerationConfig
 
     generator = task.build_generator(models, GenerationConfig(beam=5, max_len_b=longest))
     theirs = []
     for line in lines(text, "test.xx"):
         ids = torch.tensor([translator.source.encode(line.split())])
-        found = task.inference_step(
-            generator,
-            models,
-            {"net_input": {"src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}},
-        )
+        sample = {"src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}
+        found = task.inference_step(generator, models, {"net_input": sample})
         theirs.append(task.target_dictionary.string(found[0][0]["tokens"]))
     assert translator.translate(lines(text, "test.xx"), beams=5, max_len_b=longest) == theirs
     assert len(set(theirs)) > 10
     assert longest > 4 or longest in [len(line.split()) for line in theirs]
 
 
+@trains
 def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text):
     data, checkpoint = trained
     found = torch.load(checkpoint, weights_only=False)
@@ -125,6 +124,7 @@ def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text)
     assert torch.equal(logits(new.model, batch), logits(same.model, batch))
 
 
+@trains
 def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
     translator = import_fairseq(trained[1], dictionaries(trained[0]))
     batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
@@ -138,12 +138,6 @@ def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
         masked = logits(translator.model, batch)
     pruned = load_pruned(save_pruned(prune_heads(translator.model, mask), tmp_path / "pruned"))
     torch.testing.assert_close(logits(pruned, batch), masked, rtol=0, atol=1e-5)
-
-
-def test_a_shape_without_counterpart_is_named(prepared, tmp_path_factory):
-    data, checkpoint = train_shape("pre-norm on one side", prepared, tmp_path_factory)
-    with pytest.raises(ValueError, match="before the blocks of one side only"):
-        import_fairseq(checkpoint, dictionaries(data))
 
 
 class Malicious:
@@ -186,8 +180,14 @@ def test_files_that_are_no_checkpoints(content, message, tmp_path):
         import_fairseq(tmp_path / "none.pt", [words])
 
 
-def test_a_dictionary_of_another_training_is_refused(trained, tmp_path):
-    data, checkpoint = trained
+@trains
+def test_what_has_no_counterpart_or_is_of_another_training_is_refused(
+    prepared, tmp_path_factory, tmp_path
+):
+    data, checkpoint = train_shape("pre-norm on one side", prepared, tmp_path_factory)
+    with pytest.raises(ValueError, match="before the blocks of one side only"):
+        import_fairseq(checkpoint, dictionaries(data))
+    data, checkpoint = train_shape("joined", prepared, tmp_path_factory)
     words = tmp_path / "dict.txt"
     words.write_text("a 1\nb 1\n")
     with pytest.raises(ValueError, match=r"has 6 entries.*embeddings \d+: not of one training"):
@@ -197,6 +197,7 @@ def test_a_dictionary_of_another_training_is_refused(trained, tmp_path):
         import_fairseq(checkpoint, [words])
 
 
+@trains
 def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
     data, out = prepared(False), tmp_path / "out"
     small = [*(f"--{side}-layers=1" for side in ("encoder", "decoder")), "--cpu"]
@@ -214,8 +215,6 @@ def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
 
 
 def test_pieces_are_split_and_joined(tmp_path):
-    from headprune_lib.fairseq_import.vocabulary import Splitter
-
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\na b\nab c</w>\n")
     splitter = Splitter(codes)

@@ -8,12 +8,12 @@ import hub
 import pytest
 from fairseqmodels import train_shape
 
-from headprune_lib.replication.data import MissingData, WrongChecksum, archives, file_sha256
+from headprune_lib.replication.data import MissingData, WrongChecksum, archives
 from headprune_lib.replication.data.archives import Archive
 from headprune_lib.replication.data.fetched import noted
 from headprune_lib.replication.translation.public import WMT14, public_translator
 
-pytestmark = pytest.mark.nightly
+pytestmark = pytest.mark.slow  # half a second each to stop the server
 
 NAME = "wmt14.en-fr.joined-dict.transformer.tar.bz2"
 
@@ -58,17 +58,7 @@ def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
     assert plain.folder() == folder and len(server.asked) == asked
 
 
-def test_gigabytes_are_hashed_once(plain, monkeypatch):
-    hashed = []
-    monkeypatch.setattr(
-        archives, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path)
-    )
-    monkeypatch.setattr("pooch.core.file_hash", lambda *_: hashed.append("by pooch") or "")
-    plain.folder()
-    assert hashed == [NAME] and noted(plain.url) == file_sha256(plain.target.with_name(NAME))
-
-
-@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize("status", [403, 500])
 def test_a_server_that_refuses_is_told(server, plain, status):
     server.faults[NAME] = [status]
     with pytest.raises(MissingData, match=f"cannot be fetched .*{status}"):
@@ -124,6 +114,7 @@ def test_a_download_that_was_killed_before_it_got_its_name_is_taken(server, plai
     assert len(server.ranges) == (2 if more else 1)
 
 
+@pytest.mark.nightly
 def test_a_vaswani_model_with_joined_dictionary_is_read_from_its_archive(
     server, prepared, text, tmp_path_factory
 ):
