@@ -9,7 +9,7 @@ from test_grouped_queries import made
 from tiny import BUILDERS, build
 from torch import nn
 
-from headprune_lib import costs, find_heads, full_mask, prune_heads
+from headprune_lib import costs, full_mask, prune_heads
 from headprune_lib.costs import cache_cost, parameters_cost, random_tokens, seconds_cost
 from headprune_lib.orders import prune_steps
 
@@ -128,16 +128,6 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
     mask["self"][1] = 0
     with pytest.raises(ValueError, match="layers.1 was not measured with 0 heads of 0 groups"):
         cost(mask)
-
-
-def test_layers_that_are_alike_are_measured_once_and_biases_a_head_are_handed_on():
-    model = build("t5", dtype=torch.float32)
-    steps = prune_steps(model, {kind: torch.rand(2, 4) for kind in full_mask(model)})
-    inputs = random_tokens(model, 2, 6)
-    table = seconds_cost(model, inputs, steps, rounds=1)
-    assert table.layers.keys() == {block.path for block in find_heads(model)}
-    assert all(seconds > 0 for sizes in table.layers.values() for seconds in sizes.values())
-    assert all(len(sizes) == 5 for sizes in table.layers.values())  # 4 to 0 heads
 
 
 @pytest.mark.parametrize(("batch_size", "length"), [(1, 1), (3, 9)])

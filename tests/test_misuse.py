@@ -334,22 +334,6 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant)
 
 
 @checkpointing
-@pytest.mark.parametrize("switched", ["before", "inside"])
-def test_a_backward_pass_inside_the_block(switched, reentrant):
-    model, (mask, _) = trained("bert")
-    with masked_heads(model, mask):
-        expected = gradients(model, model(**batch(3)).loss)
-    if switched == "before":
-        checkpoint(model, reentrant)
-    with masked_heads(model, mask):
-        if switched == "inside":
-            checkpoint(model, reentrant)
-        found = gradients(model, model(**batch(3)).loss)
-    for key, gradient in found.items():
-        torch.testing.assert_close(gradient, expected[key])
-
-
-@checkpointing
 def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
     model, (mask, _) = trained("bert")
     checkpoint(model, reentrant)
@@ -381,12 +365,3 @@ def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is()
         expected = logits(model, inputs)
     with masked_heads(encoder, first_cut(encoder)), masked_heads(model, other):
         assert torch.equal(logits(model, inputs), expected)
-
-
-def test_scores_are_all_zero_under_a_mask_that_cuts_everything():
-    model = build("bert")
-    none = {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
-    for criterion in ("importance", "second-order"):
-        with masked_heads(model, none):
-            scores = score_heads(model, [batch(3)], criterion, normalize=None)
-        assert not any(values.any() for values in scores.values())
