@@ -70,6 +70,11 @@ def logits(model, **more):
         return model(**inputs, **more).logits
 
 
+def pruned(model):
+    """Whether heads are gone that the plain class would have."""
+    return any(len(block.kept) < block.n_heads for block in find_heads(model))
+
+
 def pipelines(model, _folder):
     task = "text-generation" if model.can_generate() else "text-classification"
     pipe = t.pipeline(task, model=model, tokenizer=tokenizer(), device="cpu")
@@ -91,15 +96,16 @@ def trainer(model, folder):
     assert not torch.equal(before, after)
     checkpoint = folder / "run" / "checkpoint-1"
     # which plain transformers loads, too, if it was exported
-    pruned = any(len(block.kept) < block.n_heads for block in find_heads(model))
-    again = load_pruned(checkpoint) if pruned else type(model).from_pretrained(checkpoint).eval()
+    again = (
+        load_pruned(checkpoint) if pruned(model) else type(model).from_pretrained(checkpoint).eval()
+    )
     torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-5)
 
 
 def lora(model, folder):
     peft = pytest.importorskip("peft", reason="peft is not installed")
     parts = ["q_proj", "v_proj"] if model.can_generate() else ["query", "value"]
-    empty = any(not block.kept for block in find_heads(model))
+    kept = pruned(model)
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=parts))
     optimizer = torch.optim.SGD([p for p in adapted.parameters() if p.requires_grad], lr=1.0)
     before = logits(adapted.eval())
@@ -111,7 +117,7 @@ def lora(model, folder):
     assert not torch.equal(before, after)
     merged = adapted.merge_and_unload()
     torch.testing.assert_close(logits(merged), after, rtol=0, atol=1e-4)
-    if empty:  # a pruned one, not the plain one
+    if kept:
         again = load_pruned(save_pruned(merged, folder / "merged"))
         torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-4)
 
@@ -133,11 +139,8 @@ def exported(model, _folder):
 
 
 def bfloat16(model, folder):
-    pruned = hasattr(model, "save_pretrained") and any(
-        len(block.kept) < block.n_heads for block in find_heads(model)
-    )
     model = model.to(torch.bfloat16)
-    if pruned:
+    if pruned(model):
         again = load_pruned(save_pruned(model, folder / "half"))
     else:
         model.save_pretrained(folder / "half")

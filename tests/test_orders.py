@@ -101,19 +101,6 @@ def test_a_pruned_model_is_pruned_further():
     prune_heads(model, mask)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"amount": 1.2}, "amount is 1.2.*0 to 1"),
-        ({"amount": 0.5, "kinds": ["enc-enc"]}, r"no kind 'enc-enc' in Bert.*\['self'\]"),
-        ({"amount": 0.5, "keep_at_least": -1}, "0 or more"),
-    ],
-)
-def test_a_mask_that_cannot_be_made(given, message):
-    with pytest.raises(ValueError, match=message):
-        prune_mask(MODELS["bert"], scores_of(MODELS["bert"], 0), **given)
-
-
 ANY = torch.rand(3, 4)
 
 

@@ -74,12 +74,6 @@ def test_a_model_that_is_uneven_is_made_even():
     assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]
 
 
-def test_only_the_kinds_asked_for():
-    model = build("bart")
-    mask = uniform_mask(model, drawn(model), 0.5, kinds=["dec-dec"])
-    assert left(mask) == {"enc-enc": [4, 4], "enc-dec": [4, 4], "dec-dec": [2, 2]}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -102,9 +96,3 @@ def test_layers_that_share_biases_and_have_no_head_in_common():
     prune_heads(model, cut_heads(model, gone))
     with pytest.raises(ValueError, match="share one table of position biases"):
         uniform_mask(model, drawn(model), 0.0)
-
-
-def test_nan_scores_are_refused():
-    model = build("bert")
-    with pytest.raises(ValueError, match="NaN"):
-        uniform_mask(model, {"self": torch.full((3, 4), torch.nan)}, 0.5)

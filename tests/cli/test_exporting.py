@@ -94,12 +94,3 @@ def test_what_cannot_be_is_one_line_and_nothing_is_written(words, message, tmp_p
     lines = done.output.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("headprune: ") and message in lines[0]
     assert not (tmp_path / "out").exists()
-
-
-def test_uniform_keeps_a_head_in_every_layer(tmp_path):
-    own = kept_in(tmp_path / "model", classifier())
-    rows = tmp_path / "rows.tsv"
-    rows.write_text("text\tlabel\ngood\tpositive\nbad\tnegative\n")
-    done = run("prune", own, rows, tmp_path / "out", "--amount", "1", "--uniform", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["after"]["heads"] == 2

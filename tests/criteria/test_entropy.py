@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from gates import rows_of
-from tiny import batch_for, build
+from tiny import build
 
 from headprune_lib import score_heads
 from headprune_lib.criteria.confidence import confidence
@@ -52,17 +52,6 @@ def test_confidence_leaves_the_end_mark_out(model, examples, split):
         torch.testing.assert_close(confidence(model, split([]))["self"], found)
     finally:
         model.config.eos_token_id = None
-
-
-def test_the_three_kinds_and_no_labels():
-    model, batch = build("bart"), batch_for("bart")
-    found = score_heads(model, [batch], "entropy")
-    shapes = {kind: tuple(values.shape) for kind, values in found.items()}
-    assert shapes == dict.fromkeys(("enc-enc", "enc-dec", "dec-dec"), (2, 4))
-    assert all(((values > 0) & (values < 1)).all() for values in found.values())
-    unlabelled = {name: value for name, value in batch.items() if name != "labels"}
-    again = score_heads(model, [unlabelled], "entropy")
-    torch.testing.assert_close(again["enc-enc"], found["enc-enc"])
 
 
 @pytest.mark.parametrize("by", ["entropy", "entropy-low", "confidence"])

@@ -35,32 +35,6 @@ def test_it_is_the_expansion_of_the_loss(name, head):
     torch.testing.assert_close(found, expected, rtol=5e-3, atol=1e-5)
 
 
-def test_of_a_loss_that_is_quadratic_in_the_gates_it_is_the_cost_itself(model, examples):
-    """The squared distance of the last layer's output from its own at no head: no higher terms."""
-    end = model.bert.encoder.layer[-1].attention.output.dense
-    kept = {}
-    hook = end.register_forward_hook(lambda _m, _i, output: kept.update(output=output))
-    try:
-
-        def loss(outputs, batch):
-            return kept["output"].square().sum((1, 2))
-
-        found = second_order(model, [examples], loss=loss, probes=None)["self"][-1]
-        inputs = {name: value for name, value in examples.items() if name != "labels"}
-
-        def value(mask):
-            with masked_heads(model, mask), torch.no_grad():
-                model(**inputs)
-            return kept["output"].square().sum() / len(examples["labels"])
-
-        whole = value(full_mask(model))
-        for head in range(4):
-            expected = value(cut_heads(model, [("self", 2, head)])) - whole
-            torch.testing.assert_close(found[head], expected, rtol=1e-8, atol=1e-10)
-    finally:
-        hook.remove()
-
-
 def test_random_signs_estimate_the_diagonal(model, examples, split):
     exact = second_order(model, [examples], probes=None)["self"]
     first = importance_signed(model, [examples])["self"]

@@ -58,14 +58,6 @@ def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
     assert plain.folder() == folder and len(server.asked) == asked
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_a_server_that_refuses_is_told(server, plain, status):
-    server.faults[NAME] = [status]
-    with pytest.raises(MissingData, match=f"cannot be fetched .*{status}"):
-        plain.folder()
-    assert plain.folder().is_dir()
-
-
 def test_another_file_than_noted_is_set_aside(server, plain, tmp_path):
     plain.folder()
     shutil.rmtree(tmp_path / "cache")
@@ -102,16 +94,6 @@ def test_an_archive_of_something_else_is_set_aside(server):
     with pytest.raises(WrongChecksum, match=r"holds no dict.en.txt, .*bpecodes.*set aside as"):
         archive.folder()
     assert noted(archive.url) is None
-
-
-@pytest.mark.parametrize("more", [b"", b"of another file, which was longer"])
-def test_a_download_that_was_killed_before_it_got_its_name_is_taken(server, plain, tmp_path, more):
-    part = tmp_path / "cache" / "archives" / "wmt14-enfr.part"
-    part.parent.mkdir(parents=True)
-    served = server.folder / "models" / "fair" / "wmt14" / NAME
-    part.write_bytes(served.read_bytes() + more)
-    assert (plain.folder() / "bpecodes").read_bytes() == b"bpecodes" * 500
-    assert len(server.ranges) == (2 if more else 1)
 
 
 @pytest.mark.nightly
