@@ -124,14 +124,13 @@ def lora(model, folder):
 
 def compiled(model, _folder):
     torch._dynamo.reset()
+    more = {"use_cache": False} if model.can_generate() else {}
     fast = torch.compile(model, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(logits(fast, use_cache=False) if model.can_generate() else logits(fast),
-                               logits(model), rtol=0, atol=1e-5)  # fmt: skip
+    torch.testing.assert_close(logits(fast, **more), logits(model), rtol=0, atol=1e-5)
 
 
 def exported(model, _folder):
-    inputs = batch(model)
-    inputs.pop("labels")
+    inputs = {name: value for name, value in batch(model).items() if name != "labels"}
     if model.can_generate():
         inputs["use_cache"] = False
     program = torch.export.export(model, (), inputs)

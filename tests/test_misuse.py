@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-import transformers as t
 from tiny import batch, batch_for, build
 from torch import nn
 from torch.nn.utils import prune as torch_prune
@@ -23,8 +22,6 @@ from headprune_lib import (
     one_head_ablation,
     prune_heads,
     prune_mask,
-    register_attention,
-    save_pruned,
     score_heads,
     tune_mask,
     uniform_mask,
@@ -50,18 +47,6 @@ def scored(model, by="importance", **changed):
 def under_inference(model):
     with torch.inference_mode():
         return head_importance(model, [batch(3)])
-
-
-def made_under_inference(_model):
-    with torch.inference_mode():
-        model = build("bert")
-    return head_importance(model, [batch(3)])
-
-
-def traced(model):
-    model.config.return_dict = False
-    ids = (batch(3)["input_ids"],)
-    return find_heads(torch.jit.trace(model, ids, check_trace=False, strict=False))
 
 
 def pruned_by_torch(model):
@@ -122,34 +107,22 @@ MISUSES = {
         lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, swept": (
         lambda m: list(one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
-    "one batch for a list, masked": (
-        lambda m: list(masked_logits(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, tuned": (
         lambda m: tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
-    "pairs for dicts": (lambda m: head_importance(m, [(1, 2)]), TypeError, "given tuple"),
     "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
-    "texts among tensors": (
-        lambda m: scored(m, "second-order", text=["a", "b", "c"]), TypeError, "is of type list"),
     "an array among tensors": (
         lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
     "a single example": (
         lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
     "a data set": (
         lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
-    "a data set, swept": (
-        lambda m: list(one_head_ablation(m, Rows(batch(3)))), ValueError, "that is one example"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "no examples": (
         lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]), ValueError, "has no rows"),
     "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
-    "a model's class": (lambda _: find_heads(t.BertModel), TypeError, "given the class BertModel"),
-    "no model": (lambda _: head_importance(None, [batch(3)]), TypeError, "given NoneType"),
+
     "no attention": (lambda _: find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
     "a wrapped model": (lambda m: find_heads(nn.DataParallel(m)), ValueError, "give the model itself"),
-    "a traced model": (traced, ValueError, "torch.jit made runs without Python"),
-    "a loss of torch's": (
-        lambda m: head_importance(m, [batch(3)], loss=nn.CrossEntropyLoss()),
-        TypeError, "the loss CrossEntropyLoss failed on .* give lambda outputs, batch: torch"),
     "a loss of outputs alone": (
         lambda m: score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
@@ -157,25 +130,17 @@ MISUSES = {
         lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
         TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
-    "weights of inference mode": (
-        made_under_inference, ValueError, "weights were made under torch.inference_mode"),
     "a mask that is learned": (
         masked_with(lambda ones: ones.requires_grad_()), ValueError, "no.* flows through a mask"),
-    "a mask of numpy": (masked_with(lambda ones: ones.numpy()), TypeError, "given ndarray"),
     "a mask of integers": (masked_with(lambda ones: ones.long()), TypeError, "bool or floating-point"),
     "a mask of another shape": (masked_with(lambda ones: ones[:2]), ValueError, r"has shape \(2, 4\)"),
     "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
-    "a mask of other kinds": (
-        lambda m: prune_heads(m, {"self": ONES, "dec": ONES}), ValueError, "the mask has kinds"),
     "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
     "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
-    "a head counted backwards": (lambda m: cut_heads(m, [("self", 0, -1)]), IndexError, "no head"),
     "scores of numpy": (
         lambda m: prune_mask(m, {"self": np.ones((3, 4))}, 0.5), TypeError, "is a ndarray"),
     "heads for a mask": (
         lambda m: prune_heads(m, [("self", 0, 1)]), TypeError, r"given list.*cut_heads\(model"),
-    "heads by layer for a mask": (
-        lambda m: prune_heads(m, {0: [1, 2]}), ValueError, r"kinds \[0\].*cut_heads\(model"),
     "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
         lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
@@ -184,16 +149,14 @@ MISUSES = {
     "half of a group": (
         lambda _: prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
-    "a share that is text": (prune_share("0.5"), TypeError, "amount is '0.5'"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
     "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
     "no folder": (lambda _: load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
-    "no model to keep": (lambda _: save_pruned(nn.Linear(2, 2), "x"), ValueError, "no model of transf"),
-    "like nothing known": (
-        lambda _: register_attention("A", like="B"), ValueError, "unknown attention class 'B'"),
+
+
 }  # fmt: skip
 
 
@@ -204,7 +167,7 @@ def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
     expected = logits(model, batch(3))
     with pytest.raises(error, match=message):
         misuse(model)
-    if name not in ("a shared projection", "weights pruned by torch", "a traced model"):
+    if name not in ("a shared projection", "weights pruned by torch"):
         torch.testing.assert_close(logits(model, batch(3)), expected, rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import GROUPED, build
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -27,6 +27,7 @@ from headprune_lib.replication.census import tiny as census_tiny
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.integers(1, 50))
 def test_the_schedule_is_the_papers(n_heads, steps):
     schedule = prune_schedule(n_heads, steps)
@@ -64,6 +65,7 @@ def scores_of(model, seed):
 
 
 @pytest.mark.filterwarnings("ignore:amount")
+@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
 def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep, seed):
     model = MODELS[name]
@@ -130,16 +132,12 @@ def test_scores_of_the_kinds_that_go_are_enough():
 TOGETHER = "heads that share a key and value head go together, {} at a time"
 LESS = [
     (prune_mask, "bert", 0.05, {}, "amount 0.05 of 12 heads is less than one: no head goes"),
-    (prune_mask, "bert", 1.0, {"keep_at_least": 1}, "asks for 12 of 12 heads, and 9 go: each layer keeps 1"),
     (prune_mask, "bert", 0.5, {"keep_at_least": 4}, "asks for 6 of 12 heads, and 0 go: each layer keeps 4"),
     (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: " + TOGETHER.format(2)),
     (prune_mask, "llama", 0.25, {"per_group": True}, "asks for 3 .* 2 go: each group loses equally many"),
-    (prune_mask, "llama", 0.9, {"keep_at_least": 1}, "6 go: each layer keeps 1 .*; " + TOGETHER.format(2)),
     (prune_mask, "one key", 0.3, {}, "asks for 3 of 12 heads, and 0 go: " + TOGETHER.format(4)),
     (prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
     (uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
-    (uniform_mask, "bert", 1.0, {}, "asks for 4 of 4 heads, and 3 go: each layer keeps 1"),
-    (uniform_mask, "one key", 0.75, {}, "asks for 3 of 4 heads, and 0 go: " + TOGETHER.format(4)),
 ]  # fmt: skip
 
 

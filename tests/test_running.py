@@ -84,19 +84,6 @@ def test_a_batch_stays_as_it_was_where_it_is_put():
     assert {value.device.type for value in batch.values()} == {"cpu"}
 
 
-@pytest.mark.parametrize("name", ["bart", "t5"])
-def test_quality_is_of_the_target_where_labels_alone_are_given(name):
-    """BART would take its source for its target, and T5 not run."""
-    from headprune_lib.cli.quality import quality
-
-    model = build(name).double().eval()
-    batch = {k: v for k, v in batch_for(name).items() if k != "decoder_input_ids"}
-    assert running.pass_seconds(model, [batch]) > 0
-    with torch.no_grad():
-        expected = model(**batch).loss.item()
-    assert quality(model, [batch])["loss"] == pytest.approx(expected, rel=1e-9)
-
-
 def test_rounding_is_that_of_the_coarsest_numbers():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2).double(), torch.nn.Linear(2, 2))
     assert rounding(model) == torch.finfo(torch.float32).eps

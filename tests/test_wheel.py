@@ -123,26 +123,6 @@ def test_the_library_works_wholly_without_the_replications_packages(run):
     assert "self" in done.stdout
 
 
-NAMES_IT = """
-import os
-from headprune_lib.replication import paths
-
-for folder in (paths.results_root, paths.models_root, paths.reference_root):
-    try:
-        raise SystemExit(f"{folder} is {folder()}")
-    except paths.MissingCheckout as error:
-        assert "inside a checkout, or name one in HEADPRUNE_ROOT" in str(error)
-os.environ["HEADPRUNE_ROOT"] = sys.argv[1]
-print(paths.reference_root())
-"""
-
-
-def test_the_replication_names_the_checkout_that_it_needs(run):
-    done = run(NAMES_IT, str(ROOT))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == str(ROOT / "data" / "reference")
-
-
 @pytest.mark.parametrize(
     ("arguments", "missing", "said"),
     [

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 from ownmodels import classifier, kept_in, language_model, tokenizer
 from typer.testing import CliRunner
 
@@ -84,11 +83,3 @@ def test_a_quality_is_kept_on_held_out_text(tmp_path, labelled, option, lost):
     assert walked[gone] == pytest.approx(after, abs=1e-4)
     if gone < 8:
         assert bad * (walked[gone + 1] - before) > lost
-
-
-def test_points_of_accuracy_are_of_classifiers(tmp_path):
-    folder, rows = kept_in(tmp_path / "model", language_model()), tmp_path / "rows.tsv"
-    rows.write_text("text\nthe film is good\nbad film\n")
-    result = run("prune", folder, rows, tmp_path / "out", "--lose-points", 1, "--held-out", rows)
-    assert result.exit_code == 2 and "names no class of a text; give --lose-nats" in result.stderr
-    assert torch.is_grad_enabled()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headprune_lib import cut_heads, prune_heads
 from headprune_lib.cli import app
-from headprune_lib.cli.report import chart, grids, written
+from headprune_lib.cli.report import grids, written
 
 LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na dull plot\tnegative\n"
 
@@ -93,14 +93,6 @@ def test_heads_that_were_gone_before_and_places_without_a_head():
     states = [[cell["state"] for cell in layer["cells"]] for layer in grid["layers"]]
     assert states == [["kept", "gone", "kept", "kept"], ["removed", "kept", "kept", "kept"]]
     assert grid["layers"][0]["cells"][0]["high"] == 0 and grid["layers"][1]["cells"][3]["high"] == 1
-
-
-def test_a_chart_keeps_order_and_stays_inside():
-    drawn = chart("T", "loss", [(0, 1.0, False), (3, 4.0, True), (4, 2.0, False)], limit=3.0)
-    xs, ys = [point[0] for point in drawn.points], [point[1] for point in drawn.points]
-    assert xs == sorted(xs) and ys[1] < drawn.limit < ys[2] < ys[0]  # up is more
-    assert all(0 <= x <= 360 and 0 <= y <= 230 for x, y, *_ in drawn.points)
-    assert "loss: 1 with 0 heads gone" in drawn.words and "taken: 3 gone, 4." in drawn.words
 
 
 def test_a_report_is_not_overwritten_and_not_written_by_half(tmp_path, monkeypatch):

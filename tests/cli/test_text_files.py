@@ -4,7 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headprune_lib.cli.text_files import Rows, read_rows
@@ -36,6 +36,7 @@ def test_a_mark_at_the_start_and_blank_lines_are_passed_over(tmp_path):
     assert read_rows(path) == Rows(["bad film"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), min_size=1))
 def test_any_text_is_read_back(texts):
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ import scipy.stats
 import torch
 from tiny import batch_for, build
 
-from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
+from headprune_lib import prune_order, score_heads
 from headprune_lib.criteria.entropy import entropy
 from headprune_lib.criteria.importance import importance
 from headprune_lib.criteria.importance_entropy import both, importance_entropy, ranks
@@ -58,19 +58,3 @@ def test_products(model, split):
     ):
         plain = score_heads(model, batches, by, normalize=None)["self"]
         torch.testing.assert_close(plain, important["self"] * factor)
-
-
-def test_heads_that_are_gone_have_no_rank(split):
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 1)]))
-    found = importance_entropy(model, split([]))["self"]
-    assert found.isnan().nonzero().tolist() == [[0, 1]]
-    assert found.nan_to_num(0.5).min() >= 0 and found.nan_to_num(0.5).max() <= 1
-
-
-def test_settings_that_make_no_sense(model, split):
-    for wrong, message in (
-        ({"alpha": 1.5}, "alpha is 1.5; give the weight of importance, a number from 0 to 1"),
-        ({"among": "layer"}, "unknown among 'layer'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            score_heads(model, split([]), "importance-entropy", **wrong)

@@ -143,14 +143,6 @@ def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_there_or_not(tmp_path):
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(FileExistsError):
-        export_gguf(pruned([]), tmp_path / "model.gguf")
-    with pytest.raises(FileNotFoundError, match="to take the tokenizer from"):
-        export_gguf(pruned([]), tmp_path / "new.gguf", tokenizer_from=tmp_path / "none.gguf")
-
-
 def test_the_extra_that_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
     monkeypatch.setattr(gguf_reading, "find_spec", lambda name: None)

@@ -70,15 +70,8 @@ ROUTES = {
               lambda: drawn(t.LlamaForCausalLM)),
     "llama-biases": (CAUSAL, "as SeedOssForCausalLM", "SeedOssForCausalLM",
                      lambda: drawn(t.LlamaForCausalLM, attention_bias=True, mlp_bias=True)),
-    "llama-classifier": ("AutoModelForSequenceClassification", "as MistralForSequenceClassification",
-                         "MistralForSequenceClassification",
-                         lambda: drawn(t.LlamaForSequenceClassification)),
     "mistral": (CAUSAL, "uniform", "MistralForCausalLM", lambda: drawn(t.MistralForCausalLM)),
-    "qwen3": (CAUSAL, "uniform", "Qwen3ForCausalLM", lambda: drawn(t.Qwen3ForCausalLM)),
-    "gemma3": (CAUSAL, "uniform", "Gemma3ForCausalLM",
-               lambda: uniform(build("gemma3", dtype=torch.float32), 0.5)),
-    "bfloat16": (CAUSAL, "uniform", "MistralForCausalLM",
-                 lambda: drawn(t.MistralForCausalLM).to(torch.bfloat16)),
+
     "bert": ("AutoModelForSequenceClassification", "full size", "BertForSequenceClassification",
              lambda: cut_unevenly(build("bert", dtype=torch.float32))),
     "step3p7": ("AutoModelForImageTextToText", "per layer", "Step3p7ForConditionalGeneration", step),
@@ -109,8 +102,6 @@ def inputs_of(name):
     made.pop("labels")
     if kind == "vit":
         return {"pixel_values": made["pixel_values"].float()}
-    if name == "bfloat16":  # rows of padding differ by a rounding with the kernel
-        made.pop("attention_mask")
     return made
 
 
@@ -147,11 +138,9 @@ def test_plain_transformers_computes_the_same(name, opened):
     assert made[name]["class"] == model_class
     with torch.no_grad():
         logits = model(**inputs).logits
-    assert made[name]["logits"].dtype == logits.dtype
     scale = max(1.0, float(logits.abs().max()))  # of rounding
-    bound = 1e-5 * scale if logits.dtype == torch.float32 else 0.02 * scale
-    torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=bound)
-    if "tokens" in made[name] and logits.dtype == torch.float32:
+    torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=1e-5 * scale)
+    if "tokens" in made[name]:
         asked = {k: v for k, v in inputs.items() if k != "decoder_input_ids"}
         tokens = model.generate(**asked, max_new_tokens=6, do_sample=False)
         assert torch.equal(made[name]["tokens"], tokens)
