@@ -1,4 +1,4 @@
-"""Who may import whom: the library below, the replication above it, and the order within."""
+"""Who may import whom: the library below, the replication above it, and no detours."""
 
 import ast
 import graphlib
@@ -25,38 +25,6 @@ FURTHER = {
 INSTALLED_WITH_THE_CORE = CORE | {"typer"}
 # For annotations alone: a type checker has them, a user need not.
 ANNOTATIONS = {"jaxtyping"}
-
-# The replication from the bottom up. A module belongs to the longest name that fits; it imports its
-# own line's package and the lines above this one in the list, never a later one. What a profile's
-# parameters are made of lies below the profiles, what works with a profile above.
-ORDER = [
-    ["paths"],
-    ["census"],
-    ["store"],
-    ["data"],
-    ["stats"],
-    ["cluster"],
-    ["engine", "order_names"],
-    ["weights"],
-    ["training"],
-    ["pretrained"],
-    ["language.models"],
-    ["adapters"],
-    ["profiles"],
-    ["encoder", "translation", "language"],
-    ["paper", "published"],
-    ["published_orders"],
-    ["measurements"],
-    ["planning"],
-    ["titles"],
-    ["verification"],
-    ["claims"],
-    ["bench"],
-    ["pages"],
-    ["cli"],
-]
-# Of the lines above it, what a package must not know besides.
-APART = {"store": {"data", "measurements", "profiles"}, "stats": {"store", "engine", "cluster"}}
 
 
 def module_name(path: Path) -> str:
@@ -102,20 +70,6 @@ def upper(name: str) -> bool:
     return name == UPPER or name.startswith(f"{UPPER}.")
 
 
-def rank(name: str) -> tuple[int, str]:
-    """The line of a module of the replication in ``ORDER``, and the package there."""
-    inner = name.removeprefix(f"{UPPER}.")
-    fitting = [
-        (len(package), line, package)
-        for line, packages in enumerate(ORDER)
-        for package in packages
-        if f"{inner}.".startswith(f"{package}.")
-    ]
-    assert fitting, f"{name} has no place in ORDER: give it one"
-    _, line, package = max(fitting)
-    return line, package
-
-
 def test_the_lower_floor_imports_what_it_is_installed_with():
     wrong = []
     for name in MODULES:
@@ -140,21 +94,6 @@ def test_the_lower_floor_imports_what_it_is_installed_with():
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_upper_floor_imports_one_way():
-    wrong = []
-    for name in MODULES:
-        if not name.startswith(f"{UPPER}."):
-            continue
-        own, package = rank(name)
-        for target, line, _, typed in imports(name):
-            if typed or not target.startswith(f"{UPPER}."):
-                continue
-            other, of = rank(target)
-            if other > own or (other == own and of != package) or of in APART.get(package, ()):
-                wrong.append(f"{where(name, line)}: {package} imports {of}")
-    assert not wrong, "\n".join(wrong)
-
-
 def test_no_module_imports_itself_by_a_detour():
     graph = {
         name: {
@@ -174,17 +113,8 @@ def test_no_module_imports_itself_by_a_detour():
 
 # What a command must not wait for before it is clear that it is needed.
 ELSEWHERE = {
-    "datasets",
-    "distributed",
-    "matplotlib",
-    "pandas",
-    "pydantic",
-    "sacrebleu",
-    "seaborn",
-    "sentencepiece",
-    "sklearn",
-    "statsmodels",
-    "typer",
+    *("datasets", "distributed", "matplotlib", "pandas", "pydantic", "sacrebleu", "seaborn"),
+    *("sentencepiece", "sklearn", "statsmodels", "typer"),
 }
 
 

@@ -6,7 +6,7 @@ from tiny import batch_for, build
 
 from headprune_lib import head_importance, running
 from headprune_lib.criteria import gradients
-from headprune_lib.running import in_halves, on_device, rounding
+from headprune_lib.running import in_halves, rounding
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
@@ -75,13 +75,6 @@ def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypa
     found = head_importance(model, [batch])
     for kind, values in expected.items():
         torch.testing.assert_close(found[kind], values, rtol=1e-5, atol=1e-7)
-
-
-def test_a_batch_stays_as_it_was_where_it_is_put():
-    batch = {"input_ids": torch.ones(2, 3, dtype=torch.long), "labels": torch.zeros(2)}
-    there = on_device(batch, "meta")
-    assert {value.device.type for value in there.values()} == {"meta"}
-    assert {value.device.type for value in batch.values()} == {"cpu"}
 
 
 def test_rounding_is_that_of_the_coarsest_numbers():

@@ -238,19 +238,14 @@ def test_models_that_cannot_be_scored_and_bleu_that_cannot_be_had(tmp_path, labe
         check_bleu(translator())
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            ModuleNotFoundError("No module named 'pandas'", name="pandas"),
-            "this needs pandas, which is not installed: pip install 'headprune[book]'",
-        ),
-        (
-            OSError(28, "No space left on device", "out"),
-            "[Errno 28] No space left on device: 'out'",
-        ),
-    ],
-)
+NO_PANDAS = ModuleNotFoundError("No module named 'pandas'", name="pandas")
+ERRORS = [
+    (NO_PANDAS, "this needs pandas, which is not installed: pip install 'headprune[book]'"),
+    (OSError(28, "No space left", "out"), "[Errno 28] No space left: 'out'"),
+]
+
+
+@pytest.mark.parametrize(("error", "said"), ERRORS)
 def test_an_error_of_the_system_is_one_line(monkeypatch, capsys, error, said):
     def broken():
         raise error

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from browser import CHROMIUM, Browser
 from bs4 import BeautifulSoup
 from ownmodels import classifier, kept_in, language_model
 from typer.testing import CliRunner
@@ -70,17 +69,6 @@ def test_the_page_is_whole_and_says_what_it_shows(made):
     ids = [one["id"] for one in soup.select("[id]")]
     assert len(ids) == len(set(ids))
     assert [h.name for h in soup.select("h1, h2")] == ["h1"] + ["h2"] * 4
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-@pytest.mark.parametrize("width", [390, 1400])
-def test_it_is_read_on_a_phone_and_on_a_screen(made, tmp_path, width):
-    with Browser(tmp_path / "profile") as browser:
-        visit = browser.visit(
-            made[0].as_uri(), width, "String(document.documentElement.scrollWidth)"
-        )
-    assert not visit.problems and int(visit.markup) <= width
 
 
 def test_heads_that_were_gone_before_and_places_without_a_head():

@@ -38,10 +38,7 @@ def test_one_step_is_the_order_of_single_cuts(model, examples, split):
     assert prune_order(greedy(model, iter(split([2])), steps=1)) == expected
 
 
-def test_kinds_and_heads_that_are_gone():
-    found = greedy(build("bart"), [batch_for("bart")], steps=2)
-    shapes = {kind: tuple(values.shape) for kind, values in found.items()}
-    assert shapes == dict.fromkeys(("enc-enc", "enc-dec", "dec-dec"), (2, 4))
+def test_heads_that_are_gone_have_no_score():
     smaller = prune_heads(build(), cut_heads(build(), [("self", 1, 1)]))
     scores = greedy(smaller, [batch_for("bert")], steps=3)["self"]
     assert scores.isnan().nonzero().tolist() == [[1, 1]]
