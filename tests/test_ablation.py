@@ -88,7 +88,13 @@ def two_sided(name):
     return build(name, "sdpa"), batch_for(name)
 
 
-@pytest.mark.parametrize("name", [*ENCODER_DECODERS, "two berts", "pre-norm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("bart", "t5")))
+        for name in (*ENCODER_DECODERS, "two berts", "pre-norm")
+    ],
+)
 @SWEEPS
 def test_a_sweep_of_an_encoder_decoder_is_that_of_plain_masks(name, sweep, masks):
     model, inputs = two_sided(name)

@@ -28,12 +28,19 @@ def masks(model, per_group=False):
         yield mask
 
 
+QUICK = {"bert", "gpt2", "t5", "llama", next(iter(GROUPED))}
+
+
 def counted(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(
-    ("name", "per_group"), [(name, False) for name in BUILDERS] + [(name, True) for name in GROUPED]
+    ("name", "per_group"),
+    [
+        pytest.param(name, name in GROUPED, marks=[pytest.mark.slow] * (name not in QUICK))
+        for name in (*BUILDERS, *GROUPED)
+    ],
 )
 def test_parameters_are_those_of_the_pruned_model(name, per_group):
     model = made(name) if name in GROUPED else build(name, dtype=torch.float32)
