@@ -32,17 +32,15 @@ def llama():
     return t.LlamaForCausalLM(config).eval()
 
 
-def _loaded_encoder(folder):
-    model = classifier()
-    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+def loaded(build):
+    def run(folder):
+        model = build()
+        return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+
+    return run
 
 
-def _loaded_decoder(folder):
-    model = llama()
-    return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
-
-
-def _plain(folder):
+def plain(folder):
     model = llama()
     scores = {kind: torch.rand(mask.shape) for kind, mask in full_mask(model).items()}
     written = export_transformers(prune_heads(model, uniform_mask(model, scores, 0.25)), folder)
@@ -53,9 +51,9 @@ def _plain(folder):
 # Column of the page -> how the model came to be: uneven and with an empty layer, but where a plain
 # class cannot say so.
 WAYS = {
-    "`load_pruned`, encoder": _loaded_encoder,
-    "`load_pruned`, decoder": _loaded_decoder,
-    "`export`, then `from_pretrained`": _plain,
+    "`load_pruned`, encoder": loaded(classifier),
+    "`load_pruned`, decoder": loaded(llama),
+    "`export`, then `from_pretrained`": plain,
 }
 
 
@@ -70,6 +68,11 @@ def logits(model, **more):
     inputs.pop("labels")
     with torch.no_grad():
         return model(**inputs, **more).logits
+
+
+def pruned(model):
+    """Whether heads are gone that the plain class would have."""
+    return any(len(block.kept) < block.n_heads for block in find_heads(model))
 
 
 def pipelines(model, _folder):
@@ -93,15 +96,16 @@ def trainer(model, folder):
     assert not torch.equal(before, after)
     checkpoint = folder / "run" / "checkpoint-1"
     # which plain transformers loads, too, if it was exported
-    pruned = any(len(block.kept) < block.n_heads for block in find_heads(model))
-    again = load_pruned(checkpoint) if pruned else type(model).from_pretrained(checkpoint).eval()
+    again = (
+        load_pruned(checkpoint) if pruned(model) else type(model).from_pretrained(checkpoint).eval()
+    )
     torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-5)
 
 
 def lora(model, folder):
     peft = pytest.importorskip("peft", reason="peft is not installed")
     parts = ["q_proj", "v_proj"] if model.can_generate() else ["query", "value"]
-    empty = any(not block.kept for block in find_heads(model))
+    kept = pruned(model)
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=parts))
     optimizer = torch.optim.SGD([p for p in adapted.parameters() if p.requires_grad], lr=1.0)
     before = logits(adapted.eval())
@@ -113,21 +117,20 @@ def lora(model, folder):
     assert not torch.equal(before, after)
     merged = adapted.merge_and_unload()
     torch.testing.assert_close(logits(merged), after, rtol=0, atol=1e-4)
-    if empty:  # a pruned one, not the plain one
+    if kept:
         again = load_pruned(save_pruned(merged, folder / "merged"))
         torch.testing.assert_close(logits(again), after, rtol=0, atol=1e-4)
 
 
 def compiled(model, _folder):
     torch._dynamo.reset()
+    more = {"use_cache": False} if model.can_generate() else {}
     fast = torch.compile(model, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(logits(fast, use_cache=False) if model.can_generate() else logits(fast),
-                               logits(model), rtol=0, atol=1e-5)  # fmt: skip
+    torch.testing.assert_close(logits(fast, **more), logits(model), rtol=0, atol=1e-5)
 
 
 def exported(model, _folder):
-    inputs = batch(model)
-    inputs.pop("labels")
+    inputs = {name: value for name, value in batch(model).items() if name != "labels"}
     if model.can_generate():
         inputs["use_cache"] = False
     program = torch.export.export(model, (), inputs)
@@ -135,11 +138,8 @@ def exported(model, _folder):
 
 
 def bfloat16(model, folder):
-    pruned = hasattr(model, "save_pretrained") and any(
-        len(block.kept) < block.n_heads for block in find_heads(model)
-    )
     model = model.to(torch.bfloat16)
-    if pruned:
+    if pruned(model):
         again = load_pruned(save_pruned(model, folder / "half"))
     else:
         model.save_pretrained(folder / "half")
