@@ -10,7 +10,7 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,11 +34,18 @@ class Statement:
         page: path from the root of the project.
         words: exactly as they stand there; how lines are broken does not matter.
         follows: reads the stored results; anything but True, or an error, is a false statement.
+        slow: whether it computes for seconds.
     """
 
     page: str
     words: str
     follows: Callable[[], bool]
+    slow: bool = False
+
+
+def on(page: str, sentences: dict[str, Callable[[], bool]], slow: bool = False) -> list[Statement]:
+    """The statements of a page: its words, and what must be true for them to stand."""
+    return [Statement(page, words, follows, slow) for words, follows in sentences.items()]
 
 
 def timings(half: str = "encoder", machine: int = 0) -> list[dict[str, Any]]:
@@ -122,6 +129,12 @@ def rows(measurement: str, task: str, model: str, claim: str) -> tuple[Row, ...]
     """What the rules say of a stored result on a claim."""
     every = evidence.rows_of(result(measurement, task, model))
     return tuple(row for row in every if row.claim == claim)
+
+
+def excludes_0(interval: Sequence[float]) -> bool:
+    """Whether the ends of an interval lie on one side of 0."""
+    low, high = interval
+    return low > 0 or high < 0
 
 
 def row(measurement: str, task: str, model: str, claim: str) -> Row:
