@@ -280,12 +280,14 @@ def test_every_order_has_a_look_of_its_own():
 
 
 def test_each_line_is_the_order_that_its_label_names():
-    curves = stored("pruning_curve").values["curves"]
+    values = stored("pruning_curve").values
+    curves, prunable = values["curves"], values["prunable"]
     levels = {name: i / 100 for i, name in enumerate([*curves, "new"])}
     made = {name: {**curves.get(name, curves["oracle"])} for name in levels}
     for name, curve in made.items():
         curve["mean"] = [levels[name]] * len(curve["mean"])
-    result = stored("pruning_curve", curves=made)
+    prunable = {**prunable, "new": prunable["oracle"]}
+    result = stored("pruning_curve", curves=made, prunable=prunable)
     drawn = {
         line.get_label().partition(" (mean of")[0]: line.get_ydata()
         for line in plots.figure3b(result.values, "sst2").axes[0].get_lines()
