@@ -115,41 +115,34 @@ def the_last_layer_decides():
     return (early, late) == (["sst2", "snli", "snli", "snli"], ["sst2", "sst2"])
 
 
-def order(values, name):
-    return values["orders"][name]
-
-
 def spread(each):
     """The largest norm of a layer's importance over the smallest."""
     raw = each.parts["importance unnormalised"].raw
     if not any(name.startswith("scores") for name in raw):  # measured before they were kept
         raw = result("pruning_curve", each.task, each.model).parts["importance"].raw
-    norms = np.concatenate(
-        [
-            np.linalg.norm(values[0] if values.ndim == 3 else values, axis=1)
-            for name, values in raw.items()
-            if name.startswith("scores")
-        ]
-    )
+    scores = [raw[name] for name in raw if name.startswith("scores")]
+    first = [one[0] if one.ndim == 3 else one for one in scores]
+    norms = np.concatenate([np.linalg.norm(one, axis=1) for one in first])
     return norms.max() / norms.min()
 
 
-def kept_by_entropy(of):
-    (each,) = [each for each in models() if (each.task, each.model) == of]
-    return order(each.values, "entropy")["kept"][each.values["shares"].index(0.1)]
+def kept_by_entropy(task, model):
+    """With a tenth of the heads removed."""
+    values = result("which_first", task, model).values
+    return values["orders"]["entropy"]["kept"][values["shares"].index(0.1)]
 
 
 TRANSLATOR = ("deen", "post-norm")
-TRANSLATORS = (TRANSLATOR, ("deen", "pre-norm"))
+
+
+def without_the_division(each):
+    """The interval of what is kept without the division by layer, minus with it."""
+    return each.values["contrasts"]["not normalised against normalised"]["area"]["interval"]
 
 
 def _division():
     """Whether some models keep more without the division by layer, and some less."""
-    ends = [
-        each.values["contrasts"]["not normalised against normalised"]["area"]["interval"]
-        for each in models()
-        if above_chance(each.values)
-    ]
+    ends = [without_the_division(each) for each in models() if above_chance(each.values)]
     return any(low > 0 for low, _ in ends) and any(high < 0 for _, high in ends)
 
 
@@ -164,13 +157,11 @@ def most_trainings(each):
 
 
 def mrpc():
-    (one,) = [each for each in models() if each.task == "mrpc"]
-    return one
+    return result("which_first", "mrpc", "minilm")
 
 
 def pre_norm():
-    (one,) = [each for each in models() if each.model == "pre-norm"]
-    return one
+    return result("which_first", "deen", "pre-norm")
 
 
 def uncut_f1(each):
@@ -253,18 +244,13 @@ STATEMENTS = on(
                 ("enfr", "post-norm"): 6,
                 ("deen", "pre-norm"): 35,
             }
-            and all(
-                each.values["contrasts"]["not normalised against normalised"]["area"]["interval"][0]
-                > 0
-                for each in models()
-                if is_translator(each)
-            )
+            and all(without_the_division(each)[0] > 0 for each in models() if is_translator(each))
         ),
         "with a tenth of the heads gone the pre-norm one has lost a fifth of its BLEU, the "
         "post-norm one from German almost half, the one to French about three fifths.": lambda: (
-            round(1 / (1 - kept_by_entropy(TRANSLATORS[1]))) == 5
-            and 0.5 < kept_by_entropy(TRANSLATOR) < 0.56
-            and 0.37 < kept_by_entropy(("enfr", "post-norm")) < 0.43
+            round(1 / (1 - kept_by_entropy("deen", "pre-norm"))) == 5
+            and 0.5 < kept_by_entropy(*TRANSLATOR) < 0.56
+            and 0.37 < kept_by_entropy("enfr", "post-norm") < 0.43
         ),
     },
 )
