@@ -4,7 +4,6 @@ What they show of the stored ones is compared cell by cell in ``test_notebooks.p
 """
 
 import dataclasses
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +13,6 @@ from bs4 import BeautifulSoup
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import store
-from headprune_lib.replication.claims.contrasts import FAMILY
 from headprune_lib.replication.pages import numbers, plots, tables
 from headprune_lib.replication.pages.page import collect
 from headprune_lib.replication.pages.plots.orders import LOOKS, looks
@@ -108,40 +106,6 @@ def test_no_result_takes_the_place_of_another():
     found = numbers.recovery(named(fewer, "reviews", "minilm", leads=leads, recovered=rows))
     assert found["lead_60_after"] == "not measured" != found["lead_after"]
     assert found["bleu_word"] == "not run"
-
-
-def compared(least=0.2, said=("alpha=1",), **contrasts):
-    """A result with contrasts, by their page names: (value, low, high) in shares."""
-    by_key = dict(zip(("combined", "entropy", "rescored", "unnormalised"), FAMILY, strict=True))
-    estimates = {
-        by_key[key]: {
-            what: {"value": value, "interval": [low, high], "error": (high - low) / 3.92}
-            for what in ("area", "loss")
-        }
-        for key, (value, low, high) in contrasts.items()
-    }
-    orders = {"importance": {"score": [0.9], "said": []}}
-    if said:
-        orders["importance-entropy chosen"] = {"score": [0.9], "said": list(said)}
-    values = {"least_above_chance": least, "chance": 0.5, "orders": orders}
-    return SimpleNamespace(values={**values, "contrasts": estimates})
-
-
-def test_models_stand_on_the_side_of_their_own_interval():
-    found = {
-        "up, one": compared(entropy=(0.2, 0.1, 0.3), unnormalised=(0.01, -0.01, 0.03)),
-        "down, one": compared(
-            entropy=(-0.1, -0.2, -0.05), unnormalised=(-0.1, -0.2, -0.05), said=("alpha=0.5",)
-        ),
-        "across": compared(entropy=(0.01, -0.1, 0.12), said=("alpha=1", "alpha=1")),
-        "no weight asked": compared(said=()),
-    }
-    told = numbers.which_first(found)
-    assert [told[f"entropy_n_{side}"] for side in ("above", "below", "open")] == [1, 1, 1]
-    assert (told["unnormalised_n"], told["unnormalised_n_above"], told["rescored_n"]) == (2, 0, 0)
-    assert told["unnormalised_below"] == "down, one" and told["unnormalised_above"] == "none"
-    assert told["rescored"] == "not measured" and told["rescored_word"] == "not run"
-    assert told["weighted"] == "down, one (importance weighs 0.5)"
 
 
 def test_without_any_effect_or_any_bleu_no_number_is_made_up():

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import nbformat
-import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -14,7 +13,6 @@ from papermill import PapermillExecutionError
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.pages import notebooks
 from headprune_lib.replication.pages.notebooks import (
     WrongParameter,
     find_notebook,
@@ -118,14 +116,10 @@ def test_every_cell_gives_what_is_stored(path, shell):
 
 
 @each_notebook
-def test_the_prose_uses_exactly_the_numbers_of_the_page(path):
+def test_uses_exactly_its_numbers_and_parameters(path):
     notebook = read(path)
     keys = {key for key, _ in numbers_in_prose(notebook)}
     assert keys == glued(outputs_of(notebook)).keys()
-
-
-@each_notebook
-def test_declares_the_parameters(path):
     code = "\n".join(cell.source for cell in code_cells(path))
     wanted = PARAMETERS if "page.get(" in code else {"profile"}
     if "language_task" in code:  # nobody trains these models, and their text is so many tokens
@@ -168,18 +162,6 @@ def test_runs_on_the_smoke_profile(path, smoke, tmp_path):
     for key, form in numbers_in_prose(written):  # those of other models are not measured there
         assert format_plain_text(numbers[key], form), key
     assert path.read_bytes() == committed
-
-
-@pytest.mark.slow
-def test_plain_papermill_refuses_a_parameter_that_a_notebook_does_not_have(tmp_path):
-    with pytest.raises(PapermillExecutionError, match="'n_exampels': did you mean n_examples"):
-        papermill.execute_notebook(
-            str(NOTEBOOKS[0]),
-            None,
-            parameters={"profile": "smoke", "n_exampels": 100},
-            kernel_name="python3",
-            progress_bar=False,
-        )
 
 
 # The runner itself, on a notebook made here.
@@ -232,14 +214,7 @@ def test_a_changed_parameter_is_recorded(small, tmp_path):
     assert small.read_text() == before
 
 
-def test_paths_are_relative_and_neighbours_of_the_project_are_not_mistaken_for_it(monkeypatch):
-    monkeypatch.setattr(notebooks, "project_root", lambda: Path("/data/book"))
-    monkeypatch.setattr(Path, "home", lambda: Path("/data/bookhome"))
-    text = "/data/book/a.py in /data/book, not /data/bookhome/b or /data/book-2/c"
-    assert notebooks._relative(text) == "a.py in ., not ~/b or /data/book-2/c"
-
-
-def test_what_cannot_be_run_is_refused(small, tmp_path):
+def test_what_cannot_be_run_is_refused(small, tmp_path, monkeypatch):
     bare = write(tmp_path / "bare.ipynb", nbformat.v4.new_code_cell("1"))
     with pytest.raises(WrongParameter, match="'frsh': did you mean fresh.*fresh, n"):
         run_notebook(small, {"frsh": True})
@@ -249,8 +224,5 @@ def test_what_cannot_be_run_is_refused(small, tmp_path):
         run_notebook(small, output=tmp_path / "nowhere" / "out.ipynb")
     with pytest.raises(FileNotFoundError, match=f"did you mean .*{NOTEBOOKS[0].stem}"):
         find_notebook(NOTEBOOKS[0].stem[:-1])
-
-
-def test_a_short_name_works_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert find_notebook(NOTEBOOKS[-1].stem) == NOTEBOOKS[-1]
+    assert find_notebook(NOTEBOOKS[-1].stem) == NOTEBOOKS[-1], "a short name works anywhere"
