@@ -207,10 +207,6 @@ STATEMENTS = on(
             if is_mpnet(each)
             or (is_further(name) and not (each.task in ("cola", "sst2") and name[-1] in "23"))
         ),
-        "Attention entropy gives no better order, alone or beside importance.": lambda: (
-            contrast("combined against importance").word == "no difference shown"
-            and contrast("entropy against random").word == "worse"
-        ),
         "Whether the paper's division by layer helps differs from model to model": _division,
         "Up to 35% removed all six keep as much without the division, although four of them "
         "have no head in the last layer but one from 30% on.": lambda: (
@@ -266,6 +262,10 @@ STATEMENTS += on(
 STATEMENTS += on(
     PAGE,
     {
+        "Attention entropy gives no better order, alone or beside importance.": lambda: (
+            contrast("combined against importance").word == "no difference shown"
+            and contrast("entropy against random").word == "worse"
+        ),
         "By the rule they count since three of them are trained.": lambda: (
             above_chance(mrpc().values)
             and most_trainings(mrpc()) == 3

@@ -24,7 +24,7 @@ from headprune_lib.replication.pages.notebooks import (
 NOTEBOOKS = sorted(
     path for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
 )
-FAST = ("01_one_head", "05_speed", "06_attention_types")
+FAST = ("01_one_head", "05_speed")
 """Those that are run again in every check; the other ones are slow."""
 PARAMETERS = {"profile", "task", "model", "n_examples", "seed", "device", "fresh"}
 RECORD = "application/papermill.record/"
