@@ -10,7 +10,7 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -129,12 +129,6 @@ def rows(measurement: str, task: str, model: str, claim: str) -> tuple[Row, ...]
     """What the rules say of a stored result on a claim."""
     every = evidence.rows_of(result(measurement, task, model))
     return tuple(row for row in every if row.claim == claim)
-
-
-def excludes_0(interval: Sequence[float]) -> bool:
-    """Whether the ends of an interval lie on one side of 0."""
-    low, high = interval
-    return low > 0 or high < 0
 
 
 def row(measurement: str, task: str, model: str, claim: str) -> Row:
