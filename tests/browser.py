@@ -14,7 +14,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlparse
 
 import pytest
@@ -33,6 +33,11 @@ FLAGS = (
 )
 SETTLED = """new Promise(done => Promise.resolve(window.MathJax?.startup?.promise)
     .then(() => setTimeout(() => done(document.documentElement.outerHTML), 200)))"""
+
+
+def settled(script: str) -> str:
+    """The value of an expression once the page has come to rest."""
+    return f"new Promise(done => setTimeout(() => done(String({script})), 400))"
 
 
 def contents() -> list[str]:
@@ -146,16 +151,35 @@ class Browser:
             for event in self.events
         ):
             self.events.append(self.receive())
-        result = self.call(
-            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
-        )
+        value = self.value(script)
         found = map(problem, self.events)
         loaded = {
             urlparse(event["params"]["response"]["url"]).path
             for event in self.events
             if event.get("method") == "Network.responseReceived"
         }
-        return Visit(result["result"].get("value", ""), list(filter(None, found)), loaded)
+        return Visit(value or "", list(filter(None, found)), loaded)
+
+    def value(self, script: str) -> Any:
+        """The value of an expression on the page that is open."""
+        result = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        return result["result"].get("value")
+
+    @contextmanager
+    def in_mode(self, mode: str) -> Iterator[None]:
+        """What is opened in the block is shown ``light`` or ``dark``."""
+
+        def prefer(scheme: str) -> None:
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            self.call("Emulation.setEmulatedMedia", features=features)
+
+        prefer(mode)
+        try:
+            yield
+        finally:
+            prefer("light")
 
 
 def problem(event: dict) -> str | None:

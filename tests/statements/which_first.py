@@ -7,7 +7,7 @@ import numpy as np
 from headprune_lib.replication.claims.contrasts import above_chance, decide, nearest_to_chance
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
 from headprune_lib.replication.measurements.orders import training_in
-from statements import Statement, found, result
+from statements import found, on, result
 
 PAGE = "notebooks/11_which_first.ipynb"
 
@@ -115,41 +115,34 @@ def the_last_layer_decides():
     return (early, late) == (["sst2", "snli", "snli", "snli"], ["sst2", "sst2"])
 
 
-def order(values, name):
-    return values["orders"][name]
-
-
 def spread(each):
     """The largest norm of a layer's importance over the smallest."""
     raw = each.parts["importance unnormalised"].raw
     if not any(name.startswith("scores") for name in raw):  # measured before they were kept
         raw = result("pruning_curve", each.task, each.model).parts["importance"].raw
-    norms = np.concatenate(
-        [
-            np.linalg.norm(values[0] if values.ndim == 3 else values, axis=1)
-            for name, values in raw.items()
-            if name.startswith("scores")
-        ]
-    )
+    scores = [raw[name] for name in raw if name.startswith("scores")]
+    first = [one[0] if one.ndim == 3 else one for one in scores]
+    norms = np.concatenate([np.linalg.norm(one, axis=1) for one in first])
     return norms.max() / norms.min()
 
 
-def kept_by_entropy(of):
-    (each,) = [each for each in models() if (each.task, each.model) == of]
-    return order(each.values, "entropy")["kept"][each.values["shares"].index(0.1)]
+def kept_by_entropy(task, model):
+    """With a tenth of the heads removed."""
+    values = result("which_first", task, model).values
+    return values["orders"]["entropy"]["kept"][values["shares"].index(0.1)]
 
 
 TRANSLATOR = ("deen", "post-norm")
-TRANSLATORS = (TRANSLATOR, ("deen", "pre-norm"))
+
+
+def without_the_division(each):
+    """The interval of what is kept without the division by layer, minus with it."""
+    return each.values["contrasts"]["not normalised against normalised"]["area"]["interval"]
 
 
 def _division():
     """Whether some models keep more without the division by layer, and some less."""
-    ends = [
-        each.values["contrasts"]["not normalised against normalised"]["area"]["interval"]
-        for each in models()
-        if above_chance(each.values)
-    ]
+    ends = [without_the_division(each) for each in models() if above_chance(each.values)]
     return any(low > 0 for low, _ in ends) and any(high < 0 for _, high in ends)
 
 
@@ -164,13 +157,11 @@ def most_trainings(each):
 
 
 def mrpc():
-    (one,) = [each for each in models() if each.task == "mrpc"]
-    return one
+    return result("which_first", "mrpc", "minilm")
 
 
 def pre_norm():
-    (one,) = [each for each in models() if each.model == "pre-norm"]
-    return one
+    return result("which_first", "deen", "pre-norm")
 
 
 def uncut_f1(each):
@@ -183,39 +174,19 @@ def gain(each, name):
     return each.values["contrasts"].get(name, {"area": {"value": 0.0}})["area"]["value"]
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "The uncut models of {glue:text}`nearest` are hardly better than one that always says yes",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "The uncut models of {glue:text}`nearest` are hardly better than one that always says "
+        "yes": lambda: (
             nearest_to_chance({"/".join(each.key): each.values for each in models()})
             == "which_first/mrpc/minilm"
             and 0 < uncut_f1(mrpc()) < 0.06
         ),
-    ),
-    Statement(
-        PAGE,
-        "By the rule they count since three of them are trained.",
-        lambda: (
-            above_chance(mrpc().values)
-            and most_trainings(mrpc()) == 3
-            and not above_chance(on_trainings(mrpc(), ()).values)
+        "({glue:text}`models`; one to five trainings of each)": lambda: (
+            {most_trainings(each) for each in models()} == {1, 3, 5}
         ),
-    ),
-    Statement(
-        "book/rules.md",
-        "On MRPC the uncut model's F1 was\n3 points above that of always saying yes",
-        lambda: round(100 * uncut_f1(on_trainings(mrpc(), ()))) == 3,
-    ),
-    Statement(
-        PAGE,
-        "({glue:text}`models`; one to five trainings of each)",
-        lambda: {most_trainings(each) for each in models()} == {1, 3, 5},
-    ),
-    Statement(
-        PAGE,
-        "Not run: further trainings of the post-norm German-English translator.",
-        lambda: (
+        "Not run: further trainings of the post-norm German-English translator.": lambda: (
             all(
                 any(map(is_further, each.parts)) != ((each.task, each.model) == TRANSLATOR)
                 for each in models()
@@ -228,11 +199,7 @@ STATEMENTS = [
             }
             == {None, 2, 3}
         ),
-    ),
-    Statement(
-        PAGE,
-        "The encoders' new trainings were measured on a GPU.",
-        lambda: all(
+        "The encoders' new trainings were measured on a GPU.": lambda: all(
             part.provenance["hardware"]["gpu"]
             for each in models()
             if not is_translator(each)
@@ -240,47 +207,9 @@ STATEMENTS = [
             if is_mpnet(each)
             or (is_further(name) and not (each.task in ("cola", "sst2") and name[-1] in "23"))
         ),
-    ),
-    Statement(
-        PAGE,
-        "Attention entropy gives no better order, alone or beside importance.",
-        lambda: (
-            contrast("combined against importance").word == "no difference shown"
-            and contrast("entropy against random").word == "worse"
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Whether the paper's division by layer helps differs from model to model",
-        _division,
-    ),
-    Statement(
-        PAGE,
-        "On one training of each model, before MPNet was among them, this one came out *better*, "
-        "+2.52 [+1.48, +3.57]; two more trainings of CoLA and of SST-2 took that back",
-        lambda: (
-            (one := before({})).word == "better"
-            and [round(100 * each, 2) for each in (one.value, *one.interval)] == [2.52, 1.48, 3.57]
-            and before({"cola": (2, 3), "sst2": (2, 3)}).word == "no difference shown"
-        ),
-    ),
-    Statement(
-        PAGE,
-        "and with MPNet the mean lies below 0.",
-        lambda: (
-            contrast("not normalised against normalised").value
-            < 0
-            < contrast(
-                "not normalised against normalised",
-                [each for each in models() if not is_mpnet(each)],
-            ).value
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Up to 35% removed all six keep as much without the division, although four of them have no head "
-        "in the last layer but one from 30% on.",
-        lambda: (
+        "Whether the paper's division by layer helps differs from model to model": _division,
+        "Up to 35% removed all six keep as much without the division, although four of them "
+        "have no head in the last layer but one from 30% on.": lambda: (
             all(
                 (
                     accuracy(parts, "importance")[:8]
@@ -291,26 +220,14 @@ STATEMENTS = [
             )
             and [emptied(parts, 10) <= 0.3 for *_, parts in of_mpnet()].count(True) == 4
         ),
-    ),
-    Statement(
-        PAGE,
-        "In four of six fine-tunings of MPNet, the larger encoder, leaving it out emptied the last layer "
-        "before half of the heads were gone, and nothing was kept then.",
-        the_last_layer_decides,
-    ),
-    Statement(
-        PAGE,
-        "In the three on SNLI and one on SST-2 the last layer is empty before half of the heads are gone, "
-        "and the model gives one answer to everything; in the other two on SST-2 that comes after half, "
-        "and up to there they lose nothing by it.",
-        the_last_layer_decides,
-    ),
-    Statement(
-        PAGE,
-        "The translators keep more without the division, although their layers differ too: the largest "
-        "norm of a layer's scores is 6 times the smallest in both post-norm ones and 35 times in the "
-        "pre-norm one, 8 and 14 times in MPNet.",
-        lambda: (
+        "In four of six fine-tunings of MPNet, the larger encoder, leaving it out emptied the "
+        "last layer before half of the heads were gone, and nothing was kept then.": the_last_layer_decides,
+        "In the three on SNLI and one on SST-2 the last layer is empty before half of the "
+        "heads are gone, and the model gives one answer to everything; in the other two on "
+        "SST-2 that comes after half, and up to there they lose nothing by it.": the_last_layer_decides,
+        "The translators keep more without the division, although their layers differ too: "
+        "the largest norm of a layer's scores is 6 times the smallest in both post-norm ones "
+        "and 35 times in the pre-norm one, 8 and 14 times in MPNet.": lambda: (
             {
                 (each.task, each.model): round(spread(each))
                 for each in models()
@@ -323,20 +240,55 @@ STATEMENTS = [
                 ("enfr", "post-norm"): 6,
                 ("deen", "pre-norm"): 35,
             }
-            and all(
-                each.values["contrasts"]["not normalised against normalised"]["area"]["interval"][0]
-                > 0
-                for each in models()
-                if is_translator(each)
-            )
+            and all(without_the_division(each)[0] > 0 for each in models() if is_translator(each))
         ),
-    ),
-    Statement(
-        PAGE,
-        "most of them in one training of the\npre-norm translator, where entropy has a weight and says "
-        "something that chance does not. Training text gives entropy none in that model's other two "
-        "trainings, and there ranking by kinds alone costs 5 and 8 points.",
-        lambda: (
+        "with a tenth of the heads gone the pre-norm one has lost a fifth of its BLEU, the "
+        "post-norm one from German almost half, the one to French about three fifths.": lambda: (
+            round(1 / (1 - kept_by_entropy("deen", "pre-norm"))) == 5
+            and 0.5 < kept_by_entropy(*TRANSLATOR) < 0.56
+            and 0.37 < kept_by_entropy("enfr", "post-norm") < 0.43
+        ),
+    },
+)
+STATEMENTS += on(
+    "book/rules.md",
+    {
+        "On MRPC the uncut model's F1 was 3 points above that of always saying yes": lambda: (
+            round(100 * uncut_f1(on_trainings(mrpc(), ()))) == 3
+        ),
+    },
+    slow=True,
+)
+STATEMENTS += on(
+    PAGE,
+    {
+        "Attention entropy gives no better order, alone or beside importance.": lambda: (
+            contrast("combined against importance").word == "no difference shown"
+            and contrast("entropy against random").word == "worse"
+        ),
+        "By the rule they count since three of them are trained.": lambda: (
+            above_chance(mrpc().values)
+            and most_trainings(mrpc()) == 3
+            and not above_chance(on_trainings(mrpc(), ()).values)
+        ),
+        "and with MPNet the mean lies below 0.": lambda: (
+            contrast("not normalised against normalised").value
+            < 0
+            < contrast(
+                "not normalised against normalised",
+                [each for each in models() if not is_mpnet(each)],
+            ).value
+        ),
+        "On one training of each model, before MPNet was among them, this one came out "
+        "*better*, +2.52 [+1.48, +3.57]; two more trainings of CoLA and of SST-2 took that "
+        "back": lambda: (
+            (one := before({})).word == "better"
+            and [round(100 * each, 2) for each in (one.value, *one.interval)] == [2.52, 1.48, 3.57]
+            and before({"cola": (2, 3), "sst2": (2, 3)}).word == "no difference shown"
+        ),
+        "most of them in one training of the pre-norm translator, where entropy has a weight "
+        "and says something that chance does not. Training text gives entropy none in that "
+        "model's other two trainings, and there ranking by kinds alone costs 5 and 8 points.": lambda: (
             {
                 seed: [
                     alpha == "alpha=1",
@@ -350,15 +302,6 @@ STATEMENTS = [
             and gain(pre_norm(), "combined against its control")
             > 0.8 * sum(gain(each, "combined against its control") for each in models())
         ),
-    ),
-    Statement(
-        PAGE,
-        "with a tenth of the heads gone the pre-norm one has lost a fifth of its BLEU, the post-norm one "
-        "from German almost half, the one to French about three fifths.",
-        lambda: (
-            round(1 / (1 - kept_by_entropy(TRANSLATORS[1]))) == 5
-            and 0.5 < kept_by_entropy(TRANSLATOR) < 0.56
-            and 0.37 < kept_by_entropy(("enfr", "post-norm")) < 0.43
-        ),
-    ),
-]
+    },
+    slow=True,
+)

@@ -1,14 +1,32 @@
-"""Figures as SVG within a page: the same text each time, and nothing that reaches beyond itself."""
+"""Figures within a page: the same text each time, nothing beyond itself, and told in numbers."""
 
+import io
 import re
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
+from PIL import Image
 
+from headprune_lib.replication.pages.describe import describe
+from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.pages.plots.palette import BLUE
-from headprune_lib.replication.pages.plots.style import NARROW, WIDE, below, style
+from headprune_lib.replication.pages.plots.style import (
+    NARROW,
+    WIDE,
+    below,
+    estimates,
+    histogram,
+    style,
+)
 from headprune_lib.replication.pages.svg import as_svg
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
 
 
 def drawn(layout=WIDE):
@@ -16,76 +34,80 @@ def drawn(layout=WIDE):
         figure, (left, right) = layout.panels(2, 200)
         left.plot([0, 1], [1, 3], "o-", color=BLUE, label="one <line>")
         right.fill_between([0, 1], [0, 1], color=BLUE, alpha=0.3)
-        left.set_xlim(0, 0.5)  # what lies beyond is clipped
+        left.set(xlim=(0, 0.004), xticks=[0.00125], title="r = 0.123")  # what is beyond is clipped
     return figure
 
 
-def test_the_same_figure_gives_the_same_text():
-    assert as_svg(drawn(), "figure-1", "alt", "wide") == as_svg(drawn(), "figure-1", "alt", "wide")
-
-
-def test_references_stay_within_the_picture():
-    pictures = [as_svg(drawn(), name, "alt", "wide") for name in ("figure-1", "figure-2")]
-    ids = [re.findall(r'\bid="([^"]+)"', picture) for picture in pictures]
-    assert ids[0] and not set(ids[0]) & set(ids[1])
-    for picture, own in zip(pictures, ids, strict=True):
-        assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', picture)) <= set(own)
+def test_a_picture_is_the_same_each_time_and_stays_within_itself():
+    first, again, second = (
+        as_svg(drawn(), name, "alt", "wide") for name in ("figure-1", "figure-1", "figure-2")
+    )
+    assert first == again
+    ids = [set(re.findall(r'\bid="([^"]+)"', picture)) for picture in (first, second)]
+    assert ids[0] and not ids[0] & ids[1]
+    for picture, inner in zip((first, second), ids, strict=True):
+        assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', picture)) <= inner
         assert "<style" not in picture  # would reach the whole page
+    assert f"var(--figure-blue, {BLUE})" in first and "#000000" not in first
+    assert "0.3" in re.findall(r"opacity: ([\d.]+)", first), "a band is as dense as it was drawn"
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_text_is_text_of_ten_pixels_or_more_at_the_width_drawn(layout):
+def test_text_is_text_of_ten_pixels_or_more_and_places_are_rounded(layout):
     picture = BeautifulSoup(as_svg(drawn(layout), "f", "1 < 2", "wide"), "html.parser").svg
     assert int(picture["width"]) == layout.width and picture["aria-label"] == "1 < 2"
-    sizes = [float(re.search(r"([\d.]+)px", text["style"])[1]) for text in picture.select("text")]
-    assert sizes and min(sizes) >= 10
-
-
-def test_places_are_rounded_and_what_is_written_is_not():
-    with style():
-        figure, (axes,) = WIDE.panels(1, 200)
-        axes.set(xlim=(0, 0.004), xticks=[0.00125], title="r = 0.123")
-    picture = BeautifulSoup(as_svg(figure, "f", "alt", "wide"), "html.parser").svg
-    assert {"0.00125", "r = 0.123"} <= {text.get_text().strip() for text in picture.select("text")}
+    texts = picture.select("text")
+    assert min(float(re.search(r"([\d.]+)px", one["style"])[1]) for one in texts) >= 10
+    assert {"0.00125", "r = 0.123"} <= {one.get_text().strip() for one in texts}
     assert not any(re.search(r"\d\.\d\d", path["d"]) for path in picture.select("path"))
 
 
-def test_a_band_is_as_dense_as_it_was_drawn():
-    with style():
-        figure, (axes,) = WIDE.panels(1, 200)
-        axes.axvspan(0, 0.5, color=BLUE, alpha=0.18)
-    densities = re.findall(r"opacity: ([\d.]+)", as_svg(figure, "f", "alt", "wide"))
-    assert "0.18" in densities
-
-
-def test_colours_follow_the_page():
-    picture = as_svg(drawn(), "f", "alt", "wide")
-    assert f"var(--figure-blue, {BLUE})" in picture and "var(--figure-grid" in picture
-    assert "#000000" not in picture
-
-
-def test_a_long_name_in_the_legend_of_a_narrow_figure_is_broken_into_lines():
+def test_where_it_is_narrow_long_names_are_broken_and_panels_stand_below_one_another():
     name = "importance and entropy, weight chosen on training sentences"
-    lines = {}
-    for layout in (WIDE, NARROW):
+    for layout, lines in ((WIDE, 1), (NARROW, 2)):
         with style():
-            figure, (axes,) = layout.panels(1, 200)
-            axes.plot([0, 1], label=name)
+            figure, (one, two) = layout.panels(2, 200)
+            one.plot([0, 1], label=name)
             below(figure, layout)
         (text,) = figure.legends[0].get_texts()
-        lines[layout] = text.get_text().split("\n")
+        assert len(text.get_text().split("\n")) == lines
         figure.canvas.draw()
         box = figure.legends[0].get_window_extent()
         assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
-    assert lines[WIDE] == [name] and len(lines[NARROW]) == 2
-    plt.close("all")
+        assert (one.get_position().y0 == two.get_position().y0) == (layout is WIDE)
 
 
-def test_panels_stand_below_one_another_where_it_is_narrow():
-    places = {
-        layout: [axes.get_position() for axes in layout.panels(2, 200)[1]]
-        for layout in (WIDE, NARROW)
-    }
-    assert places[WIDE][0].y0 == places[WIDE][1].y0
-    assert places[NARROW][0].x0 == places[NARROW][1].x0
-    plt.close("all")
+def test_a_figure_is_told_by_its_points_and_ranges():
+    figure, (lines, bars) = plt.subplots(1, 2)
+    lines.set(xlabel="removed (%)", ylabel="BLEU")
+    lines.plot([0, 1], [20, 10.25], label="short")
+    lines.plot(range(11), np.linspace(0, 100, 11), label="long")
+    lines.plot([0, 1], [5, 5], label="_not told")
+    aside = {"told_at": [1, 2], "label": "aside"}  # drawn beside where it belongs
+    estimates(lines, np.array([0.9, 1.9]), np.array([-0.5, 0]), [(-1, 0), (-1, 1)], **aside)
+    histogram(bars, np.array([-5.0, 0.1, 0.15, 0.3]), np.linspace(-0.4, 0.4, 5), BLUE)
+    found = describe(figure)
+    assert "BLEU against removed (%). " in found and "short: 20 at 0, 10.2 at 1. " in found
+    assert "long: 0 at 0, 50 at 5, 100 at 10." in found and "not told" not in found
+    assert "aside: −0.5 at 1, 0 at 2" in found
+    assert "3 from 0 to 0.4, 2 of them between 0 and 0.2" in found and "−5.0" in found
+    figure, axes = plt.subplots()
+    axes.scatter([0, 1, 2], [3, 4, 5])
+    assert "3 dots, 0 to 2 across, 3 to 5 up" in describe(figure)
+    assert describe(plt.figure()) == ""
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def test_a_png_looks_the_same_in_less_than_half_the_bytes():
+    figure, axes = plt.subplots()
+    figure.colorbar(axes.imshow(np.linspace(-1, 1, 72).reshape(6, 12), cmap="RdBu"))
+    file = io.BytesIO()
+    figure.savefig(file, format="png", transparent=False)
+    small = small_png(file.getvalue())
+    assert len(small) < 0.5 * len(file.getvalue())
+    difference = np.abs(pixels(file.getvalue()) - pixels(small))
+    assert difference.mean() < 1 and difference.max() < 40
+    assert small_png(small) == small

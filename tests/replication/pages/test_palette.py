@@ -10,20 +10,10 @@ from headprune_lib.replication.pages.plots.palette import BACKGROUNDS, DARK, LIG
 from headprune_lib.replication.paths import project_root
 
 # Linear RGB as a deuteranope sees it: Machado, Oliveira & Fernandes 2009, severity 1.
-DEUTERANOPIA = np.array(
-    [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ]
-)
-XYZ = np.array(
-    [
-        [0.4124564, 0.3575761, 0.1804375],
-        [0.2126729, 0.7151522, 0.0721750],
-        [0.0193339, 0.1191920, 0.9503041],
-    ]
-)
+ROWS = "0.367322 0.860646 -0.227968 0.280085 0.672501 0.047413 -0.011820 0.042940 0.968881"
+DEUTERANOPIA = np.array(ROWS.split(), float).reshape(3, 3)
+ROWS = "0.4124564 0.3575761 0.1804375 0.2126729 0.7151522 0.0721750 0.0193339 0.1191920 0.9503041"
+XYZ = np.array(ROWS.split(), float).reshape(3, 3)
 WHITE = np.array([0.95047, 1, 1.08883])
 PALETTES = {"light": LIGHT, "dark": DARK}
 
@@ -48,32 +38,18 @@ def contrast(one, two):
 
 
 @pytest.mark.parametrize("mode", PALETTES)
-def test_any_two_colours_differ_for_a_deuteranope(mode):
-    for one, two in itertools.combinations(PALETTES[mode].values(), 2):
+def test_colours_differ_for_a_deuteranope_and_stand_out_from_the_background(mode):
+    colours = PALETTES[mode].values()
+    for one, two in itertools.combinations(colours, 2):
         seen = (lab(DEUTERANOPIA @ linear(colour)) for colour in (one, two))
         assert np.linalg.norm(np.subtract(*seen)) >= 25, (one, two)
-
-
-@pytest.mark.parametrize("mode", PALETTES)
-def test_every_colour_stands_out_from_its_background(mode):
-    assert min(contrast(colour, BACKGROUNDS[mode]) for colour in PALETTES[mode].values()) >= 3
-
-
-def test_the_simulation_confuses_what_deuteranopes_confuse():
-    # seaborn's orange and vermilion: ΔE of the first palette of these pages, too near
-    orange, vermilion = (lab(DEUTERANOPIA @ linear(colour)) for colour in ("#de8f05", "#d55e00"))
-    assert np.linalg.norm(orange - vermilion) < 20
+    assert min(contrast(colour, BACKGROUNDS[mode]) for colour in colours) >= 3
 
 
 def test_the_sites_style_has_both_palettes():
     css = (project_root() / "book" / "static" / "site.css").read_text("utf-8")
-    light, dark = (
-        dict(re.findall(r"--figure-(\w+): (#\w+);", re.search(start + r" \{([^}]*)\}", css)[1]))
-        for start in (":root", r'html\[data-theme="dark"\]')
-    )
-    assert {name: light[name] for name in LIGHT} == LIGHT
-    assert {name: dark[name] for name in DARK} == DARK
-
-
-def test_a_colour_of_no_palette_stays():
+    for start, palette in ((":root", LIGHT), (r'html\[data-theme="dark"\]', DARK)):
+        block = re.search(start + r" \{([^}]*)\}", css)[1]
+        found = dict(re.findall(r"--figure-(\w+): (#\w+)", block))
+        assert found.items() >= palette.items()
     assert css_colour("#abcdef") == "#abcdef"
