@@ -35,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # whoever asks for trained models waits for them, and then measures
         if "trained" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.nightly)
         if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
