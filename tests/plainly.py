@@ -1,12 +1,20 @@
-"""What models answer under a mask: one text at a time, without padding or anything shared."""
+"""What models answer under a mask, one text at a time without padding, and training by hand."""
+
+import itertools
+import random
 
 import numpy as np
 import sacrebleu
 import torch
+import transformers
 
 from headprune_lib import full_mask, masked_heads
 from headprune_lib.batching import teacher_forced, without_labels
 from headprune_lib.generation.greedy import generate, marks_of
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
+from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.weights import BFLOAT16, working_precision
 
 
 def answers(subject, examples, mask=None, model=None):
@@ -61,3 +69,41 @@ def passage_nats(model, passages, mask=None):
             logits = model(input_ids=torch.tensor([ids])).logits[0, :-1].double()
         nats.append(-float(logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].sum()))
     return np.array(nats)
+
+
+def fitted(model, batches, settings):
+    """A fine-tuning by hand, over what is not frozen: a list of batches for each epoch.
+
+    AdamW, a learning rate that rises and falls, gradients clipped, bfloat16 where a processor has it.
+    """
+    n_updates = sum(map(len, batches))
+    optimizer = torch.optim.AdamW(
+        (p for p in model.parameters() if p.requires_grad),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+    )
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, int(settings.warmup * n_updates), n_updates
+    )
+    mixed = working_precision(BFLOAT16, "cpu") == BFLOAT16
+    model.train()
+    for batch in itertools.chain(*batches):
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+    return model.eval()
+
+
+def epochs_of(profile, settings, seed):
+    """The batches of each epoch: by length, in an order that the seed draws."""
+    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
+    generator, tokenizer = random.Random(seed), load_tokenizer(profile.model)
+    for _ in range(settings.epochs):
+        order = shuffled_by_length(train, settings.batch_size, generator)
+        yield make_batches(
+            tokenizer, train, settings.batch_size, settings.max_length, order
+        ).batches

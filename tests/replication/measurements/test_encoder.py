@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 import torch
 
-from headprune_lib import find_heads, masked_heads, order_mask, prune_order, score_heads, tune_mask
+from headprune_lib import find_heads, order_mask, prune_order, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.batching import without_labels
 from headprune_lib.replication import measurements
@@ -19,9 +19,7 @@ from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.orders import training_in
-from headprune_lib.replication.measurements.precision import SHARES
 from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
-from headprune_lib.replication.measurements.stability import PLAIN
 from headprune_lib.replication.pretrained import load_tokenizer
 
 
@@ -96,24 +94,6 @@ def test_curves_are_what_masks_along_the_stored_orders_do(smoke, which_first):
             np.testing.assert_allclose(raw["loss"][0, step] / 1000, nats, atol=2e-3)
 
 
-@pytest.mark.parametrize(("artifact", "metric"), [("figure6b", "matthews"), ("figure6c", "f1")])
-def test_other_tasks_are_measured_in_their_own_score(artifact, metric, smoke):
-    result = measurements.get(artifact, smoke)
-    labels = np.array(EncoderSubject.of(smoke.on(result.task)).test.labels)
-    right = result.parts["importance"].raw["correct"][0, 3]
-    curve = result.values["curves"]["importance main"]
-    said = np.where(right, labels, 1 - labels)
-    if metric == "matthews":  # the correlation of two 0/1 variables
-        expected, chance = np.corrcoef(said, labels)[0, 1] if np.ptp(said) else 0, 0
-    else:
-        expected = 2 * (said * labels).sum() / (said.sum() + labels.sum())
-        chance = 2 * labels.mean() / (1 + labels.mean())
-    assert result.metric == metric
-    assert result.values["chance"] == pytest.approx(chance, abs=1e-5)
-    assert curve["mean"][3] == pytest.approx(expected, abs=1e-5)
-    assert curve["accuracy"][3] == pytest.approx(right.mean(), abs=1e-5)
-
-
 # --- orders beside each other -----------------------------------------------------------------------
 
 
@@ -138,68 +118,7 @@ def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
     assert combined["said"][0] == "alpha=1" or len(orders) > 5
 
 
-def test_gates_are_fitted_on_the_sentences_that_score_and_act_on_the_tested_ones(
-    smoke, which_first, subject
-):
-    tuned = measurements.get("which_first", smoke, parts=["importance tuned"])
-    raw, plain = tuned.parts["importance tuned"].raw, which_first.parts["importance"].raw
-    np.testing.assert_array_equal(raw["order"], plain["order"])
-    order = [("self", *head) for head in raw["order"][0].tolist()]
-    batches = subject.batches(subject.scoring).batches
-    for step, share in enumerate(raw["shares"]):
-        n_cut = math.ceil(8 * share - 1e-9)
-        gone = {head[1:] for head in order[:n_cut]}
-        gates = raw["gates self"][0, step]
-        assert {tuple(head) for head in np.argwhere(gates == 0).tolist()} == gone
-        if step in (3, 6):
-            expected = tune_mask(subject.model, order_mask(subject.model, order, n_cut), batches)
-            np.testing.assert_allclose(gates, expected["self"], atol=1e-3)
-            _, nats = plainly.answers(subject, subject.test, expected)
-            assert raw["log_loss"][0, step] == pytest.approx(nats.mean(), abs=1e-3)
-    for end in (0, -1):  # nothing is gone, or everything
-        np.testing.assert_array_equal(raw["correct"][:, end], plain["correct"][:, end])
-
-
 # --- scores -----------------------------------------------------------------------------------------
-
-
-def test_scores_are_those_on_each_text_of_each_training(smoke, subject):
-    parts = ("importance", PLAIN, "confidence", "fisher training 2")
-    result = measurements.get("stability", smoke, parts=parts)
-    texts = {"synthetic": subject.scoring, "synthetic-far": far(smoke)}
-    for part, by, normalize, names in (
-        ("importance", "importance", "l2", texts),
-        (PLAIN, "importance", None, texts),
-        ("confidence", "confidence", "own", texts),
-        ("fisher training 2", "fisher", "own", ["synthetic"]),
-    ):
-        raw, own = result.parts[part].raw, subject
-        if part.endswith("2"):
-            own = EncoderSubject.of(smoke, 2, "eager")
-        assert raw["texts"].tolist() == [*names]
-        for name in names:
-            batches = own.batches(texts[name]).batches
-            expected = score_heads(own.model, batches, by, normalize=normalize)["self"]
-            np.testing.assert_allclose(raw[f"scores {name}"], expected, rtol=1e-3, atol=1e-9)
-    swept = measurements.get("one_head", smoke).raw
-    effect = result.parts["importance"].raw["effect"]
-    for (layer, head), change in zip(swept["heads"], swept["loss_change"], strict=True):
-        assert effect[layer, head] == pytest.approx(change.mean() / 1000)
-
-
-def test_scores_and_losses_are_those_of_the_drawn_sentences(smoke, subject):
-    raw = measurements.get("scoring_examples", smoke, parts=["fisher"]).parts["fisher"].raw
-    train = TASKS["synthetic"].split("train", None)
-    pool = Examples(train.texts[-64:], train.labels[-64:])  # twice as many as others score on
-    assert [*zip(raw["n"], raw["draw"], strict=True)] == [(16, 0), (16, 1), (16, 2), (64, 0)]
-    for row, (n, _, texts) in enumerate(drawn(pool)):
-        assert len(texts) == n
-        scores = score_heads(subject.model, subject.batches(texts).batches, "fisher")
-        np.testing.assert_allclose(raw["scores"][row], scores["self"], rtol=1e-3, atol=1e-9)
-    half = order_mask(subject.model, prune_order(scores), 4)
-    assert raw["log_loss"][-1, -1] == pytest.approx(
-        plainly.answers(subject, subject.test, half)[1].mean(), abs=1e-3
-    )
 
 
 def test_draws_share_no_sentence_and_the_larger_contain_the_smaller():
@@ -232,32 +151,3 @@ def test_roles_are_means_over_queries_of_the_attention_that_the_model_hands_out(
     for name, each in rows.items():
         expected = np.concatenate(each, -1).mean(-1)
         np.testing.assert_allclose(raw[name], expected, rtol=1e-4, err_msg=name)
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_both_precisions_are_those_of_plain_passes(smoke, subject, precision):
-    raw = measurements.get("precision", smoke).raw
-    prepared = subject.batches(subject.test)
-    order = prune_order(score_heads(subject.model, subject.batches(subject.scoring).batches))
-    labels = torch.cat([batch["labels"] for batch in prepared.batches])
-    for i, share in enumerate(SHARES):
-        mask = order_mask(subject.model, order, math.ceil(share * len(order)))
-        autocast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
-        with torch.no_grad(), masked_heads(subject.model, mask), autocast:
-            logits = [subject.model(**without_labels(batch)).logits for batch in prepared.batches]
-        nats = torch.nn.functional.cross_entropy(
-            torch.cat(logits).double(), labels, reduction="none"
-        )
-        found = raw[f"loss {precision}"][i] / 1000
-        np.testing.assert_allclose(found, prepared.restore(nats.numpy()), atol=2e-3)
-    assert (raw["scores"] != raw["scores bfloat16"]).any()
-    np.testing.assert_allclose(raw["scores"], raw["scores bfloat16"], rtol=0.1)
-
-
-def test_table4_counts_what_the_saved_models_hold(smoke):
-    for found in measurements.get("table4", smoke).values.values():
-        before, after = found["parameters"]
-        assert before - after == np.subtract(*found["attention"]) > 0
-        sizes = zip(found["file"], found["parameters"], strict=True)
-        assert all(size > 4 * n for size, n in sizes)
-        assert min(found["memory"]) > min(found["file"])

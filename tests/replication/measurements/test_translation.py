@@ -8,7 +8,7 @@ import plainly
 import pytest
 import torch
 
-from headprune_lib import cut_heads, find_heads, order_mask, prune_order, score_heads, tune_mask
+from headprune_lib import find_heads, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import measurements
@@ -23,7 +23,7 @@ from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.store import OUTCOMES, Journal
+from headprune_lib.replication.store import Journal
 from headprune_lib.replication.translation.outcomes import all_counts, mean_losses
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
 
@@ -145,27 +145,6 @@ def test_orders_beside_each_other_are_followed_as_plain_masks_say(pre, part):
     assert curve[0] == pytest.approx(uncut)
 
 
-def test_the_scores_of_a_criterion_order_its_curve(smoke, subject):
-    raw = measurements.get("figure3a", smoke, parts=["fisher"]).parts["fisher"].raw
-    scores = score_heads(subject.model, forced_batches(subject, subject.split("score")), "fisher")
-    expected = [[KINDS.index(kind), *rest] for kind, *rest in prune_order(scores)]
-    assert raw["order"][0].tolist() == expected
-
-
-def test_table_5_of_a_further_training_is_a_row_of_its_own(pre):
-    alone = measurements.get("table5", pre, parts=["training 6"])
-    assert {*alone.values} == {"further"}
-    both = measurements.get("table5", pre)
-    assert [part.runs[0]["seed"] for part in both.parts.values()] == [1, 6]
-    assert list(both.parts) == [OUTCOMES, "training 6"]
-    raw, subject = both.parts["training 6"].raw, TranslationSubject.of(pre, "toy", 6)
-    masks, reported = all_but_one_masks(subject.model), [int(i) for i in raw["heads"][0]]
-    mask = masks[KINDS[reported[0]], reported[1], reported[2]]
-    assert scores_of(raw)[1][0] == pytest.approx(
-        plainly.bleu(subject, subject.headline, mask), abs=1e-3
-    )
-
-
 def test_mean_losses_are_the_means_of_what_they_replace():
     rng = np.random.default_rng(0)
     uncut, change = rng.integers(0, 9_000, 5), rng.integers(-500, 500, (3, 5))
@@ -189,16 +168,6 @@ def test_quality_with_and_without_shared_ngrams(smoke, subject):
     test = Pairs(((2, 1, 1),) * 3, ("x B, c D e", "b c d", "c d x"), ("y", "y", "y"))
     assert shared_ngrams(train, test, 3).tolist() == [True, True, False]
     assert shared_ngrams(train, test, 4).tolist() == [True, False, False]
-
-
-def test_greedy_and_beam_search_are_compared_on_the_same_cuts(smoke, subject):
-    values = measurements.get("search", smoke).values
-    pairs = subject.split("test").first(300)
-    alone = values["cuts"][-1]
-    assert (values["cuts"][1]["alone"], alone["alone"]) == (False, True)
-    rest = [(alone["kind"], alone["layer"], head) for head in range(4) if head != alone["head"]]
-    expected = plainly.bleu(subject, pairs, cut_heads(subject.model, rest), beams=5)
-    assert values["bleu"]["beam 5"] + alone["beam 5"] == pytest.approx(expected, abs=1e-3)
 
 
 # --- along a training -------------------------------------------------------------------------------
@@ -228,41 +197,6 @@ def test_weights_from_within_the_first_epochs_are_validated(pre, tmp_path):
         subject = TranslationSubject.of(pre, "toy", 6, **point.kept)
         expected = plainly.bleu(subject, subject.split("valid"))
         assert point.bleu == pytest.approx(expected, rel=0.02, abs=0.05)
-
-
-def test_a_checkpoint_is_what_plain_computations_give(pre, smoke, tmp_path):
-    one = measurements.get("figure5", pre, parts=["training 1"])
-    both = measurements.get("figure5", pre)
-    assert list(both.parts) == ["training 1", "training 6"]
-    assert one.values["trainings"][0] == both.values["trainings"][0]
-    assert one.parts["training 1"].provenance == both.parts["training 1"].provenance
-    assert len({part.runs[0]["weights_sha256"] for part in both.parts.values()}) == 2
-    raw, points = both.parts["training 6"].raw, both.values["trainings"][1]["checkpoints"]
-    assert points[0]["updates"] == 0 and points[-1]["epoch"] == 9
-    last = TranslationSubject.of(pre, "toy", 6, epoch=9)
-    pairs, plain = last.pairs("test").first(30), last.importance(Journal(tmp_path), normalize=None)
-    heads = [(kind, layer, head) for kind in KINDS for layer in range(2) for head in range(4)]
-    drawn = [heads[i] for i in np.random.default_rng(1).permutation(24)]
-    assert raw["further"].tolist() == ["unnormalised", "random 0", "random 1"]
-    uncut, (nats, pieces) = plainly.bleu(last, pairs), plainly.reference_nats(last, pairs)
-    assert points[-1]["bleu"][0] == pytest.approx(uncut, abs=1e-3)
-    assert points[-1]["loss"][0] == pytest.approx(nats.sum() / pieces.sum(), rel=1e-4)
-    for row, order, name in (  # rows of the masks that are measured
-        (3, prune_order(last.importance(Journal(tmp_path))), "kept_at"),
-        (10, prune_order(plain), "kept_unnormalised"),
-        (12, drawn, None),
-    ):
-        mask = order_mask(last.model, order, math.ceil(0.4 * 24))
-        change = plainly.reference_nats(last, pairs, mask)[0] - nats
-        found = raw["reference_loss_change"][-1, row] / 1000
-        np.testing.assert_allclose(found, change, rtol=0.04, atol=2e-3)
-        if name:
-            kept = plainly.bleu(last, pairs, mask) / uncut
-            assert points[-1][name] == pytest.approx(kept, rel=1e-4)
-    post = measurements.get("figure5", smoke).values  # whose weights are kept after epochs alone
-    assert (
-        all(p["epoch"] >= 1 for p in post["trainings"][0]["checkpoints"]) and "slopes" not in post
-    )
 
 
 def test_random_orders_are_the_same_for_every_checkpoint_and_training(pre):
