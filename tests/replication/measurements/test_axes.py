@@ -344,13 +344,14 @@ def _scored(half, order, seeds, n_runs=1):
 
 @case("pruning_curve", *BOTH)
 def _pruning_curve(half, summarise):
-    trainings = {"importance": (1, 2, 3), "random": (1, 2, 3), "oracle leak-free": (1,)}
+    trainings = {"importance": (1, 2, 3), "random": (1, 2), "oracle leak-free": (1,)}
     n_runs = {"importance": 1, "random": 2, "oracle leak-free": 1}
     outcomes = {}
     for order, seed in shuffled([(o, s) for o, some in trainings.items() for s in some], 1):
         outcomes[training(order, seed)] = _removed(half, order, seed, n_runs[order])
     outcomes["importance"] |= {f"scores {kind}": scores(kind=kind) for kind in KINDS}
     values = summarise(outcomes)
+    trainings["importance"] = (1, 2)  # those that all orders with further ones have
     for order, seeds in trainings.items():
         expected = _scored(half, order, seeds, n_runs[order])
         close(values["curves"][order]["runs"], expected)

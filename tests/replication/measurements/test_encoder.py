@@ -21,6 +21,7 @@ from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
 from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.profiles import load_profile
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,20 @@ def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
 
 
 # --- scores -----------------------------------------------------------------------------------------
+
+
+def test_sentences_of_scores_and_of_choices_are_apart():
+    subject = EncoderSubject(load_profile("smoke"), 1, None, "")
+    subject.check_apart()
+    train = TASKS["synthetic"].split("train", None)
+    assert (
+        subject.selection.texts == train.texts[:32] and subject.scoring.texts == train.texts[-32:]
+    )
+    used = EncoderSubject(load_profile("smoke", n_used=5), 1, None, "")
+    assert used.test.texts == TASKS["synthetic"].split("test", None).texts[5:53]
+    for more in ({"n_selection": len(train) - 31}, {"n_scoring": len(train) - 31}):
+        with pytest.raises(ValueError, match=r"so that no sentence is in both"):
+            EncoderSubject(load_profile("smoke", **more), 1, None, "").check_apart()
 
 
 def test_draws_share_no_sentence_and_the_larger_contain_the_smaller():
