@@ -355,6 +355,7 @@ def _pruning_curve(half, summarise):
     for order, seeds in trainings.items():
         expected = _scored(half, order, seeds, n_runs[order])
         close(values["curves"][order]["runs"], expected)
+        close(values["curves"][order]["mean"], expected.mean(0))
         if order != "importance":  # the difference is on the trainings that the order has
             apart = _scored(half, "importance", seeds).mean(0) - expected.mean(0)
             found = values["area_differences"][order]["difference"]

@@ -217,17 +217,6 @@ def test_fewer_texts_are_measured_on_the_first_training_alone(smoke):
     assert seeds_of(asked) == {6}  # a training that is asked for by name
 
 
-def test_what_does_not_depend_on_the_number_of_texts_is_not_measured_again(smoke):
-    announced, few = [], load_profile("smoke", n_examples=20)
-    before = measurements.get("agreement", smoke)
-    again = measurements.get("agreement", few, fresh=True, announce=announced.append)
-    assert again.to_json() == before.to_json() and not announced
-    as_many = load_profile("smoke", n_examples=smoke.n_examples)  # no less than usual
-    again = measurements.get("agreement", as_many, fresh=True, announce=announced.append)
-    assert [upcoming.parts for upcoming in announced] == [["outcomes"]]
-    assert seeds_of(again) == {1, 2}
-
-
 # --- the weights that a result was measured on ------------------------------------------------------
 
 

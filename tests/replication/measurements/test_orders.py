@@ -8,13 +8,12 @@ import torch
 from headprune_lib import masked_heads, prune_order, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.heads import KINDS, full_mask
-from headprune_lib.orders import order_mask, prune_schedule
+from headprune_lib.orders import prune_schedule
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.accuracy import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY, read_order
-from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
@@ -118,12 +117,6 @@ def test_a_new_version_of_a_criterion_is_another_signature(monkeypatch):
         one = CRITERIA[name]
         monkeypatch.setitem(CRITERIA, name, type(one)(**{**vars(one), "version": 2}))
     assert {name for name in before if before[name] != digest(name)} == {"fisher"}
-
-
-def test_masks_that_cut_the_same_heads_have_one_name(smoke):
-    model, heads = EncoderSubject.of(smoke).model, [("self", 0, 1), ("self", 1, 2)]
-    one, other = (order_mask(model, order, 2) for order in (heads, heads[::-1]))
-    assert mask_key(one) == mask_key(other) != mask_key(full_mask(model))
 
 
 ONE_BY_ONE = {"seeds": [1], "further_seeds": [2]}

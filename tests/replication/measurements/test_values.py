@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.measurements import accuracy, compared, contrasts, scoring_examples
+from headprune_lib.replication.measurements import accuracy, compared, contrasts
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.bleu import one_by_one_scores as by_bleu
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
@@ -22,7 +21,6 @@ from headprune_lib.replication.measurements.perplexity import kept
 from headprune_lib.replication.measurements.recovered import Statistics as RecoveryStatistics
 from headprune_lib.replication.measurements.recovered import values_of as recovered
 from headprune_lib.replication.measurements.removable import Draws, removable_record
-from headprune_lib.replication.stats.losses import coarse
 
 # --- single heads -----------------------------------------------------------------------------------
 
@@ -63,15 +61,6 @@ def removable(raw, draws):
     return removable_record(change, change - half, change + half, drawn, 0.01, draws)
 
 
-def test_resampled_changes_are_those_of_drawn_examples():
-    raw = sweep([0, 30, 60], n=300)
-    drawn = accuracy.resampled(raw, 500, 0)
-    change = raw["correct"].astype(float) - raw["correct_uncut"]
-    assert drawn.shape == (500, 3)
-    assert drawn.mean(0) == pytest.approx(change.mean(1), abs=0.004)
-    assert drawn.std(0) == pytest.approx(change.std(1) / np.sqrt(300), rel=0.1, abs=1e-9)
-
-
 def test_needed_heads_the_interval_of_the_rest_and_the_power_of_more_examples():
     record = removable(sweep([0, 0, 2, 4, 100, 200, 20, 20]), Draws(resamples=500, worlds=50))
     assert record["needed"] == 2
@@ -80,12 +69,6 @@ def test_needed_heads_the_interval_of_the_rest_and_the_power_of_more_examples():
     draws = Draws(resamples=300, worlds=60)
     many, few = (removable(sweep([round(n * 0.004)] * 12, n), draws) for n in (8000, 250))
     assert many["power"] > 0.9 and few["power"] < 0.5 and many["detectable"] < few["detectable"]
-
-
-def test_coarse_losses_keep_their_mean():
-    values = np.random.default_rng(0).lognormal(-5, 2, (1000, 6))
-    assert np.abs(coarse(values) / values - 1).max() <= 1 / 32
-    np.testing.assert_allclose(coarse(values).astype(float).mean(0), values.mean(0), rtol=3e-3)
 
 
 # --- curves -----------------------------------------------------------------------------------------
@@ -213,13 +196,6 @@ def test_orders_and_contrasts_stand_on_the_trainings_that_both_have():
     assert [one["trainings"] for one in apart["orders"].values()] == [[1, 2], [9]]
 
 
-def test_the_area_of_the_loss_is_the_trapezoid_rule_example_by_example():
-    loss = np.random.default_rng(0).random((16, 5))
-    expected = np.trapezoid(loss[:11] - loss[0], dx=0.05, axis=0) / 0.5
-    found = compared.loss_area(compared.SHARES, loss)
-    np.testing.assert_allclose(found, 1000 * expected, rtol=1 / 30, atol=1)
-
-
 @settings(max_examples=20, deadline=None)
 @given(draw=st.integers(0, 1000))
 def test_the_control_moves_entropies_within_their_layer_alone(draw):
@@ -227,31 +203,6 @@ def test_the_control_moves_entropies_within_their_layer_alone(draw):
     moved = compared.shuffled_within(values, draw)
     assert torch.equal(moved.sort(1).values, values)
     assert torch.equal(moved, compared.shuffled_within(values, draw))
-
-
-def test_the_interval_of_a_rank_is_over_draws_and_heads():
-    raw = rows(made_up(1, runs=4), slice(None)) | {"n": np.array([16, 16, 16, 64])}
-    raw |= {"draw": np.array([0, 1, 2, 0]), "scores": np.random.default_rng(1).random((4, 3, 6))}
-    raw |= {"shares": np.array(compared.COMPARED), "correct": raw["correct"][:, :11]}
-    statistics = scoring_examples.Statistics(resamples=40, seed=5)
-    (measurement,) = scoring_examples.MEASUREMENTS
-    few, whole = measurement.summarise("encoder", {"fisher": raw}, {}, statistics)["criteria"][
-        "fisher"
-    ]
-    flat, generator = raw["scores"].reshape(4, -1), np.random.default_rng([5, 16])
-    heads, chosen = generator.integers(0, 18, (40, 18)), generator.integers(0, 3, (40, 3))
-    loop = [
-        np.mean([scipy.stats.spearmanr(flat[draw][own], flat[3][own])[0] for draw in draws])
-        for own, draws in zip(heads, chosen, strict=True)
-    ]
-    assert few["with_all"]["interval"] == pytest.approx(np.quantile(loop, [0.025, 0.975]))
-    pairs = [scipy.stats.spearmanr(flat[i], flat[j])[0] for i, j in ((0, 1), (0, 2), (1, 2))]
-    assert few["between"] == pytest.approx(np.mean(pairs))
-    assert whole["with_all"]["value"] == 1 and whole["between"] is None
-    assert whole["lost"]["value"] == whole["loss_lost"]["value"] == 0
-    added = raw["loss_area"].mean(1) / 1000
-    assert few["loss_lost"]["value"] == pytest.approx(added[:3].mean() - added[3])
-    assert few["lost"]["value"] == pytest.approx(whole["area"]["value"] - few["area"]["value"])
 
 
 # --- trained again ----------------------------------------------------------------------------------
