@@ -105,6 +105,12 @@ def test_trainings_are_drawn_with_the_verses():
     for alone in (first, further):
         assert 0.15 < np.isclose(drawn, alone).mean() < 0.35
     assert np.ptp(curves.drawn[MAIN][:, 0]) == pytest.approx(0, abs=1e-9)  # no verse differs
+    again, other = (
+        read_curves("translation", outcomes, CurveStatistics(resamples=400, seed=seed)).drawn
+        for seed in (0, 1)
+    )
+    assert (again["importance"] == curves.drawn["importance"]).all()
+    assert (other["importance"] != curves.drawn["importance"]).any()
 
 
 # --- orders beside each other -----------------------------------------------------------------------
