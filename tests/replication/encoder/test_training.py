@@ -157,7 +157,9 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert not torch.equal(stored[words], frozen)
 
 
-@pytest.mark.parametrize("damage", [b"not safetensors at all", None])
+@pytest.mark.parametrize(
+    "damage", [b"not safetensors at all", pytest.param(None, marks=pytest.mark.slow)]
+)
 def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
     finetuned(profile)
     path, wanted = weights_path("tiny", recipe(profile, 1)), recipe(profile, 1)
