@@ -1,7 +1,5 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
-import contextlib
-import dataclasses
 import hashlib
 import json
 import multiprocessing
@@ -13,7 +11,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from headprune_lib.replication import cluster, measurements
+from headprune_lib.replication import measurements
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.measurements.obtaining import command_of, signature
 from headprune_lib.replication.profiles import load_profile
@@ -261,27 +259,6 @@ def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
         told = headprune(*words, "--profile", "paper")
         assert told.exit_code == 2 and "torch finds no GPU here" in told.output
 
-
-def test_speed_on_a_gpu_is_not_timed_without_one(smoke, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ValueError, match="there is no GPU here: measure it on a machine that has"):
-        measurements.get("table4", dataclasses.replace(smoke, device="cuda"), fresh=True)
-
-
-def test_who_asks_a_scheduler_needs_no_gpu(monkeypatch):
-    asked = []
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(cluster, "at_scheduler", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(
-        measurements, "get", lambda name, profile, **_: asked.append(profile) or some_result(name)
-    )
-    told = headprune("reproduce", "figure1b", "--profile", "paper", "--scheduler", "tcp://a:1")
-    assert told.exit_code == 0, told.output
-    (profile,) = asked
-    assert (profile.device, profile.device_here) == ("cuda", "cpu")
-
-
-# --- several commands at once ---------------------------------------------------------------------
 
 ORDERS = (
     *("importance", "importance unnormalised", "importance reversed", "random"),

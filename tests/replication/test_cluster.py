@@ -168,18 +168,6 @@ def test_two_clients_of_one_journal_share_the_work(address, tmp_path):
         assert_in_order_gives(outcomes[name], tmp_path)
 
 
-def test_workers_that_a_queue_of_jobs_starts_take_the_units(tmp_path, monkeypatch):
-    from dask_jobqueue.local import LocalCluster  # SLURM's, but that a job is a process here
-
-    monkeypatch.setenv("PYTHONPATH", str(project_root()))
-    with LocalCluster(cores=1, processes=1, memory="4GB", local_directory=tmp_path) as queue:
-        queue.scale(jobs=2)
-        with cluster.at_scheduler(queue.scheduler_address) as found, running_on(found):
-            outcomes = run_units(noted(tmp_path, 0.3), Journal(tmp_path / "journal"), "heads")
-    assert os.getpid() not in {process for _, process in starts(tmp_path)}
-    assert_in_order_gives(outcomes, tmp_path)
-
-
 def test_the_pages_script_for_slurm_asks_for_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (project_root() / "book" / "paper.md").read_text(encoding="utf-8")

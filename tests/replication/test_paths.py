@@ -1,7 +1,5 @@
 """Where the project's folders are, in a checkout and without one."""
 
-from contextlib import suppress
-
 import pytest
 
 from headprune_lib.replication import paths
@@ -60,16 +58,3 @@ def test_this_checkout_is_found_from_anywhere_and_an_empty_name_is_none(tmp_path
         assert folder() == tmp_path
         monkeypatch.setenv(f"HEADPRUNE_{name}", "")
         assert folder() != tmp_path and folder().is_absolute()
-
-
-def test_trained_apart_nothing_that_is_stored_counts(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path / "models"))
-    assert paths.trained_root() == paths.cache_root() == tmp_path / "cache"
-    with suppress(KeyError), paths.trained_apart(tmp_path / "again"):
-        assert paths.trained_root() == tmp_path / "again"
-        assert paths.cache_root() == tmp_path / "cache", "pretrained models stay where they are"
-        assert not paths.models_root().exists() and paths.models_root() != tmp_path / "models"
-        raise KeyError
-    assert paths.trained_root() == tmp_path / "cache"
-    assert paths.models_root() == tmp_path / "models"

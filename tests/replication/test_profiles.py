@@ -100,31 +100,6 @@ def test_trainings_of_a_model():
         profile.trainings("enfr")
 
 
-def test_the_papers_recipe_and_sizes_hold_on_each_of_its_tasks():
-    found = [load_profile("paper", task=task) for task in ("mnli", "sst2", "cola", "mrpc")]
-    for profile in found:
-        recipe = profile.finetuning
-        assert (recipe.epochs, recipe.learning_rate, recipe.batch_size) == (3, 2e-5, 32)
-        assert (profile.model, profile.data, profile.seeds) == ("bert-base", "hub", [1, 2, 3, 4, 5])
-        assert profile.orders == "leak-free" and profile.n_examples is None
-    assert found[0].domains == ["mnli-mismatched"] and found[0].n_selection == 5000
-    assert found[3].n_scoring + found[3].n_selection <= 3668
-
-
-def test_the_papers_translators_are_a_published_one_and_fairseqs():
-    profile = load_profile("paper")
-    assert (profile.translation_task, profile.translation_far) == ("wmt14-enfr", "mtnt-enfr")
-    wmt, iwslt = profile.translation_task, profile.training_task
-    assert profile.translator(wmt, profile.model_of(wmt)).archive == "wmt14-enfr"
-    recipe = profile.translator(iwslt, profile.model_of(iwslt))
-    assert (profile.model_of(iwslt), recipe.epochs, recipe.pieces) == ("pre-norm", 40, 10_000)
-    assert profile.trainings(iwslt) == [1, 2, 3] and profile.beams == 5
-    assert max(profile.checkpoints["pre-norm"].epochs) == recipe.epochs
-    assert load_profile("paper", translation_model="post-norm").model_of(iwslt) == "post-norm"
-    with pytest.raises(ValueError, match="fairseq.iwslt14-deen.pre-norm.epochs is 0"):
-        load_profile("paper", fairseq={iwslt: {"pre-norm": {"epochs": 0}}})
-
-
 @pytest.mark.parametrize(
     ("device", "there", "lacks", "here"),
     [("cuda", False, True, "cpu"), ("cuda:1", True, False, "cuda:1"), ("cpu", False, False, "cpu")],

@@ -50,7 +50,6 @@ def test_reading_rated_text(tmp_path):
     [
         ("id\ttext\n1\tx\n", "'sentiment'. among them"),
         (HEADER + "1\t2.0\tgood\n2\t1.0\n", "line 3: 2 columns, expected 3"),
-        (HEADER + "1\t2.0\tgood\t0.9\n", "line 2: 4 columns, expected 3"),
         (HEADER + "1\tgood\t2.0\n", "line 2: the rating is 'good', expected a number"),
     ],
 )
