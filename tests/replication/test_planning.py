@@ -65,20 +65,6 @@ def test_the_translation_half_is_planned_by_translations(nowhere, monkeypatch):
     ]
 
 
-def test_what_lies_in_the_hubs_cache_is_here(nowhere):
-    there = nowhere / "hub" / "models--google-bert--bert-base-uncased" / "snapshots" / "abc"
-    there.mkdir(parents=True)
-    (there / "model.safetensors").touch()
-    text = nowhere / "hub" / "datasets--nyu-mll--glue" / "snapshots" / "abc" / "sst2"
-    text.mkdir(parents=True)
-    (text / "train.parquet").touch()
-    found = planning.downloads(load_profile("paper"))
-    assert [name for name, (_, here) in found.items() if here] == [
-        "google-bert/bert-base-uncased",
-        "nyu-mll/glue/sst2",
-    ]
-
-
 @pytest.mark.slow
 def test_a_stored_result_is_done_and_costs_nothing(smoke):
     profile = dataclasses.replace(smoke, halves=["encoder"])

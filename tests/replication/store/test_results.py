@@ -98,18 +98,15 @@ def truncate(path):
 # --- text, signatures, provenance -----------------------------------------------------------------
 
 
-def test_json_is_laid_out_for_diffs():
-    laid_out = example().to_json()
-    lines = [line.strip().rstrip(",") for line in laid_out.splitlines()]
-    record = '{"delta": -0.0123457, "head": 1, "interval": [-0.1, 0.2], "kind": "self", "layer": 0}'
-    assert lines.count(record) == 2
-    assert '"mean": [0.0, 0.333333, 0.666667, 1.0]' in lines
-    assert '{"loss": null, "seed": 0}' in lines, "NaN must not reach strict JSON"
-    assert laid_out.endswith("}\n") and '"raw"' not in laid_out
-    content = json.loads(laid_out)
-    assert list(content) == sorted(content)
-    stored = content["parts"][OUTCOMES]["signature"]
-    assert stored["parameters"]["lr"] == 2.00000001e-5, "as it was hashed"
+def test_json_is_strict_sorted_and_laid_out_as_committed_results_are():
+    content = json.loads(example().to_json())
+    assert list(content) == sorted(content) and "raw" not in content["parts"][OUTCOMES]
+    assert content["parts"][OUTCOMES]["runs"] == [{"loss": None, "seed": 0}], "NaN is not JSON"
+    assert content["parts"][OUTCOMES]["signature"]["parameters"]["lr"] == 2.00000001e-5
+    assert content["values"]["heads"][0]["delta"] == -0.0123457
+    committed = paths.project_root() / "data" / "results"
+    key = Key("one_head", "reviews", "minilm")
+    assert load(key, committed).to_json() == key.path(committed).read_text("utf-8")
     with pytest.raises(TypeError, match=r"values\.paths\[1\] is a PosixPath"):
         example(values={"paths": [1, paths.project_root()]}).to_json()
 

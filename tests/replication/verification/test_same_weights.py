@@ -163,21 +163,6 @@ def test_each_training_is_held_against_its_own_part(smoke, journal, once):
         sheets(alone, subjects_of(result)[1])
 
 
-@pytest.mark.nightly
-def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
-    result = measurements.get("stability", smoke)
-    subjects = subjects_of(result)
-    assert all(quantity.agrees for quantity in compared(result, subjects, journal, 0))
-    for part, array in (
-        ("importance", "scores synthetic-far"),
-        ("importance unnormalised", "scores synthetic"),
-        ("entropy", "scores synthetic-far"),
-        ("fisher", "effect"),
-    ):
-        other = changed(array, result.parts[part].raw[array])
-        assert noticed(with_array(result, part, array, other), subjects, journal, 0), array
-
-
 def test_the_bounds():
     stored = {"correct": np.ones(400, bool), "loss": np.ones(400)}
     for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
