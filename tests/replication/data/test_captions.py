@@ -1,20 +1,16 @@
-"""Multi30k from a tiny folder: splits, checksums, refusals, and a training on it."""
+"""Multi30k from a tiny folder: splits, checksums, refusals."""
 
-import dataclasses
 import gzip
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from headprune_lib.replication import measurements, profiles
-from headprune_lib.replication.cli import app
 from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.data.captions import FILES
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.measurements import MEASUREMENTS, halves
-from headprune_lib.replication.measurements.obtaining import results_folder, signature
-from headprune_lib.replication.translation.training import read_curve, training_folder
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.obtaining import signature
+from headprune_lib.replication.profiles import load_profile
 
 MULTI30K = TRANSLATION_TASKS["multi30k"]
 LENGTHS = {"train": 145, "val": 20, "test_2016_flickr": 30}
@@ -29,10 +25,8 @@ def write(root: Path, packed: bool = False) -> Path:
         for side, texts in (("de", rows.sources), ("en", rows.targets)):
             content = ("\n".join(texts[start : start + n]) + "\n").encode()
             path = root / "multi30k" / f"{file}.{side}"
-            if packed:
-                path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content))
-            else:
-                path.write_bytes(content)
+            path = path.with_name(f"{path.name}.gz") if packed else path
+            path.write_bytes(gzip.compress(content) if packed else content)
         start += n
     return root
 
@@ -68,25 +62,21 @@ def test_the_official_splits_with_a_part_of_the_training_captions_kept_for_impor
 
 def test_compressed_files_are_the_same_text(folder, tmp_path, monkeypatch):
     plain = MULTI30K.load()
-    assert MULTI30K.checksums != MULTI30K.registered
     before = MULTI30K.checksums
+    assert before != MULTI30K.registered
     monkeypatch.setenv("HEADPRUNE_DATA", str(write(tmp_path / "packed", packed=True)))
     assert MULTI30K.load() == plain and MULTI30K.checksums == before
 
 
-def test_without_the_text_it_says_what_to_put_where(tmp_path, monkeypatch):
-    monkeypatch.delenv("HEADPRUNE_DATA", raising=False)
+def test_without_the_text_it_says_what_to_put_where(folder, tmp_path, monkeypatch):
+    (folder / "multi30k" / "val.en").unlink()
+    with pytest.raises(MissingData, match=r"lacks multi30k/val\.en for multi30k"):
+        MULTI30K.load()
+    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))  # a folder with other text
     message = r"(?s)no text for multi30k at hand.*multi30k/test_2016_flickr\.en, .*HEADPRUNE_DATA"
     with pytest.raises(MissingData, match=message):
         MULTI30K.load()
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))  # a folder with other text
-    with pytest.raises(MissingData, match="no text for multi30k at hand"):
-        MULTI30K.load()
     assert MULTI30K.checksums == MULTI30K.registered  # those of the committed results
-    (write(tmp_path / "text") / "multi30k" / "val.en").unlink()
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path / "text"))
-    with pytest.raises(MissingData, match=r"lacks multi30k/val\.en for multi30k"):
-        MULTI30K.load()
 
 
 @pytest.mark.parametrize(
@@ -105,34 +95,10 @@ def test_files_that_cannot_be_read_are_named(folder, name, content, message):
         MULTI30K.load()
 
 
-def test_a_model_is_trained_on_it_and_its_curve_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    load = profiles.load_profile
-    tiny = dataclasses.replace(load("smoke").translator("toy", "pre-norm"), max_epochs=2)
-    tiny = dataclasses.replace(tiny, min_epochs=2)
-
-    def small(name="default", **given):
-        profile = load(name, **given)
-        return dataclasses.replace(
-            profile, n_verses=12, translation_orders=1, translation={"multi30k": {"pre-norm": tiny}}
-        )
-
-    for module in (profiles, halves):
-        monkeypatch.setattr(module, "load_profile", small)
-    words = ["train", "multi30k", "--model", "pre-norm", "--seed", "2"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    trained = training_folder("multi30k", 2, "pre-norm")
-    assert len(read_curve(trained)) == 2 and (trained / "vocabulary.spm").is_file()
-    profile = small(translation_model="pre-norm", translation_seed=2)
-    curve = measurements.get("figure6d", profile, task="multi30k")
-    assert curve.n_examples == 12 and curve.dataset == "multi30k/test"
-    read = curve.parts["importance"].signature
-    assert read["data"] == read["recipe"]["seed 2"]["data"] == MULTI30K.checksums
-    # of other text than the committed results': it is not kept among them
-    assert not list(results_folder(profile).glob("**/multi30k*"))
-    registered = signature(
-        MEASUREMENTS["pruning_curve"], "translation", profile, "multi30k", "random", registered=True
-    )
-    assert registered["data"] == registered["recipe"]["seed 2"]["data"] == MULTI30K.registered
+def test_a_result_on_it_depends_on_the_text_at_hand_and_a_registered_one_on_the_committed(folder):
+    profile = load_profile("default", translation_model="pre-norm", translation_seed=2)
+    curve = MEASUREMENTS["pruning_curve"]
+    for registered, text in ((False, MULTI30K.checksums), (True, MULTI30K.registered)):
+        of = (curve, "translation", profile, "multi30k", "random")
+        signed = signature(*of, registered=registered)
+        assert signed["data"] == signed["recipe"]["seed 2"]["data"] == text
