@@ -1,7 +1,11 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
+import copy
+
 import torch
 import transformers as t
+
+from headprune_lib import masked_heads, prune_heads
 
 SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
 WIDE = {
@@ -165,3 +169,23 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)
         made["labels"][1::2, -2:] = -100
     return made
+
+
+def removed_as_masked(model, mask, run, atol=1e-5):
+    """A copy without the heads that a mask cuts, once it is known to compute what the mask makes.
+
+    Args:
+        run: what to compute of a model, a tensor.
+    """
+    with masked_heads(model, mask), torch.no_grad():
+        masked = run(model)
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    with torch.no_grad():
+        torch.testing.assert_close(run(pruned), masked, rtol=0, atol=atol)
+    return pruned
+
+
+def same_weights(model, before) -> bool:
+    """Whether a model's weights and buffers are those of a ``state_dict`` that was copied."""
+    now = model.state_dict()
+    return now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in before)
