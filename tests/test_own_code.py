@@ -1,12 +1,11 @@
 """Code that is not the released one, under a known name: measured as it runs, or refused."""
 
-import copy
 import types
 
 import pytest
 import torch
 import transformers
-from tiny import batch, build
+from tiny import batch, build, logits_of
 from torch.nn.functional import cross_entropy, linear
 from transformers.models.bert import modeling_bert
 from transformers.models.bert.modeling_bert import BertSelfAttention
@@ -86,30 +85,27 @@ WAYS = (
 
 def importance_by_differences(model, inputs, step=1e-5):
     """A head's gate moves its values, whatever becomes of them afterwards."""
-    found = torch.zeros(3, 4, dtype=torch.float64)
+    importance = torch.zeros(3, 4, dtype=torch.float64)
     for layer, head in [(layer, head) for layer in range(3) for head in range(4)]:
-        losses = []
-        for sign in (1, -1):
-            shifted = copy.deepcopy(model)
-            value = shifted.bert.encoder.layer[layer].attention.self.value
-            for core in (layer.attention.self for layer in shifted.bert.encoder.layer):
-                if "forward" in vars(core):  # a bound method still holds the module it was made of
-                    core.forward = types.MethodType(core.forward.__func__, core)
-            rows = slice(head * 4, (head + 1) * 4)
-            with torch.no_grad():
-                value.weight[rows] *= 1 + sign * step
-                value.bias[rows] *= 1 + sign * step
-                logits = shifted(**{k: v for k, v in inputs.items() if k != "labels"}).logits
-            losses.append(cross_entropy(logits, inputs["labels"], reduction="none"))
-        found[layer, head] = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
-    return found
+        value = model.bert.encoder.layer[layer].attention.self.value
+        rows = slice(head * 4, (head + 1) * 4)
+        parts = [value.weight.data[rows], value.bias.data[rows]]
+        own, losses = [part.clone() for part in parts], []
+        for sign in (1, -1, 0):
+            for part, before in zip(parts, own, strict=True):
+                part.copy_(before * (1 + sign * step))
+            losses.append(
+                cross_entropy(logits_of(model, inputs), inputs["labels"], reduction="none")
+            )
+        importance[layer, head] = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
+    return importance
 
 
 def assert_sweep_is_masking(model, inputs):
     ((_, cut),) = one_head_ablation(model, [inputs])
     for head, logits in cut.items():
-        with masked_heads(model, cut_heads(model, [head])), torch.no_grad():
-            torch.testing.assert_close(logits, model(**inputs).logits)
+        with masked_heads(model, cut_heads(model, [head])):
+            torch.testing.assert_close(logits, logits_of(model, inputs))
 
 
 @pytest.mark.parametrize("replace", WAYS)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
+from tiny import removed_as_masked, same_weights
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -35,6 +36,7 @@ MODELS = {
     "gemma3n": lambda **k: t.Gemma3nForCausalLM(t.Gemma3nTextConfig(**CONFIG | k, laurel_rank=4)),
     "gemma4": lambda **k: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**CONFIG | k, global_head_dim=4)),
 }
+both = pytest.mark.parametrize("name", ["gemma4", pytest.param("gemma3n", marks=pytest.mark.slow)])
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16]])
 FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 # of every layer a head of each group, and a reader of all; the layer that shares nothing of a group
@@ -45,7 +47,7 @@ CUT = [
 ]  # fmt: skip
 
 
-def made(name, **changes):
+def build(name="gemma4", **changes):
     torch.manual_seed(0)
     model = MODELS[name](**changes).eval()
     for parameter in model.parameters():
@@ -63,9 +65,9 @@ def logits(model):
         return model(input_ids=IDS).logits
 
 
-@pytest.mark.parametrize("name", MODELS)
+@both
 def test_every_layer_is_found_and_says_whose_keys_it_reads(name):
-    blocks = find_heads(made(name))
+    blocks = find_heads(build(name))
     assert [(b.layer, b.how, b.n_heads, b.group) for b in blocks] == [
         (layer, "found", 4, 2) for layer in range(5)
     ]
@@ -79,9 +81,9 @@ def test_every_layer_is_found_and_says_whose_keys_it_reads(name):
     assert [bool(b.keeps_one) for b in blocks] == [False, True, True, False, False]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@both
 def test_masks_and_scores_reach_the_layers_that_read(name):
-    model = made(name)
+    model = build(name)
     for layer in READERS:
         zeroed = copy.deepcopy(model)
         zeroed.model.layers[layer].self_attn.o_proj.weight.data[:, 4:8] = 0
@@ -107,81 +109,70 @@ def test_masks_and_scores_reach_the_layers_that_read(name):
         assert float(scores[layer, 3]) == pytest.approx(difference, rel=0.01), layer
 
 
-@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kernel", [pytest.param("eager", marks=pytest.mark.slow), "sdpa"])
+@both
 def test_removal_equals_masking_generated_saved_and_pruned_again(name, kernel, tmp_path):
-    model = made(name)
+    model = build(name)
     model.set_attn_implementation(kernel)
     mask = cut_heads(model, CUT)
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    with masked_heads(model, mask):
-        expected = logits(model)
-    close(logits(pruned), expected)
+    pruned = removed_as_masked(model, mask, logits, atol=1e-9)
     for how in ({}, {"cache_implementation": "static"}, {"num_beams": 2}, {"use_cache": False}):
         asked = {
             "max_new_tokens": 8, "do_sample": False, "return_dict_in_generate": True,
             "output_logits": True, "eos_token_id": None, **how,
         }  # fmt: skip
         with masked_heads(model, mask):
-            told = model.generate(IDS, **asked)
+            masked = model.generate(IDS, **asked)
         again = pruned.generate(IDS, **asked)
-        assert torch.equal(again.sequences, told.sequences), how
-        close(again.logits, told.logits)
+        assert torch.equal(again.sequences, masked.sequences), how
+        close(again.logits, masked.logits)
     loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
     loaded.set_attn_implementation(kernel)
-    close(logits(loaded), expected)
+    close(logits(loaded), logits(pruned))
     keeps = [block.keeps_groups for block in find_heads(model)]
     assert [block.keeps_groups for block in find_heads(loaded)] == keeps
-    more = cut_heads(loaded, [("self", 3, 0), ("self", 3, 2)])
-    with masked_heads(loaded, more):
-        expected = logits(loaded)
-    close(logits(prune_heads(loaded, more)), expected)
+    removed_as_masked(
+        loaded, cut_heads(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
+    )
 
 
-REFUSED = {
-    "a group that is read": ([("self", 1, 0), ("self", 1, 1)], r"layers.3.self_attn reads its keys"),
-    "all that is read": ([("self", 2, h) for h in range(4)], r"layers.4.self_attn reads its keys"),
-    "a group of who reads": ([("self", 4, 2), ("self", 4, 3)], r"the keys and values of.*layers.2"),
-    "a group of both": (
-        [("self", layer, head) for layer in (1, 3) for head in (0, 1)], "layers.3.self_attn reads",
-    ),
-}  # fmt: skip
+REFUSED = [
+    ([("self", 1, 0), ("self", 1, 1)], "layers.3.self_attn reads its keys"),
+    ([("self", 2, head) for head in range(4)], "layers.4.self_attn reads its keys"),
+    ([("self", 4, 2), ("self", 4, 3)], "the keys and values of.*layers.2"),
+    ([("self", layer, head) for layer in (1, 3) for head in (0, 1)], "layers.3.self_attn reads"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("name", MODELS)
-def test_keys_that_are_read_stay_and_the_reader_is_named(name, case):
-    heads, message = REFUSED[case]
-    model = made(name)
+@both
+def test_keys_that_are_read_stay_and_the_reader_is_named(name):
+    model = build(name)
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(ValueError, match=message):
-        prune_heads(model, cut_heads(model, heads))
-    assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items())
+    for heads, message in REFUSED:
+        with pytest.raises(ValueError, match=message):
+            prune_heads(model, cut_heads(model, heads))
+        assert same_weights(model, before)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("groups", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
+@both
 def test_what_an_order_removes_can_be_removed(name, groups):
-    model = made(name, num_key_value_heads=groups)
+    model = build(name, num_key_value_heads=groups)
     scores = score_heads(model, [], "random")
     steps = prune_steps(model, scores)
     n_parameters, n_bytes = parameters_cost(model), cache_cost(model, 2, 6)
     for n in (1, len(steps) // 2, len(steps)):
         mask = cut_heads(model, [head for step in steps[:n] for head in step])
-        with masked_heads(model, mask):
-            expected = logits(model)
-        pruned = prune_heads(copy.deepcopy(model), mask)
-        close(logits(pruned), expected)
+        pruned = removed_as_masked(model, mask, logits, atol=1e-9)
         assert n_parameters(mask) == sum(p.numel() for p in pruned.parameters())
     assert n_bytes(mask) < n_bytes(full_mask(model))  # of the layer that shares nothing
     reading = full_mask(model)
     reading["self"][list(READERS)] = 0
     assert n_bytes(reading) == n_bytes(full_mask(model))  # they keep no keys of their own
-    left = cut_heads(model, [head for step in steps for head in step])["self"]
-    n_left = left.sum(1).tolist()
+    n_left = mask["self"].sum(1).tolist()
     assert [n_left[layer] for layer in (*FREE, *READERS)] == [0, 0, 0]
     assert all(n_left[layer] == groups for layer in MAKERS)
-    assert prune_mask(model, scores, 1.0)["self"].equal(left)
+    assert prune_mask(model, scores, 1.0)["self"].equal(mask["self"])
 
 
 class Attention(nn.Module):
@@ -207,8 +198,8 @@ class Attention(nn.Module):
         elif self.role == "mixes":
             value = value + store["values"]
         key, value = (part.repeat_interleave(self.num_key_value_groups, 1) for part in (key, value))
-        made = scaled_dot_product_attention(apart(self.q_proj(x)), key, value)
-        return self.o_proj(made.transpose(1, 2).flatten(-2))
+        context = scaled_dot_product_attention(apart(self.q_proj(x)), key, value)
+        return self.o_proj(context.transpose(1, 2).flatten(-2))
 
 
 class Summary(nn.Module):
@@ -256,13 +247,11 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(way):
         with pytest.raises(ValueError, match=reason):
             prune_heads(copy.deepcopy(model), group)
     for mask in (each,) if reason else (each, group):
-        with masked_heads(model, mask), torch.no_grad():
-            expected = model(IDS)
-        torch.testing.assert_close(prune_heads(copy.deepcopy(model), mask)(IDS), expected)
+        removed_as_masked(model, mask, lambda each: each(IDS))
 
 
 def test_without_the_proof_any_layer_may_be_read():
-    blocks = find_heads(made("gemma4"), verify=False)
+    blocks = find_heads(build("gemma4"), verify=False)
     assert [block.keeps_groups for block in blocks] == [
         *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
         *["it reads the keys and values of another layer"] * 2,
