@@ -6,11 +6,12 @@ import transformers
 from headprune_lib.replication.pretrained import load_tokenizer
 
 SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
+    "vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
     "intermediate_size": 16,
+}  # fmt: skip
+CLASSES = {
+    "id2label": {0: "negative", 1: "positive"},
+    "label2id": {"negative": 0, "positive": 1},
 }
 
 
@@ -19,20 +20,12 @@ def tokenizer():
 
 
 def classifier(**config):
-    return bert(
-        transformers.BertForSequenceClassification,
-        **{
-            "id2label": {0: "negative", 1: "positive"},
-            "label2id": {"negative": 0, "positive": 1},
-            **config,
-        },
-    )
+    return bert(transformers.BertForSequenceClassification, **{**CLASSES, **config})
 
 
 def bert(model_class, **config):
     torch.manual_seed(0)
-    made = transformers.BertConfig(**SMALL, initializer_range=0.3, **config)
-    return model_class(made).eval()
+    return model_class(transformers.BertConfig(**SMALL, initializer_range=0.3, **config)).eval()
 
 
 def language_model():
@@ -44,17 +37,11 @@ def language_model():
 
 def translator():
     torch.manual_seed(0)
-    return transformers.T5ForConditionalGeneration(
-        transformers.T5Config(
-            vocab_size=64,
-            d_model=16,
-            d_kv=4,
-            num_heads=4,
-            d_ff=16,
-            num_layers=2,
-            decoder_start_token_id=0,
-        )
-    ).eval()
+    config = transformers.T5Config(
+        vocab_size=64, d_model=16, d_kv=4, num_heads=4, d_ff=16, num_layers=2,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    return transformers.T5ForConditionalGeneration(config).eval()
 
 
 def kept_in(folder, model, words=True):
