@@ -42,7 +42,7 @@ MODELS = {
     "electra": lambda: _two(t.ElectraForCausalLM, t.ElectraConfig),
 }
 CUT = (
-    {"enc-dec": [0]},
+    {"enc-dec": [0, 1]},  # its decoder keeps nothing of the encoder
     {"dec-dec": [0]},
     {"dec-dec": [0], "enc-dec": [0]},
     {"dec-dec": [0, 1], "enc-dec": [1]},
@@ -104,9 +104,9 @@ def test_an_empty_layer_notes_an_image_where_one_cache_serves_both():
         first = each(input_ids=tokens, use_cache=True, **image)
         return each(input_ids=tokens[:, :1], past_key_values=first.past_key_values).logits
 
-    with masked_heads(model, mask), torch.no_grad():
-        masked = two_steps(model)
     with torch.no_grad():
+        with masked_heads(model, mask):
+            masked = two_steps(model)
         assert torch.allclose(two_steps(pruned), masked, atol=1e-4)
 
 
@@ -258,15 +258,3 @@ def test_a_module_of_a_pruned_model_follows_a_kernel_that_is_chosen_later():
     for weights in (outputs.encoder_attentions, outputs.decoder_attentions):
         assert [layer.shape[1] for layer in weights] == [3, 3]
     assert pruned.config.decoder_num_attention_heads == 4
-
-
-def test_whisper_writes_without_cross_attention():
-    model = census_model("whisper").double()
-    mask = full_mask(model)
-    mask["enc-dec"][:] = 0
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    sound = torch.randn(2, 16, 2 * model.config.max_source_positions, dtype=torch.float64)
-    with masked_heads(model, mask):
-        masked_tokens, masked = _generated(model, {"input_features": sound})
-    tokens, logits = _generated(pruned, {"input_features": sound})
-    assert torch.equal(tokens, masked_tokens) and torch.allclose(logits, masked, atol=1e-8)

@@ -13,9 +13,17 @@ import pytest
 import torch
 import transformers as t
 from safetensors.torch import load_file, save_file
-from tiny import SHAPE, WIDE, batch, batch_for, build
+from tiny import SHAPE, WIDE, batch, batch_for, build, inputs_of
 
-from headprune_lib import find_heads, full_mask, load_pruned, prune_heads, save_pruned, saving
+from headprune_lib import (
+    cut_heads,
+    find_heads,
+    full_mask,
+    load_pruned,
+    prune_heads,
+    save_pruned,
+    saving,
+)
 
 
 def pruned(name="bert"):
@@ -28,10 +36,8 @@ def pruned(name="bert"):
 
 
 def logits(model, name="bert"):
-    inputs = batch_for(name)
-    inputs.pop("labels")
     with torch.no_grad():
-        return model(**inputs).logits
+        return model(**inputs_of(batch_for(name))).logits
 
 
 def kept(model):
@@ -58,15 +64,9 @@ WRITTEN = {
     "save_pruned": (save_pruned, {}),
     "save_pretrained": (lambda model, folder: model.save_pretrained(folder), {}),
     "in parts": (_in_parts, {}),
-    "a variant": (
-        lambda model, folder: model.save_pretrained(folder, variant="fp16"),
-        {"variant": "fp16"},
-    ),
+    "a variant": (lambda m, folder: m.save_pretrained(folder, variant="fp16"), {"variant": "fp16"}),
     "a copy": (lambda model, folder: copy.deepcopy(model).save_pretrained(folder), {}),
-    "a pickle": (
-        lambda model, folder: pickle.loads(pickle.dumps(model)).save_pretrained(folder),
-        {},
-    ),
+    "a pickle": (lambda m, folder: pickle.loads(pickle.dumps(m)).save_pretrained(folder), {}),
 }
 
 
@@ -138,17 +138,12 @@ def test_a_revision_on_the_hub(tmp_path):
         "except FileNotFoundError as error: print(error)"
     )
     with hub.serving(tmp_path / "served") as server:
-        settings = {"HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "cache")}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **settings, "HF_HUB_OFFLINE": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    said, refused = done.stdout.splitlines()[:2]
-    assert said == "[2, 4, 0]"
-    assert "someone/other is no folder here, and the Hub does not give it" in refused
+        where = {"HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+        said = subprocess.check_output(
+            [sys.executable, "-c", code], env={**os.environ, **where}, text=True
+        ).splitlines()
+    assert said[0] == "[2, 4, 0]"
+    assert "someone/other is no folder here, and the Hub does not give it" in said[1]
     assert any(hub.COMMIT in asked for asked in server.asked)
 
 
@@ -224,32 +219,27 @@ class Around(t.BertPreTrainedModel):
         return self.inside(**inputs)
 
 
-class NotOfItsConfiguration(t.BertForSequenceClassification):
+class Bound(Own):
     def __init__(self, config, more):
         super().__init__(config)
-        self.more = more
 
 
 def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     model = Own(pruned().config).eval()
-    mask = full_mask(model)
-    mask["self"][0, 1] = mask["self"][2] = 0
-    folder = save_pruned(prune_heads(model, mask), tmp_path / "model")
-    with pytest.raises(ValueError, match=r"names \['Own'\], which transformers.*model_class=…"):
-        load_pruned(folder)
+    folder = save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), tmp_path / "model")
     same(load_pruned(folder, model_class=Own), model)
     around = Around(model.config)
     around.inside = pruned()
     around.save_pretrained(tmp_path / "around")
     same(load_pruned(tmp_path / "around", model_class=Around), around.eval())
-    with pytest.raises(ValueError, match="do not fit BertModel, which lacks 2 .*classifier"):
-        load_pruned(folder, model_class=t.BertModel)
-    with pytest.raises(
-        ValueError, match="of inside.* were removed, and BertModel has no such module"
+    for name, given, message in (
+        ("model", None, r"names \['Own'\], which transformers.*model_class=…"),
+        ("model", t.BertModel, "do not fit BertModel, which lacks 2 .*classifier"),
+        ("around", t.BertModel, "of inside.* were removed, and BertModel has no such module"),
+        ("model", dict, "model_class is <class 'dict'>; give a class"),
     ):
-        load_pruned(tmp_path / "around", model_class=t.BertModel)
-    with pytest.raises(ValueError, match="model_class is <class 'dict'>; give a class"):
-        load_pruned(folder, model_class=dict)
+        with pytest.raises(ValueError, match=message):
+            load_pruned(tmp_path / name, model_class=given)
 
 
 def _adapter(model):
@@ -272,7 +262,7 @@ def _wrapper(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda model: NotOfItsConfiguration(model.config, 1), "not made of its configuration"),
+        (lambda model: Bound(model.config, 1), "not made of its configuration"),
         (_wrapper, r"merge the adapter first, model = model\.merge_and_unload"),
         (_adapter, r"changed beside its heads.*query\.lora_A\.weight.*Merge adapters"),
         (_other_head, r"changed beside its heads.*classifier\.bias', 'classifier\.weight"),
