@@ -57,7 +57,18 @@ def copied(folder: Path) -> None:
 
 def first_failure(folder: Path, tests: list[str], marks: str) -> str | None:
     """The first test of the given files that fails there; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-rfE",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "0",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, "-m", marks, *tests],

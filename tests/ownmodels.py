@@ -1,7 +1,9 @@
-"""Tiny models with a tokenizer of whole words, as a user would keep them in a folder."""
+"""Tiny models as a user has them: in a folder with a tokenizer, and of classes of ones own."""
 
 import torch
 import transformers
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from headprune_lib.replication.pretrained import load_tokenizer
 
@@ -49,3 +51,44 @@ def kept_in(folder, model, words=True):
     if words:
         tokenizer().save_pretrained(folder)
     return folder
+
+
+class OwnAttention(nn.Module):
+    """Named like no class of transformers; what it does with its heads is to be found out."""
+
+    def __init__(self, fault=""):
+        super().__init__()
+        self.n_heads, self.head_size, self.fault = 4, 2, fault
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x, bias=None):
+        query, key, value = (
+            part(x).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+            for part in (self.wq, self.wk, self.wv)
+        )
+        context = scaled_dot_product_attention(query, key, value, bias)
+        if self.fault == "mixing":
+            context = context + context.flip(1)
+        context = context.transpose(1, 2)
+        if self.fault == "fixed":
+            context = context.reshape(*x.shape[:-1], 8)
+        context = context.reshape(*x.shape[:-1], -1)
+        if self.fault == "random":
+            context = context + torch.randn_like(context)
+        if self.fault == "places":
+            return self.wo(context), x.sum(-1).argsort(-1)
+        return self.wo(context)
+
+
+class OwnModel(nn.Module):
+    def __init__(self, *faults):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.layers = nn.ModuleList([OwnAttention(fault) for fault in faults])
+
+    def forward(self, input_ids):
+        x = self.embedding(input_ids)
+        for layer in self.layers:
+            attended = layer(x)
+            x = x + (attended[0] if isinstance(attended, tuple) else attended)
+        return x

@@ -8,7 +8,6 @@ from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, IMAGES, batch_for, build,
 from headprune_lib import cut_heads, prune_heads
 from headprune_lib.attention import attention_of, read_weights, recorded_weights
 from headprune_lib.attention_statistics import mass_on
-from headprune_lib.criteria.gradients import batch_gradients, gate_gradients
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -74,26 +73,6 @@ def test_images_have_no_padding_and_no_ids():
     for weights in by_block(build(name), batch_for(name)).values():
         assert weights.seen.all() and weights.ids is None
         assert mass_on(weights, [1])[0].sum() == 0
-
-
-def test_heads_that_are_gone_have_none():
-    model = prune_heads(build(), cut_heads(build(), [("self", 1, 0), ("self", 1, 3)]))
-    found = by_block(model, batch_for("bert"))
-    assert [weights.values.shape[1] for weights in found.values()] == [4, 2, 4]
-
-
-def test_one_pass_gives_importance_and_weights():
-    model, batch = build(), batch_for("bert")
-    blocks = find_heads(model)
-    with recorded_weights(model, blocks) as found:
-        ((moved, gradients),) = batch_gradients(model, [batch], blocks, None, None)
-    for number, weights in read_weights(blocks, found, moved):
-        alone = by_block(model, batch)["self", number]
-        torch.testing.assert_close(weights.values, alone.values)
-        assert not weights.values.requires_grad
-    assert found == [[], [], []], "emptied for the next batch"
-    for one, other in zip(gradients, gate_gradients(model, batch), strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_the_model_is_as_it_was_also_after_an_error():

@@ -6,9 +6,9 @@ import warnings
 import pytest
 import torch
 import transformers as t
+from ownmodels import OwnAttention, OwnModel
 from tiny import GROUPED, SHAPE, TWO_SIDED, WIDE, WRITER, build, removed_as_masked, same_weights
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from headprune_lib import (
     cut_heads,
@@ -23,48 +23,6 @@ from headprune_lib import (
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.heads import head_grid
 
-
-class Attention(nn.Module):
-    """Named like no class of transformers; what it does with its heads is to be found out."""
-
-    def __init__(self, fault=""):
-        super().__init__()
-        self.n_heads, self.head_size, self.fault = 4, 2, fault
-        self.wq, self.wk, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
-
-    def forward(self, x, bias=None):
-        query, key, value = (
-            part(x).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
-            for part in (self.wq, self.wk, self.wv)
-        )
-        context = scaled_dot_product_attention(query, key, value, bias)
-        if self.fault == "mixing":
-            context = context + context.flip(1)
-        context = context.transpose(1, 2)
-        if self.fault == "fixed":
-            context = context.reshape(*x.shape[:-1], 8)
-        context = context.reshape(*x.shape[:-1], -1)
-        if self.fault == "random":
-            context = context + torch.randn_like(context)
-        if self.fault == "places":
-            return self.wo(context), x.sum(-1).argsort(-1)
-        return self.wo(context)
-
-
-class Model(nn.Module):
-    def __init__(self, *faults):
-        super().__init__()
-        self.embedding = nn.Embedding(20, 8)
-        self.layers = nn.ModuleList([Attention(fault) for fault in faults])
-
-    def forward(self, input_ids):
-        x = self.embedding(input_ids)
-        for layer in self.layers:
-            attended = layer(x)
-            x = x + (attended[0] if isinstance(attended, tuple) else attended)
-        return x
-
-
 IDS = torch.arange(15).view(3, 5)
 
 
@@ -74,7 +32,7 @@ def _seeded():
 
 
 def test_a_class_that_nobody_registered_is_found_masked_and_removed():
-    model = Model("", "places")  # the second returns integers too, as an indexer of tokens does
+    model = OwnModel("", "places")  # the second returns integers too, as an indexer of tokens does
     blocks = find_heads(model)
     assert [(b.how, b.kind, b.n_heads, b.width) for b in blocks] == [("found", "self", 4, 2)] * 2
     assert [b.architecture.returns for b in blocks] == [1, 2]
@@ -83,11 +41,11 @@ def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     assert [(b.kept, b.how) for b in find_heads(pruned)] == [
         ((0, 2, 3), "found"), ((0, 1, 2), "found"),
     ]  # fmt: skip
-    pruned = removed_as_masked(Model(""), {"self": torch.zeros(1, 4)}, lambda each: each(IDS))
+    pruned = removed_as_masked(OwnModel(""), {"self": torch.zeros(1, 4)}, lambda each: each(IDS))
     assert [(b.kept, b.how) for b in find_heads(pruned)] == [((), "found")]
 
 
-class Biased(Model):
+class Biased(OwnModel):
     """Alike modules: the first is given a mask of one key for all heads, the second a bias a head."""
 
     def forward(self, input_ids):
@@ -116,16 +74,16 @@ def test_of_modules_that_are_alike_one_may_be_given_a_bias_a_head():
     ],
 )
 def test_what_is_not_proved_is_refused_with_what_was_seen(fault, message):
-    with pytest.raises(UnknownArchitecture, match=f"seen and refused: Attention.*{message}"):
-        find_heads(Model(fault))
-    with pytest.warns(UserWarning, match=f"1 attention modules of Model.*{message}"):
-        blocks = find_heads(Model("", fault))
+    with pytest.raises(UnknownArchitecture, match=f"seen and refused: OwnAttention.*{message}"):
+        find_heads(OwnModel(fault))
+    with pytest.warns(UserWarning, match=f"1 attention modules of OwnModel.*{message}"):
+        blocks = find_heads(OwnModel("", fault))
     assert [block.path for block in blocks] == ["layers.0"]
-    assert [block.how for block in find_heads(Model(fault), verify=False)] == ["assumed"]
+    assert [block.how for block in find_heads(OwnModel(fault), verify=False)] == ["assumed"]
 
 
 def test_heads_that_cannot_be_removed_are_masked_only():
-    model = Model("fixed", "")
+    model = OwnModel("fixed", "")
     fixed, free = find_heads(model)
     assert "does not run with fewer heads" in fixed.masks_only and not free.masks_only
     before = copy.deepcopy(model.state_dict())
@@ -140,10 +98,10 @@ NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "width": "he
 
 @pytest.mark.usefixtures("forget_taught")
 def test_what_is_registered_goes_before_what_is_found_and_is_proved_too():
-    register_attention(Attention, **NAMES, n_heads="n_heads", returns=1)
-    assert [block.how for block in find_heads(Model(""))] == ["registered"]
-    register_attention(Attention, **NAMES, n_heads="n_heads")
-    (block,) = find_heads(Model(""))  # it returns a tensor alone, not two things
+    register_attention(OwnAttention, **NAMES, n_heads="n_heads", returns=1)
+    assert [block.how for block in find_heads(OwnModel(""))] == ["registered"]
+    register_attention(OwnAttention, **NAMES, n_heads="n_heads")
+    (block,) = find_heads(OwnModel(""))  # it returns a tensor alone, not two things
     assert block.how == "registered" and "returns 1 things" in block.keeps_one
     register_attention("LlamaAttention", like="LlamaAttention")
     assert {(b.how, b.keeps_one) for b in find_heads(build("llama"))} == {("registered", "")}
@@ -182,7 +140,7 @@ def test_projections_that_are_no_layers(forget_taught, names, message):
 
 
 def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
-    model = Model("", "").train()
+    model = OwnModel("", "").train()
     model.layers[0].eval()
     modes = [module.training for module in model.modules()]
     weights, state = copy.deepcopy(model.state_dict()), torch.random.get_rng_state()
@@ -191,7 +149,7 @@ def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
     assert [module.training for module in model.modules()] == modes
     assert same_weights(model, weights)
     assert not any(module._forward_pre_hooks for module in model.modules())
-    model.layers.append(Attention("mixing"))
+    model.layers.append(OwnAttention("mixing"))
     with pytest.warns(UserWarning, match="not taken"):
         assert len(find_heads(model)) == 2
 
@@ -201,7 +159,7 @@ class Closed(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.inner = Model("")
+        self.inner = OwnModel("")
 
     def forward(self, secret):
         return self.inner(secret["ids"])

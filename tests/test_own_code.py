@@ -7,7 +7,6 @@ import torch
 import transformers
 from tiny import batch, build, logits_of
 from torch.nn.functional import cross_entropy, linear
-from transformers.models.bert import modeling_bert
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
 from headprune_lib import (
@@ -62,10 +61,6 @@ def in_a_class_of_the_same_name(model, layout, monkeypatch):
         layer.attention.self.__class__ = own
 
 
-def in_a_function(model, layout, monkeypatch):
-    monkeypatch.setattr(modeling_bert, "eager_attention_forward", attention(layout)[0])
-
-
 def in_a_registered_function(model, layout, monkeypatch):
     transformers.AttentionInterface.register("of_ones_own", attention(layout)[0])
     transformers.AttentionMaskInterface.register(
@@ -74,13 +69,7 @@ def in_a_registered_function(model, layout, monkeypatch):
     model.set_attn_implementation("of_ones_own")
 
 
-WAYS = (
-    in_the_class,
-    in_the_modules,
-    in_a_class_of_the_same_name,
-    in_a_function,
-    in_a_registered_function,
-)
+WAYS = (in_the_class, in_the_modules, in_a_class_of_the_same_name, in_a_registered_function)
 
 
 def importance_by_differences(model, inputs, step=1e-5):

@@ -1,7 +1,6 @@
 """What a model without some heads, or without a layer's, generates and returns a layer at a time."""
 
 import copy
-import pickle
 
 import pytest
 import torch
@@ -246,15 +245,3 @@ def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
                 assert left.shape == (right.shape[0], 0, *right.shape[2:])
             else:
                 assert torch.allclose(left, right, atol=1e-5), (key, place)
-
-
-def test_a_module_of_a_pruned_model_follows_a_kernel_that_is_chosen_later():
-    model = census_model("moonshine")  # whose attention reads its sizes from the configuration
-    pruned = pickle.loads(pickle.dumps(prune_heads(model, _cut(model, "group"))))
-    pruned.set_attn_implementation("eager")
-    inputs = {"input_values": torch.randn(1, 2000), "decoder_input_ids": torch.arange(4, 9)[None]}
-    with torch.no_grad():
-        outputs = pruned(**inputs, output_attentions=True)
-    for weights in (outputs.encoder_attentions, outputs.decoder_attentions):
-        assert [layer.shape[1] for layer in weights] == [3, 3]
-    assert pruned.config.decoder_num_attention_heads == 4

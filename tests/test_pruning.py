@@ -19,6 +19,7 @@ from headprune_lib import (
     save_pruned,
 )
 from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.replication.census import tiny as census
 from headprune_lib.unpruning import unprune_heads
 
 
@@ -210,12 +211,8 @@ def test_a_head_that_the_configuration_names_is_not_removed():
 
 
 def test_the_first_heads_that_a_loss_reads_are_not_removed():
-    config = t.SpeechT5Config(
-        vocab_size=20, hidden_size=16, encoder_layers=2, encoder_attention_heads=4,
-        encoder_ffn_dim=16, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=16,
-        num_mel_bins=8, guided_attention_loss_num_heads=2, use_guided_attention_loss=True,
-    )  # fmt: skip
-    model = t.SpeechT5ForTextToSpeech(config).eval()
+    model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
+    assert model.config.use_guided_attention_loss
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
         prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
     prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))

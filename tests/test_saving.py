@@ -101,21 +101,6 @@ def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
     same(load_pruned(tmp_path / "around"), around)
 
 
-def test_two_models_in_one(tmp_path):
-    shape = {**SHAPE, **WIDE, "num_hidden_layers": 2}
-    encoder = t.BertModel(t.BertConfig(**shape))
-    decoder = t.BertLMHeadModel(t.BertConfig(**shape, is_decoder=True, add_cross_attention=True))
-    mask = full_mask(encoder)
-    mask["self"][0, 1:3] = mask["self"][1] = 0
-    both = t.EncoderDecoderModel(encoder=prune_heads(encoder, mask), decoder=decoder).eval()
-    both.save_pretrained(tmp_path / "both")
-    loaded, ids = load_pruned(tmp_path / "both"), batch(labels=False)
-    assert kept(loaded) == kept(both)
-    with torch.no_grad():
-        answers = [m(**ids, decoder_input_ids=ids["input_ids"]).logits for m in (loaded, both)]
-    torch.testing.assert_close(*answers, rtol=0, atol=1e-5)
-
-
 def test_options_go_to_transformers_and_half_precision_is_kept(folder):
     options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "device_map": {"": "cpu"}}
     loaded = load_pruned(folder, **options)
@@ -402,9 +387,7 @@ def test_an_older_folder_is_loaded(name, tmp_path):
     ("change", "message"),
     [
         ({"kept": {}}, "the model has others"),
-        ({"kept": {"a": ["0"]}}, "kept is to be lists of numbers"),
         ({"model_class": None}, r"headprune\.json is damaged"),
-        ({"model_class": "BartModel"}, "do not fit"),
         ({"record_sha256": "0"}, "were changed after they were written"),
         ({"weights_sha256": "0"}, "were changed after they were written"),
     ],

@@ -249,25 +249,8 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
         removed_as_masked(model, mask, lambda each: each(IDS))
 
 
-class Closed(Model):
-    """Its last layer runs only where it is asked for."""
-
-    def forward(self, input_ids, last=None):
-        whole = self.layers
-        self.layers = whole if last == "last" else whole[:-1]
-        try:
-            return super().forward(input_ids)
-        finally:
-            self.layers = whole
-
-
-def test_a_layer_that_did_not_run_may_read_any_keys():
-    model = Closed(Attention("hands on"), Attention("own"), Attention("reads"))
-    with pytest.warns(UserWarning, match="layers.2.*did not run"):
-        blocks = find_heads(model)
-    why = "layers.2 may read its keys and values"
-    assert [block.keeps_groups for block in blocks] == [why, why]
-    blocks = find_heads(model, inputs={"input_ids": IDS, "last": "last"})
-    assert [block.keeps_groups for block in blocks] == [
-        "layers.2 reads its keys and values", "", "it reads the keys and values of layers.0",
-    ]  # fmt: skip
+def test_without_the_proof_any_layer_may_be_read():
+    assert [block.keeps_groups for block in find_heads(build(), verify=False)] == [
+        *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
+        *["it reads the keys and values of another layer"] * 2,
+    ]
