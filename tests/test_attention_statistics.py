@@ -63,14 +63,6 @@ def test_entropy_and_greatest_weight_are_plain_loops(seed, leave_out):
         torch.testing.assert_close(found[1], torch.tensor(counts, dtype=torch.float64))
 
 
-def test_even_weights_have_entropy_1_and_a_single_one_0():
-    seen = torch.ones(1, 1, 4).bool()
-    even = Weights(torch.full((1, 1, 1, 4), 0.25), seen, None)
-    single = Weights(torch.tensor([[[[0.0, 1.0, 0.0, 0.0]]]]), seen, None)
-    assert (float(entropies(even)[0]), float(entropies(single)[0])) == (pytest.approx(1), 0)
-    assert (float(greatest(even)[0]), float(greatest(single)[0])) == (0.25, 1)
-
-
 def test_the_mass_on_some_tokens():
     ids = torch.tensor([[7, 1, 2, 7]])
     values = torch.tensor([[[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.5, 0.0]]]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as t
 from ownmodels import OwnAttention, OwnModel
-from tiny import GROUPED, SHAPE, TWO_SIDED, WIDE, WRITER, build, removed_as_masked, same_weights
+from tiny import SHAPE, WIDE, WRITER, build, removed_as_masked, same_weights
 from torch import nn
 
 from headprune_lib import (
@@ -22,6 +22,7 @@ from headprune_lib import (
 )
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.heads import head_grid
+from headprune_lib.replication.census import tiny as census
 
 IDS = torch.arange(15).view(3, 5)
 
@@ -173,41 +174,17 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
     assert find_heads(model)  # and it is remembered
 
 
-VISION = {
-    "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "image_size": 8,
-    "patch_size": 4, "intermediate_size": 24,
-}  # fmt: skip
-KINDS = {
-    "two towers": (
-        lambda: t.LlavaForConditionalGeneration(
-            t.LlavaConfig(
-                vision_config=t.CLIPVisionConfig(**VISION),
-                text_config=t.LlamaConfig(**GROUPED),
-                image_token_index=5,
-            )
-        ),
-        {"vision": (2, 2), "text": (3, 4)},
-        {"vision": "vision_tower", "text": "language_model"},
-    ),
-    "one tower": (
-        lambda: t.CLIPVisionModel(t.CLIPVisionConfig(**VISION)), {"self": (2, 2)}, {},
-    ),
-    "attention to something outside": (
-        lambda: t.BertLMHeadModel(
-            t.BertConfig(**SHAPE, **WIDE, is_decoder=True, add_cross_attention=True)
-        ),
-        {"self": (3, 4), "cross": (3, 4)},
-        {"cross": "crossattention"},
-    ),
-    "nllb-moe": (
-        lambda: t.NllbMoeForConditionalGeneration(
-            t.NllbMoeConfig(
-                **TWO_SIDED, num_experts=2, encoder_sparse_step=2, decoder_sparse_step=2
-            )
-        ),
-        {"enc-enc": (2, 4), "enc-dec": (2, 4), "dec-dec": (2, 4)},
-        {"enc-dec": "cross_attention"},
-    ),
+def with_cross_attention():
+    config = t.BertConfig(**SHAPE, **WIDE, is_decoder=True, add_cross_attention=True)
+    return t.BertLMHeadModel(config)
+
+
+BOTH_SIDES = {"enc-enc": (2, 4), "enc-dec": (2, 4), "dec-dec": (2, 4)}
+KINDS = {  # the grid, and what paths of a kind hold
+    "towers": (lambda: census.build("llava"), {"vision": (2, 4), "text": (2, 4)}, {"vision": "vision"}),
+    "one tower": (lambda: census.build("clip_vision_model"), {"self": (2, 4)}, {}),
+    "outside": (with_cross_attention, {"self": (3, 4), "cross": (3, 4)}, {"cross": "crossattention"}),
+    "names": (lambda: census.build("nllb-moe"), BOTH_SIDES, {"enc-dec": "cross_attention"}),
 }  # fmt: skip
 
 

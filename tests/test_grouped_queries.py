@@ -7,7 +7,8 @@ import torch
 import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import batch, build, removed_as_masked, same_weights
+from ownmodels import GroupedAttention, GroupedModel
+from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
 from headprune_lib import (
@@ -151,37 +152,9 @@ def test_the_mean_and_the_sum_of_a_group_are_two_orders():
         prune_steps(model, scores, group_score="max")
 
 
-class WholeGroups(nn.Module):
-    """Its code has the number of queries a key as a constant, so only whole groups can go."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads, self.head_dim, self.num_key_value_groups = 4, 2, 2
-        self.q_proj, self.o_proj = nn.Linear(8, 8), nn.Linear(8, 8)
-        self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
-
-    def forward(self, x):
-        query, key, value = (
-            part(x).unflatten(-1, (-1, 2)).transpose(1, 2)
-            for part in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        key, value = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
-        context = nn.functional.scaled_dot_product_attention(query, key, value)
-        return self.o_proj(context.transpose(1, 2).flatten(-2))
-
-
-class Whole(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.attention = nn.Embedding(20, 8), WholeGroups()
-
-    def forward(self, input_ids):
-        return self.attention(self.embedding(input_ids))
-
-
 def test_code_that_counts_on_whole_groups_is_found_out():
     torch.manual_seed(0)
-    model = Whole()
+    model = GroupedModel(GroupedAttention("whole"))
     (block,) = find_heads(model)
     assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
     scores = {"self": torch.rand(1, 4)}
@@ -191,9 +164,4 @@ def test_code_that_counts_on_whole_groups_is_found_out():
     with pytest.raises(ValueError, match="can only go together.*cut or keep all of a group"):
         prune_heads(model, mask)
     pruned = prune_heads(model, prune_mask(model, scores, 0.5))
-    assert pruned.attention.v_proj.out_features == 2
-
-
-def test_without_groups_per_group_changes_nothing():
-    model, scores = build("bert"), {"self": torch.rand(3, 4)}
-    assert prune_steps(model, scores, per_group=True) == prune_steps(model, scores)
+    assert pruned.layers[0].v_proj.out_features == 2

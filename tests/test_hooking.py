@@ -18,7 +18,6 @@ from headprune_lib import (
     score_heads,
 )
 from headprune_lib.attention import recorded_weights
-from headprune_lib.hooking import hooking
 from headprune_lib.running import evaluating
 
 
@@ -65,31 +64,6 @@ def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
     torch.testing.assert_close(logits_of(model, inputs), whole)
     pruned = prune_heads(model, mask)
     torch.testing.assert_close(logits_of(pruned, inputs), masked, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_compiled_code_runs_again_once_the_last_hook_is_gone():
-    passes = []
-
-    def backend(graph, _inputs):
-        def run(*given):
-            passes.append(1)
-            return graph.forward(*given)
-
-        return run
-
-    torch.compiler.reset()
-    doubled = torch.compile(lambda x: 2 * x, backend=backend)
-    one, other = hooking([torch.nn.Linear(1, 1)]), hooking([torch.nn.Linear(1, 1)])
-    doubled(torch.ones(2))
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)  # not in the order in which they began
-    doubled(torch.ones(2))
-    assert len(passes) == 1
-    other.__exit__(None, None, None)
-    doubled(torch.ones(2))
-    assert len(passes) == 2
 
 
 def in_a_thread(call):

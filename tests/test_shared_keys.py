@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 import transformers as t
+from ownmodels import GroupedAttention, GroupedModel
 from tiny import removed_as_masked, same_weights
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from headprune_lib import (
     cut_heads,
@@ -175,33 +175,6 @@ def test_what_an_order_removes_can_be_removed(name, groups):
     assert prune_mask(model, scores, 1.0)["self"].equal(mask["self"])
 
 
-class Attention(nn.Module):
-    """Two query heads a key; it hands its keys and values on, reads others', or mixes them in."""
-
-    def __init__(self, role):
-        super().__init__()
-        self.num_heads, self.head_dim, self.num_key_value_groups, self.role = 4, 2, 2, role
-        self.q_proj, self.o_proj = nn.Linear(8, 8), nn.Linear(8, 8)
-        if role != "reads":
-            self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
-
-    def forward(self, x, store):
-        def apart(tensor):
-            return tensor.unflatten(-1, (-1, 2)).transpose(1, 2)
-
-        if self.role != "reads":
-            key, value = apart(self.k_proj(x)), apart(self.v_proj(x))
-        if self.role == "hands on":
-            store["keys"], store["values"] = key, value
-        elif self.role == "reads":
-            key, value = store["keys"], store["values"]
-        elif self.role == "mixes":
-            value = value + store["values"]
-        key, value = (part.repeat_interleave(self.num_key_value_groups, 1) for part in (key, value))
-        context = scaled_dot_product_attention(apart(self.q_proj(x)), key, value)
-        return self.o_proj(context.transpose(1, 2).flatten(-2))
-
-
 class Summary(nn.Module):
     """No attention: it adds the mean of another layer's values."""
 
@@ -209,30 +182,18 @@ class Summary(nn.Module):
         return store["values"].mean((1, 2), keepdim=True)[..., 0].expand_as(x)
 
 
-class Model(nn.Module):
-    def __init__(self, *layers):
-        super().__init__()
-        self.embedding, self.layers = nn.Embedding(20, 8), nn.ModuleList(layers)
-
-    def forward(self, input_ids):
-        x, store = self.embedding(input_ids), {}
-        for layer in self.layers:
-            x = x + layer(x, store)
-        return x
-
-
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        (lambda: Attention("reads"), "layers.1 reads its keys and values"),
-        (lambda: Attention("mixes"), "layers.1 reads its keys and values"),
+        (lambda: GroupedAttention("reads"), "layers.1 reads its keys and values"),
+        (lambda: GroupedAttention("mixes"), "layers.1 reads its keys and values"),
         (Summary, "another part of the model reads its keys and values"),
-        (lambda: Attention("own"), ""),
+        (lambda: GroupedAttention("own"), ""),
     ],
 )
 def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
     torch.manual_seed(0)
-    model = Model(Attention("hands on"), layer(), Attention("own")).train()
+    model = GroupedModel(GroupedAttention("hands on"), layer(), GroupedAttention("own")).train()
     model.embedding.weight.requires_grad_(False)
     learned = [parameter.requires_grad for parameter in model.parameters()]
     blocks = {block.path: block for block in find_heads(model)}
