@@ -10,16 +10,7 @@ from ownmodels import OwnAttention, OwnModel
 from tiny import SHAPE, WIDE, WRITER, build, removed_as_masked, same_weights
 from torch import nn
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    head_importance,
-    masked_heads,
-    prune_heads,
-    prune_mask,
-    register_attention,
-)
+import headprune_lib as hp
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.heads import head_grid
 from headprune_lib.replication.census import tiny as census
@@ -34,16 +25,16 @@ def _seeded():
 
 def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     model = OwnModel("", "places")  # the second returns integers too, as an indexer of tokens does
-    blocks = find_heads(model)
+    blocks = hp.find_heads(model)
     assert [(b.how, b.kind, b.n_heads, b.width) for b in blocks] == [("found", "self", 4, 2)] * 2
     assert [b.architecture.returns for b in blocks] == [1, 2]
-    mask = cut_heads(model, [("self", 0, 1), ("self", 1, 3)])
+    mask = hp.cut_heads(model, [("self", 0, 1), ("self", 1, 3)])
     pruned = removed_as_masked(model, mask, lambda each: each(IDS))
-    assert [(b.kept, b.how) for b in find_heads(pruned)] == [
+    assert [(b.kept, b.how) for b in hp.find_heads(pruned)] == [
         ((0, 2, 3), "found"), ((0, 1, 2), "found"),
     ]  # fmt: skip
     pruned = removed_as_masked(OwnModel(""), {"self": torch.zeros(1, 4)}, lambda each: each(IDS))
-    assert [(b.kept, b.how) for b in find_heads(pruned)] == [((), "found")]
+    assert [(b.kept, b.how) for b in hp.find_heads(pruned)] == [((), "found")]
 
 
 class Biased(OwnModel):
@@ -62,9 +53,9 @@ class Biased(OwnModel):
 def test_of_modules_that_are_alike_one_may_be_given_a_bias_a_head():
     # as the attention of SAM 3's decoder to the image is, and that to the text is not
     model = Biased("", "")
-    assert [b.architecture.bias_argument for b in find_heads(model)] == [None, "bias"]
+    assert [b.architecture.bias_argument for b in hp.find_heads(model)] == [None, "bias"]
     for gone in ([("self", 0, 1), ("self", 1, 3)], [("self", 1, head) for head in range(4)]):
-        removed_as_masked(model, cut_heads(model, gone), lambda each: each(IDS))
+        removed_as_masked(model, hp.cut_heads(model, gone), lambda each: each(IDS))
 
 
 @pytest.mark.parametrize(
@@ -76,22 +67,22 @@ def test_of_modules_that_are_alike_one_may_be_given_a_bias_a_head():
 )
 def test_what_is_not_proved_is_refused_with_what_was_seen(fault, message):
     with pytest.raises(UnknownArchitecture, match=f"seen and refused: OwnAttention.*{message}"):
-        find_heads(OwnModel(fault))
+        hp.find_heads(OwnModel(fault))
     with pytest.warns(UserWarning, match=f"1 attention modules of OwnModel.*{message}"):
-        blocks = find_heads(OwnModel("", fault))
+        blocks = hp.find_heads(OwnModel("", fault))
     assert [block.path for block in blocks] == ["layers.0"]
-    assert [block.how for block in find_heads(OwnModel(fault), verify=False)] == ["assumed"]
+    assert [block.how for block in hp.find_heads(OwnModel(fault), verify=False)] == ["assumed"]
 
 
 def test_heads_that_cannot_be_removed_are_masked_only():
     model = OwnModel("fixed", "")
-    fixed, free = find_heads(model)
+    fixed, free = hp.find_heads(model)
     assert "does not run with fewer heads" in fixed.masks_only and not free.masks_only
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"layers.0: heads of it can be masked.*not removed"):
-        prune_heads(model, cut_heads(model, [("self", 0, 1), ("self", 1, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1), ("self", 1, 1)]))
     assert same_weights(model, before)
-    prune_heads(model, cut_heads(model, [("self", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 1)]))
 
 
 NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "width": "head_size"}
@@ -99,19 +90,19 @@ NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "width": "he
 
 @pytest.mark.usefixtures("forget_taught")
 def test_what_is_registered_goes_before_what_is_found_and_is_proved_too():
-    register_attention(OwnAttention, **NAMES, n_heads="n_heads", returns=1)
-    assert [block.how for block in find_heads(OwnModel(""))] == ["registered"]
-    register_attention(OwnAttention, **NAMES, n_heads="n_heads")
-    (block,) = find_heads(OwnModel(""))  # it returns a tensor alone, not two things
+    hp.register_attention(OwnAttention, **NAMES, n_heads="n_heads", returns=1)
+    assert [block.how for block in hp.find_heads(OwnModel(""))] == ["registered"]
+    hp.register_attention(OwnAttention, **NAMES, n_heads="n_heads")
+    (block,) = hp.find_heads(OwnModel(""))  # it returns a tensor alone, not two things
     assert block.how == "registered" and "returns 1 things" in block.keeps_one
-    register_attention("LlamaAttention", like="LlamaAttention")
-    assert {(b.how, b.keeps_one) for b in find_heads(build("llama"))} == {("registered", "")}
-    register_attention(  # its rows lie head by head
+    hp.register_attention("LlamaAttention", like="LlamaAttention")
+    assert {(b.how, b.keeps_one) for b in hp.find_heads(build("llama"))} == {("registered", "")}
+    hp.register_attention(  # its rows lie head by head
         "GPTNeoXAttention", fused="query_key_value", output="dense",
         n_heads="config.num_attention_heads", width="head_size",
     )  # fmt: skip
     with pytest.raises(UnknownArchitecture, match=r"as registered: changing the values of head"):
-        find_heads(t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WRITER)).eval())
+        hp.find_heads(t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WRITER)).eval())
 
 
 class Torchs(nn.Module):
@@ -135,9 +126,9 @@ class Torchs(nn.Module):
 )
 def test_projections_that_are_no_layers(forget_taught, names, message):
     if names:
-        register_attention(nn.MultiheadAttention, output="out_proj", returns=1, **names)
+        hp.register_attention(nn.MultiheadAttention, output="out_proj", returns=1, **names)
     with pytest.raises(UnknownArchitecture, match=message):
-        find_heads(Torchs(), inputs={"x": torch.randn(2, 3, 16)})
+        hp.find_heads(Torchs(), inputs={"x": torch.randn(2, 3, 16)})
 
 
 def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
@@ -145,14 +136,14 @@ def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
     model.layers[0].eval()
     modes = [module.training for module in model.modules()]
     weights, state = copy.deepcopy(model.state_dict()), torch.random.get_rng_state()
-    find_heads(model)
+    hp.find_heads(model)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert [module.training for module in model.modules()] == modes
     assert same_weights(model, weights)
     assert not any(module._forward_pre_hooks for module in model.modules())
     model.layers.append(OwnAttention("mixing"))
     with pytest.warns(UserWarning, match="not taken"):
-        assert len(find_heads(model)) == 2
+        assert len(hp.find_heads(model)) == 2
 
 
 class Closed(nn.Module):
@@ -169,9 +160,9 @@ class Closed(nn.Module):
 def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
     model = Closed()
     with pytest.raises(UnknownArchitecture, match="did not run on random inputs.*inputs=…"):
-        find_heads(model)
-    assert [b.how for b in find_heads(model, inputs={"secret": {"ids": IDS}})] == ["found"]
-    assert find_heads(model)  # and it is remembered
+        hp.find_heads(model)
+    assert [b.how for b in hp.find_heads(model, inputs={"secret": {"ids": IDS}})] == ["found"]
+    assert hp.find_heads(model)  # and it is remembered
 
 
 def with_cross_attention():
@@ -194,7 +185,7 @@ def test_kinds_are_the_papers_or_those_of_towers(name):
     model = make().eval()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left out
-        blocks = find_heads(model)
+        blocks = hp.find_heads(model)
     assert head_grid(model) == grid
     for block in blocks:
         assert paths.get(block.kind, "") in block.path
@@ -217,22 +208,22 @@ def uneven():
 
 def test_layers_of_different_numbers_of_heads():
     model, pixels = uneven(), torch.randn(1, 3, 64, 64)
-    heads = [block.n_heads for block in find_heads(model)]
+    heads = [block.n_heads for block in hp.find_heads(model)]
     assert heads == [2, 4, 8, 16] and head_grid(model) == {"self": (4, 16)}
-    mask = full_mask(model)["self"]
+    mask = hp.full_mask(model)["self"]
     assert mask.isnan().sum(1).tolist() == [16 - n for n in heads] and mask.nansum() == sum(heads)
     with pytest.raises(IndexError, match="no head"):
-        cut_heads(model, [("self", 0, 2)])
+        hp.cut_heads(model, [("self", 0, 2)])
     example = {"pixel_values": pixels, "labels": torch.tensor([1])}
-    scores = head_importance(model, [example])["self"]
+    scores = hp.head_importance(model, [example])["self"]
     assert torch.equal(scores.isnan(), mask.isnan())
     with pytest.raises(ValueError, match="batches of one example"):
-        head_importance(model, [{k: v.repeat_interleave(2, 0) for k, v in example.items()}])
-    cut = prune_mask(model, {"self": scores}, 0.4)
+        hp.head_importance(model, [{k: v.repeat_interleave(2, 0) for k, v in example.items()}])
+    cut = hp.prune_mask(model, {"self": scores}, 0.4)
     assert (cut["self"] == 0).sum() == int(0.4 * sum(heads))
     pruned = removed_as_masked(model, cut, lambda each: each(pixels).logits)
     # what is given where there is no head is of no account
-    with masked_heads(model, {"self": cut["self"].nan_to_num(7.0)}), torch.no_grad():
+    with hp.masked_heads(model, {"self": cut["self"].nan_to_num(7.0)}), torch.no_grad():
         torch.testing.assert_close(model(pixels).logits, pruned(pixels).logits, rtol=0, atol=1e-5)
 
 
@@ -250,9 +241,9 @@ def test_a_model_that_exchanges_its_attention_is_left_as_it_was(kind):
     }  # fmt: skip
     before, modules = model(**inputs).logits, [*model.modules()]
     if kind == "original_full":
-        assert len(find_heads(model)) == 2
+        assert len(hp.find_heads(model)) == 2
     else:
         with pytest.raises(ValueError, match='exchanges modules.*attention_type="original_full"'):
-            find_heads(model)
+            hp.find_heads(model)
     assert [*model.modules()] == modules and model.bert.attention_type == kind
     assert torch.equal(model(**inputs).logits, before)

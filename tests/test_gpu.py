@@ -6,26 +6,7 @@ import pytest
 import torch
 from tiny import build
 
-from headprune_lib import (
-    cut_heads,
-    example_importance,
-    export_gguf,
-    export_onnx,
-    export_transformers,
-    find_heads,
-    fold_gates,
-    full_mask,
-    head_importance,
-    load_pruned,
-    order_mask,
-    prune_heads,
-    prune_order,
-    save_pruned,
-    score_heads,
-    tune_mask,
-    uniform_mask,
-    unprune_heads,
-)
+import headprune_lib as hp
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.generation.greedy import generate
@@ -52,11 +33,11 @@ def near(one, two, bound=1e-4):
 
 @pytest.mark.parametrize("by", sorted(CRITERIA))
 def test_every_criterion_scores_alike(pair, by):
-    here, there = (score_heads(model, batches(), by=by) for model in pair)
+    here, there = (hp.score_heads(model, batches(), by=by) for model in pair)
     for kind, scores in here.items():
         assert there[kind].device.type == "cpu"
         near(scores, there[kind], 1e-3)
-    near(*(example_importance(model, batches())["self"] for model in pair), 1e-3)
+    near(*(hp.example_importance(model, batches())["self"] for model in pair), 1e-3)
 
 
 @pytest.mark.parametrize("sweep", [one_head_ablation, all_but_one])
@@ -69,14 +50,14 @@ def test_sweeps_give_the_same_logits(pair, sweep):
 
 def test_masks_removal_and_files(pair, tmp_path):
     here, there = pair
-    order = prune_order(head_importance(here, batches()))
-    mask = order_mask(here, order, len(order) // 2)
+    order = hp.prune_order(hp.head_importance(here, batches()))
+    mask = hp.order_mask(here, order, len(order) // 2)
     (expected,) = masked_logits(here, batches(), mask)
     (masked,) = masked_logits(there, batches(), mask)
     near(expected, masked)
-    pruned = prune_heads(there, mask)
-    loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"), device="cuda")
-    for model in (pruned, loaded, unprune_heads(pruned)):
+    pruned = hp.prune_heads(there, mask)
+    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"), device="cuda")
+    for model in (pruned, loaded, hp.unprune_heads(pruned)):
         assert next(model.parameters()).is_cuda
         with torch.no_grad():
             inputs = {k: v for k, v in batches("cuda")[0].items() if k != "labels"}
@@ -84,12 +65,12 @@ def test_masks_removal_and_files(pair, tmp_path):
 
 
 def test_gates_are_fitted_and_folded_alike(pair):
-    mask = cut_heads(pair[0], [("self", 0, 1), ("self", 1, 3)])
-    here, there = (tune_mask(model, mask, batches())["self"] for model in pair)
+    mask = hp.cut_heads(pair[0], [("self", 0, 1), ("self", 1, 3)])
+    here, there = (hp.tune_mask(model, mask, batches())["self"] for model in pair)
     assert there.device.type == "cpu"
     near(here, there, 1e-3)
     (expected,) = masked_logits(pair[0], batches(), {"self": here})
-    pruned = prune_heads(fold_gates(pair[1], {"self": here}), mask)
+    pruned = hp.prune_heads(hp.fold_gates(pair[1], {"self": here}), mask)
     assert next(pruned.parameters()).is_cuda
     near(expected, next(iter(masked_logits(pruned, batches()))))
 
@@ -102,19 +83,19 @@ def test_a_translator_generates_the_same():
 
 def test_heads_that_nobody_registered_are_found_and_proved():
     model = census_tiny.build("xlm-roberta").cuda()
-    assert {block.how for block in find_heads(model)} == {"found"}
+    assert {block.how for block in hp.find_heads(model)} == {"found"}
     assert next(model.parameters()).is_cuda
 
 
 def test_exports_are_of_the_same_weights(tmp_path):
     here = build("llama", dtype=torch.float32)
-    mask = uniform_mask(here, {"self": torch.rand(full_mask(here)["self"].shape)}, 0.5)
-    here = prune_heads(here, mask)
+    mask = hp.uniform_mask(here, {"self": torch.rand(hp.full_mask(here)["self"].shape)}, 0.5)
+    here = hp.prune_heads(here, mask)
     there = copy.deepcopy(here).cuda()
     for name, export, file in (
-        ("plain", export_transformers, "model.safetensors"),
-        ("graph", export_onnx, "model.onnx"),
-        ("gguf", export_gguf, ""),
+        ("plain", hp.export_transformers, "model.safetensors"),
+        ("graph", hp.export_onnx, "model.onnx"),
+        ("gguf", hp.export_gguf, ""),
     ):
         paths = [tmp_path / f"{name}-{device}" for device in ("cpu", "cuda")]
         for model, path in zip((here, there), paths, strict=True):

@@ -11,16 +11,7 @@ from ownmodels import GroupedAttention, GroupedModel
 from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    load_pruned,
-    masked_heads,
-    prune_heads,
-    prune_mask,
-    save_pruned,
-)
+import headprune_lib as hp
 from headprune_lib.orders import prune_steps
 
 LLAMA = {
@@ -64,12 +55,12 @@ def logits(model):
 
 def masks(model):
     """One head of each group; two of each; the first group whole and one of each other's."""
-    (group,) = {block.group for block in find_heads(model)}
+    (group,) = {block.group for block in hp.find_heads(model)}
     numbers = torch.arange(6)
     one, two = numbers % group == 1, numbers % group != 1
     whole = (numbers < group) | one
     for first, second in ((one, two), (two, numbers < 0), (whole, one)):
-        mask = full_mask(model)
+        mask = hp.full_mask(model)
         mask["self"][0, first], mask["self"][1, second] = 0, 0
         yield mask
 
@@ -80,21 +71,21 @@ def masks(model):
 )
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
-    assert not any(block.whole_groups or block.masks_only for block in find_heads(model))
+    assert not any(block.whole_groups or block.masks_only for block in hp.find_heads(model))
     for number, mask in enumerate(masks(model)):
-        with masked_heads(model, mask):
+        with hp.masked_heads(model, mask):
             told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
         pruned = removed_as_masked(model, mask, logits)
         again = pruned.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
         assert torch.equal(again, told)
-        loaded = load_pruned(save_pruned(pruned, tmp_path / str(number)))
+        loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / str(number)))
         torch.testing.assert_close(logits(loaded), logits(pruned), rtol=0, atol=1e-5)
-        for block, smaller in zip(find_heads(model), find_heads(loaded), strict=True):
+        for block, smaller in zip(hp.find_heads(model), hp.find_heads(loaded), strict=True):
             left = [int(mask["self"][block.layer, list(g)].sum()) for g in block.groups]
             assert smaller.group == (max(left) or block.group)
             assert len(smaller.groups) == sum(map(bool, left))
         scores = {"self": torch.rand(2, 6).masked_fill(mask["self"] == 0, torch.nan)}
-        removed_as_masked(loaded, prune_mask(loaded, scores, 0.5, per_group=True), logits)
+        removed_as_masked(loaded, hp.prune_mask(loaded, scores, 0.5, per_group=True), logits)
 
 
 @pytest.mark.parametrize("name", ["llama", "falcon", "phi3"])
@@ -103,7 +94,7 @@ def test_groups_that_lose_unequally_are_refused_and_nothing_is_changed(name, gon
     model = made(name)
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"equally many in every group.*The groups are \[\[0, 1"):
-        prune_heads(model, cut_heads(model, [("self", *head) for head in gone]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", *head) for head in gone]))
     assert same_weights(model, before)
 
 
@@ -121,11 +112,11 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
     model = STEPPED[name]
     scores = {"self": torch.rand(2, 6, generator=torch.Generator().manual_seed(seed))}
     steps = prune_steps(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
-    left = {block.layer: set(block.kept) for block in find_heads(model)}
+    left = {block.layer: set(block.kept) for block in hp.find_heads(model)}
     ranks = []
     for step in steps:
         ((kind, layer),) = {head[:2] for head in step}
-        block, heads = find_heads(model)[layer], {head for *_, head in step}
+        block, heads = hp.find_heads(model)[layer], {head for *_, head in step}
         values = scores[kind][layer, sorted(heads)].double()
         ranks.append(float(values.mean() if how == "mean" else values.sum()))
         for group in block.groups:
@@ -142,8 +133,8 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 
 def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     # a layer of two groups of three heads, and one whose groups have two left
-    model = prune_heads(made("llama"), next(masks(made("llama"))))
-    assert [block.group for block in find_heads(model)] == [2, 1]
+    model = hp.prune_heads(made("llama"), next(masks(made("llama"))))
+    assert [block.group for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
     first = {how: prune_steps(model, scores, group_score=how)[0] for how in ("mean", "sum")}
@@ -155,13 +146,13 @@ def test_the_mean_and_the_sum_of_a_group_are_two_orders():
 def test_code_that_counts_on_whole_groups_is_found_out():
     torch.manual_seed(0)
     model = GroupedModel(GroupedAttention("whole"))
-    (block,) = find_heads(model)
+    (block,) = hp.find_heads(model)
     assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
     scores = {"self": torch.rand(1, 4)}
     with pytest.raises(ValueError, match="can only go together.*leave per_group out"):
-        prune_mask(model, scores, 0.5, per_group=True)
+        hp.prune_mask(model, scores, 0.5, per_group=True)
     mask = {"self": torch.tensor([[1.0, 0, 1, 0]])}
     with pytest.raises(ValueError, match="can only go together.*cut or keep all of a group"):
-        prune_heads(model, mask)
-    pruned = prune_heads(model, prune_mask(model, scores, 0.5))
+        hp.prune_heads(model, mask)
+    pruned = hp.prune_heads(model, hp.prune_mask(model, scores, 0.5))
     assert pruned.layers[0].v_proj.out_features == 2

@@ -10,18 +10,7 @@ from tiny import CASES, DECODERS, GENERATORS, SINGLE, batch_for, build, inputs_o
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib import (
-    all_but_one,
-    example_importance,
-    find_heads,
-    full_mask,
-    head_importance,
-    load_pruned,
-    masked_heads,
-    one_head_ablation,
-    prune_heads,
-    save_pruned,
-)
+import headprune_lib as hp
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
 
 # `make check` asks one model of each mechanism, `make test` every architecture under both kernels.
@@ -54,8 +43,8 @@ every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
 
 def some_mask(model, empty_layer=None):
     """Every third head is cut; of grouped heads every third group."""
-    mask = full_mask(model)
-    for block in find_heads(model):
+    mask = hp.full_mask(model)
+    for block in hp.find_heads(model):
         groups = torch.arange(block.n_heads) // block.group
         kept = (groups + block.layer * len(groups.unique())) % 3 != 0
         mask[block.kind][block.layer] = kept.double()
@@ -82,12 +71,12 @@ def parts_of(inputs, size):
 def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     whole, mask = logits_of(model, inputs), some_mask(model)
-    with masked_heads(model, full_mask(model)):
+    with hp.masked_heads(model, hp.full_mask(model)):
         assert torch.equal(logits_of(model, inputs), whole)
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         masked = logits_of(model, inputs)
     zeroed = copy.deepcopy(model)
-    for block in find_heads(zeroed):
+    for block in hp.find_heads(zeroed):
         for head in range(block.n_heads):
             if mask[block.kind][block.layer, head] == 0:
                 head_weights(zeroed, block, head).zero_()
@@ -117,8 +106,10 @@ def differences(name, kernel):
     """Absolute change of each example's loss with each head's gate: kind -> (example, layer, head)."""
     model, inputs = build(name, kernel), batch_for(name)
     step = exactness(name, kernel)[0]
-    changes = {kind: values.double().repeat(5, 1, 1) for kind, values in full_mask(model).items()}
-    for block in find_heads(model):
+    changes = {
+        kind: values.double().repeat(5, 1, 1) for kind, values in hp.full_mask(model).items()
+    }
+    for block in hp.find_heads(model):
         for head in range(block.n_heads):
             weights = head_weights(model, block, head)
             own, losses = weights.clone(), []
@@ -137,7 +128,10 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
     model, parts = build(name, kernel), parts_of(batch_for(name), batch_size)
     _, rtol, atol = exactness(name, kernel)
     expected = differences(name, kernel)
-    scores, each = head_importance(model, parts, normalize=None), example_importance(model, parts)
+    scores, each = (
+        hp.head_importance(model, parts, normalize=None),
+        hp.example_importance(model, parts),
+    )
     assert scores.keys() == each.keys() == expected.keys()
     for kind, values in expected.items():
         torch.testing.assert_close(scores[kind], values.mean(0), rtol=rtol, atol=atol)
@@ -148,14 +142,14 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
 def test_sweeps_equal_plain_masking(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     for sweep, masks in (
-        (one_head_ablation, one_head_masks(model)),
-        (all_but_one, all_but_one_masks(model)),
+        (hp.one_head_ablation, one_head_masks(model)),
+        (hp.all_but_one, all_but_one_masks(model)),
     ):
         ((uncut, cut),) = sweep(model, [inputs])
         torch.testing.assert_close(uncut, logits_of(model, inputs))
         assert list(cut) == list(masks)
-        for head, mask in list(masks.items())[:: 1 if sweep is one_head_ablation else 3]:
-            with masked_heads(model, mask):
+        for head, mask in list(masks.items())[:: 1 if sweep is hp.one_head_ablation else 3]:
+            with hp.masked_heads(model, mask):
                 masked = logits_of(model, inputs)
             torch.testing.assert_close(cut[head], masked, rtol=1e-4, atol=1e-5)
         (plain,) = masked_logits(model, [inputs], mask)  # of the last head
@@ -169,15 +163,15 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
 ):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     mask = some_mask(model, empty_layer)
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         masked = logits_of(model, inputs)
-    pruned = prune_heads(copy.deepcopy(model), mask)
+    pruned = hp.prune_heads(copy.deepcopy(model), mask)
     assert pruned.num_parameters() < model.num_parameters()
-    loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
+    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
     # the attention kernel is not part of what is saved
     for smaller in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned)), loaded):
         torch.testing.assert_close(logits_of(smaller, inputs), masked, rtol=0, atol=1e-5)
-        for block in find_heads(smaller):
+        for block in hp.find_heads(smaller):
             row = mask[block.kind][block.layer]
             assert block.kept == tuple(head for head in range(4) if row[head])
     if name in GENERATORS:
@@ -187,19 +181,19 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
 @every_model
 def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    first, second = some_mask(model), full_mask(model)
-    for block in find_heads(model):  # the second head, or group, of the lowest layers
+    first, second = some_mask(model), hp.full_mask(model)
+    for block in hp.find_heads(model):  # the second head, or group, of the lowest layers
         if block.layer == 0:
             second[block.kind][0, block.group : 2 * block.group] = 0
-    pruned = prune_heads(copy.deepcopy(model), first)
-    for kind, values in head_importance(pruned, [inputs]).items():
+    pruned = hp.prune_heads(copy.deepcopy(model), first)
+    for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
-    with masked_heads(pruned, second):
+    with hp.masked_heads(pruned, second):
         masked = logits_of(pruned, inputs)
-    with masked_heads(model, {kind: first[kind] * second[kind] for kind in first}):
+    with hp.masked_heads(model, {kind: first[kind] * second[kind] for kind in first}):
         expected = logits_of(model, inputs)
     torch.testing.assert_close(masked, expected, rtol=0, atol=1e-5)
-    twice = logits_of(prune_heads(pruned, second), inputs)
+    twice = logits_of(hp.prune_heads(pruned, second), inputs)
     torch.testing.assert_close(twice, expected, rtol=0, atol=1e-5)
 
 
@@ -222,7 +216,7 @@ def traces(model):
 @every_model_but_fast_for_one
 def test_the_model_is_as_it_was_after_an_exception(name, kernel):
     model, broken = build(name, kernel), batch_for(name, 1)
-    find_heads(model)
+    hp.find_heads(model)
     before = traces(model)
     if "pixel_values" in broken:
         broken["pixel_values"] = broken["pixel_values"][:, :2]
@@ -230,10 +224,10 @@ def test_the_model_is_as_it_was_after_an_exception(name, kernel):
         broken["input_ids"] = torch.full((1, 9), 99)
     for call in (
         lambda: logits_of(model, broken),
-        lambda: head_importance(model, [broken]),
-        lambda: next(one_head_ablation(model, [broken])),
+        lambda: hp.head_importance(model, [broken]),
+        lambda: next(hp.one_head_ablation(model, [broken])),
     ):
-        with pytest.raises((IndexError, ValueError)), masked_heads(model, some_mask(model)):
+        with pytest.raises((IndexError, ValueError)), hp.masked_heads(model, some_mask(model)):
             call()
         assert traces(model) == before
 
@@ -242,7 +236,7 @@ def test_the_model_is_as_it_was_after_an_exception(name, kernel):
 def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     parts = parts_of(inputs, 2)[:2]
-    mask, other = some_mask(model), full_mask(model)
+    mask, other = some_mask(model), hp.full_mask(model)
     list(masked_logits(model, parts[:1], mask))  # a first pass may fill caches of the model's own
     model.train()
     next(model.children()).eval()
@@ -251,8 +245,8 @@ def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
     sweeps = (
         lambda: masked_logits(model, parts, mask),
         lambda: masked_logits(model, parts, other),
-        lambda: one_head_ablation(model, parts),
-        lambda: all_but_one(model, parts),
+        lambda: hp.one_head_ablation(model, parts),
+        lambda: hp.all_but_one(model, parts),
     )
     for sweep in sweeps:
         started.append(sweep())  # kept, half used
@@ -274,10 +268,10 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     asked = {key: inputs[key] for key in ("input_ids", "attention_mask")}
     if name in DECODERS:  # a prompt has its padding on the left
         asked = {key: values.flip(1) for key, values in asked.items()}
-    pruned = prune_heads(copy.deepcopy(model), mask)
+    pruned = hp.prune_heads(copy.deepcopy(model), mask)
     steps = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_logits": True}
     beams = {"max_new_tokens": 12, "num_beams": 2}
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         masked = model.generate(**asked, **beams)
         expected = torch.stack(model.generate(**asked, **steps).logits)
     # a token is chosen right by chance where its logits are wrong
@@ -294,7 +288,7 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
 @cases(CASES)
 def test_a_pruned_model_compiles(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    pruned = prune_heads(model, some_mask(model, empty_layer=1))
+    pruned = hp.prune_heads(model, some_mask(model, empty_layer=1))
     expected = logits_of(pruned, inputs)
     torch.compiler.reset()
     compiled = torch.compile(pruned, backend="aot_eager")  # traced whole; no C++ compiler needed

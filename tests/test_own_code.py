@@ -9,15 +9,7 @@ from tiny import batch, build, logits_of
 from torch.nn.functional import cross_entropy, linear
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    head_importance,
-    masked_heads,
-    one_head_ablation,
-    prune_heads,
-    register_attention,
-)
+import headprune_lib as hp
 from headprune_lib.architectures import UnknownArchitecture
 
 
@@ -91,20 +83,20 @@ def importance_by_differences(model, inputs, step=1e-5):
 
 
 def assert_sweep_is_masking(model, inputs):
-    ((_, cut),) = one_head_ablation(model, [inputs])
+    ((_, cut),) = hp.one_head_ablation(model, [inputs])
     for head, logits in cut.items():
-        with masked_heads(model, cut_heads(model, [head])):
+        with hp.masked_heads(model, hp.cut_heads(model, [head])):
             torch.testing.assert_close(logits, logits_of(model, inputs))
 
 
 @pytest.mark.parametrize("replace", WAYS)
 def test_replaced_attention_that_keeps_heads_apart_is_measured_as_it_runs(replace, monkeypatch):
     model, inputs = build(), batch()
-    released = head_importance(model, [inputs], normalize=None)["self"]
+    released = hp.head_importance(model, [inputs], normalize=None)["self"]
     replace(model, "side by side", monkeypatch)
     expected = importance_by_differences(model, inputs)
     assert not torch.allclose(released, expected, rtol=1e-3)
-    found = head_importance(model, [inputs], normalize=None)["self"]
+    found = hp.head_importance(model, [inputs], normalize=None)["self"]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
     assert_sweep_is_masking(model, inputs)
 
@@ -113,12 +105,12 @@ def test_replaced_attention_that_keeps_heads_apart_is_measured_as_it_runs(replac
 @pytest.mark.parametrize("replace", WAYS)
 def test_replaced_attention_that_does_not_is_refused(replace, layout, monkeypatch):
     model, inputs = build(), batch()
-    find_heads(model)  # what was known of it before is not believed any more
+    hp.find_heads(model)  # what was known of it before is not believed any more
     replace(model, layout, monkeypatch)
     with pytest.raises(UnknownArchitecture, match="heads mix before|lie otherwise"):
-        head_importance(model, [inputs])
+        hp.head_importance(model, [inputs])
     with pytest.raises(UnknownArchitecture):
-        prune_heads(model, {"self": torch.ones(3, 4)})
+        hp.prune_heads(model, {"self": torch.ones(3, 4)})
 
 
 def bent(projection, states):
@@ -167,6 +159,6 @@ def test_a_sweep_of_a_taught_class_runs_what_follows_the_output_projection(forge
     model, inputs = build(), batch()
     for layer in model.bert.encoder.layer:
         layer.attention = Closed(layer.attention, 4)
-    register_attention(Closed, query="q", key="k", value="v", output="o", n_heads="heads")
-    assert {block.how for block in find_heads(model)} == {"registered"}
+    hp.register_attention(Closed, query="q", key="k", value="v", output="o", n_heads="heads")
+    assert {block.how for block in hp.find_heads(model)} == {"registered"}
     assert_sweep_is_masking(model, inputs)

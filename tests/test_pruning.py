@@ -7,43 +7,34 @@ import torch
 import transformers as t
 from tiny import build, same_weights
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    load_pruned,
-    masked_heads,
-    prune_heads,
-    pruning,
-    register_attention,
-    save_pruned,
-)
+import headprune_lib as hp
+from headprune_lib import pruning
 from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.unpruning import unprune_heads
 
 
 def test_removed_heads_and_soft_masks_are_refused():
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 1)]))
+    model = hp.prune_heads(build(), hp.cut_heads(build(), [("self", 0, 1)]))
     with pytest.raises(ValueError, match=r"already removed.*\('self', 0, 1\).*unpruned model"):
-        prune_heads(model, cut_heads(model, [("self", 0, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
     with pytest.raises(ValueError, match="0 and 1 only"):
-        prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
+        hp.prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
 
 
 def test_part_of_a_group_is_refused_and_the_groups_are_named():
     model = build("llama")
     before = copy.deepcopy(model.state_dict())
-    mask = cut_heads(model, [("self", 0, 0), ("self", 0, 1), ("self", 1, 2)])
+    mask = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 1), ("self", 1, 2)])
     named = r"layer 1: heads \[\[2, 3\]\] share.*\[\[0, 1\], \[2, 3\]\]"
     with pytest.raises(ValueError, match=named):
-        prune_heads(model, mask)
+        hp.prune_heads(model, mask)
     assert same_weights(model, before)
 
 
 def test_a_removed_group_takes_its_key_and_value_head():
     model = build("qwen3")
-    prune_heads(model, cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
     attention = model.model.layers[1].self_attn
     made_by = (attention.q_proj, attention.k_proj, attention.v_proj)
     assert [projection.out_features for projection in made_by] == [8, 4, 4]
@@ -102,27 +93,27 @@ def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     change(model)
     before = everything(model)
     with pytest.raises(ValueError, match=message):
-        prune_heads(model, cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
     assert everything(model) == before
 
 
 @pytest.mark.usefixtures("forget_taught")
 def test_a_group_that_was_forgotten():
-    register_attention("LlamaAttention", like="LlamaAttention", group=None)
+    hp.register_attention("LlamaAttention", like="LlamaAttention", group=None)
     with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
-        find_heads(build("llama"))
+        hp.find_heads(build("llama"))
     model = build("llama")
-    find_heads(model, verify=False)  # what is assumed of it stays assumed
+    hp.find_heads(model, verify=False)  # what is assumed of it stays assumed
     before = everything(model)
     with pytest.raises(ValueError, match=r"0.self_attn, key: the weights have 8 numbers, not 16"):
-        prune_heads(model, cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))
     assert everything(model) == before
 
 
 @pytest.mark.parametrize("name", ["mpnet", "t5", "gpt2", "llama"])
 def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     model, done = build(name), []
-    before, mask = everything(model), full_mask(model)
+    before, mask = everything(model), hp.full_mask(model)
     for values in mask.values():
         values[0, :2] = values[1] = 0
 
@@ -135,7 +126,7 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     run_out.own = pruning.keep_heads
     monkeypatch.setattr(pruning, "keep_heads", run_out)
     with pytest.raises(MemoryError):
-        prune_heads(model, mask)
+        hp.prune_heads(model, mask)
     assert len(done) == 2 and everything(model) == before
 
 
@@ -143,9 +134,9 @@ def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
     model = t.GPT2LMHeadModel(
         t.GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
     )
-    mask = {kind: torch.zeros_like(values) for kind, values in full_mask(model).items()}
+    mask = {kind: torch.zeros_like(values) for kind, values in hp.full_mask(model).items()}
     with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
-        prune_heads(model, mask)
+        hp.prune_heads(model, mask)
 
 
 def whisper():
@@ -185,11 +176,11 @@ def times_of_words(model):
 def test_heads_that_the_configuration_names_are_named_anew(named, gone, tmp_path):
     model = whisper()
     model.generation_config.alignment_heads = named
-    mask = cut_heads(model, [("enc-dec", *head) for head in gone])
-    with masked_heads(model, mask):
+    mask = hp.cut_heads(model, [("enc-dec", *head) for head in gone])
+    with hp.masked_heads(model, mask):
         masked = times_of_words(model)
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    loaded = load_pruned(save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
+    pruned = hp.prune_heads(copy.deepcopy(model), mask)
+    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
     for smaller in (pruned, loaded, unprune_heads(pruned)):
         times = times_of_words(smaller)
         assert torch.equal(times["sequences"], masked["sequences"])
@@ -201,12 +192,12 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     model = whisper()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
-        prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
     assert same_weights(model, before)
-    prune_heads(model, cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
     assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
     model.generation_config.alignment_heads = [[0, 3]]
-    prune_heads(model, cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
     assert model.generation_config.alignment_heads == [[0, 2]]
 
 
@@ -214,7 +205,7 @@ def test_the_first_heads_that_a_loss_reads_are_not_removed():
     model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
     assert model.config.use_guided_attention_loss
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
-        prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
-    prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
     model.config.use_guided_attention_loss = False
-    prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))

@@ -9,18 +9,7 @@ from ownmodels import GroupedAttention, GroupedModel
 from tiny import removed_as_masked, same_weights
 from torch import nn
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    head_importance,
-    load_pruned,
-    masked_heads,
-    prune_heads,
-    prune_mask,
-    save_pruned,
-    score_heads,
-)
+import headprune_lib as hp
 from headprune_lib.costs import cache_cost, parameters_cost
 from headprune_lib.orders import prune_steps
 
@@ -67,7 +56,7 @@ def logits(model):
 
 @both
 def test_every_layer_is_found_and_says_whose_keys_it_reads(name):
-    blocks = find_heads(build(name))
+    blocks = hp.find_heads(build(name))
     assert [(b.layer, b.how, b.n_heads, b.group) for b in blocks] == [
         (layer, "found", 4, 2) for layer in range(5)
     ]
@@ -87,7 +76,7 @@ def test_masks_and_scores_reach_the_layers_that_read(name):
     for layer in READERS:
         zeroed = copy.deepcopy(model)
         zeroed.model.layers[layer].self_attn.o_proj.weight.data[:, 4:8] = 0
-        with masked_heads(model, cut_heads(model, [("self", layer, 1)])):
+        with hp.masked_heads(model, hp.cut_heads(model, [("self", layer, 1)])):
             masked = logits(model)
         close(masked, logits(zeroed))
         assert not torch.allclose(masked, logits(model))
@@ -97,13 +86,13 @@ def test_masks_and_scores_reach_the_layers_that_read(name):
         return (outputs.logits * weights).sum((1, 2))
 
     batch = {"input_ids": IDS[:1]}
-    scores = head_importance(model, [batch], loss=loss, normalize=None)["self"]
+    scores = hp.head_importance(model, [batch], loss=loss, normalize=None)["self"]
     for layer in range(5):
         losses = []
         for gate in (1 + 2**-9, 1 - 2**-9):  # exact in the float32 of a mask
-            mask = full_mask(model)
+            mask = hp.full_mask(model)
             mask["self"][layer, 3] = gate
-            with masked_heads(model, mask), torch.no_grad():
+            with hp.masked_heads(model, mask), torch.no_grad():
                 losses.append(loss(model(**batch), batch))
         difference = float((losses[0] - losses[1]).abs()) / 2**-8
         assert float(scores[layer, 3]) == pytest.approx(difference, rel=0.01), layer
@@ -114,25 +103,25 @@ def test_masks_and_scores_reach_the_layers_that_read(name):
 def test_removal_equals_masking_generated_saved_and_pruned_again(name, kernel, tmp_path):
     model = build(name)
     model.set_attn_implementation(kernel)
-    mask = cut_heads(model, CUT)
+    mask = hp.cut_heads(model, CUT)
     pruned = removed_as_masked(model, mask, logits, atol=1e-9)
     for how in ({}, {"cache_implementation": "static"}, {"num_beams": 2}, {"use_cache": False}):
         asked = {
             "max_new_tokens": 8, "do_sample": False, "return_dict_in_generate": True,
             "output_logits": True, "eos_token_id": None, **how,
         }  # fmt: skip
-        with masked_heads(model, mask):
+        with hp.masked_heads(model, mask):
             masked = model.generate(IDS, **asked)
         again = pruned.generate(IDS, **asked)
         assert torch.equal(again.sequences, masked.sequences), how
         close(again.logits, masked.logits)
-    loaded = load_pruned(save_pruned(pruned, tmp_path / "pruned"))
+    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
     loaded.set_attn_implementation(kernel)
     close(logits(loaded), logits(pruned))
-    keeps = [block.keeps_groups for block in find_heads(model)]
-    assert [block.keeps_groups for block in find_heads(loaded)] == keeps
+    keeps = [block.keeps_groups for block in hp.find_heads(model)]
+    assert [block.keeps_groups for block in hp.find_heads(loaded)] == keeps
     removed_as_masked(
-        loaded, cut_heads(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
+        loaded, hp.cut_heads(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
     )
 
 
@@ -150,7 +139,7 @@ def test_keys_that_are_read_stay_and_the_reader_is_named(name):
     before = copy.deepcopy(model.state_dict())
     for heads, message in REFUSED:
         with pytest.raises(ValueError, match=message):
-            prune_heads(model, cut_heads(model, heads))
+            hp.prune_heads(model, hp.cut_heads(model, heads))
         assert same_weights(model, before)
 
 
@@ -158,21 +147,21 @@ def test_keys_that_are_read_stay_and_the_reader_is_named(name):
 @both
 def test_what_an_order_removes_can_be_removed(name, groups):
     model = build(name, num_key_value_heads=groups)
-    scores = score_heads(model, [], "random")
+    scores = hp.score_heads(model, [], "random")
     steps = prune_steps(model, scores)
     n_parameters, n_bytes = parameters_cost(model), cache_cost(model, 2, 6)
     for n in (1, len(steps) // 2, len(steps)):
-        mask = cut_heads(model, [head for step in steps[:n] for head in step])
+        mask = hp.cut_heads(model, [head for step in steps[:n] for head in step])
         pruned = removed_as_masked(model, mask, logits, atol=1e-9)
         assert n_parameters(mask) == sum(p.numel() for p in pruned.parameters())
-    assert n_bytes(mask) < n_bytes(full_mask(model))  # of the layer that shares nothing
-    reading = full_mask(model)
+    assert n_bytes(mask) < n_bytes(hp.full_mask(model))  # of the layer that shares nothing
+    reading = hp.full_mask(model)
     reading["self"][list(READERS)] = 0
-    assert n_bytes(reading) == n_bytes(full_mask(model))  # they keep no keys of their own
+    assert n_bytes(reading) == n_bytes(hp.full_mask(model))  # they keep no keys of their own
     n_left = mask["self"].sum(1).tolist()
     assert [n_left[layer] for layer in (*FREE, *READERS)] == [0, 0, 0]
     assert all(n_left[layer] == groups for layer in MAKERS)
-    assert prune_mask(model, scores, 1.0)["self"].equal(mask["self"])
+    assert hp.prune_mask(model, scores, 1.0)["self"].equal(mask["self"])
 
 
 class Summary(nn.Module):
@@ -196,22 +185,22 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
     model = GroupedModel(GroupedAttention("hands on"), layer(), GroupedAttention("own")).train()
     model.embedding.weight.requires_grad_(False)
     learned = [parameter.requires_grad for parameter in model.parameters()]
-    blocks = {block.path: block for block in find_heads(model)}
+    blocks = {block.path: block for block in hp.find_heads(model)}
     assert [p.requires_grad for p in model.parameters()] == learned
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     assert blocks["layers.0"].keeps_groups == reason
     assert blocks["layers.2"].keeps_groups == ""
-    group = cut_heads(model, [("self", 0, 0), ("self", 0, 1)])
-    each = cut_heads(model, [("self", 0, 0), ("self", 0, 3)])
+    group = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 1)])
+    each = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 3)])
     if reason:
         with pytest.raises(ValueError, match=reason):
-            prune_heads(copy.deepcopy(model), group)
+            hp.prune_heads(copy.deepcopy(model), group)
     for mask in (each,) if reason else (each, group):
         removed_as_masked(model, mask, lambda each: each(IDS))
 
 
 def test_without_the_proof_any_layer_may_be_read():
-    assert [block.keeps_groups for block in find_heads(build(), verify=False)] == [
+    assert [block.keeps_groups for block in hp.find_heads(build(), verify=False)] == [
         *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
         *["it reads the keys and values of another layer"] * 2,
     ]

@@ -22,14 +22,13 @@ WRITER = {**WIDE, **MARKS, "max_position_embeddings": 24}
 # two query heads share a key and value head
 GROUPED = {**WRITER, "num_key_value_heads": 2, "head_dim": 4}
 DEBERTA = {
-    **SHAPE,
-    **WIDE,
-    "relative_attention": True,
-    "pos_att_type": ["c2p", "p2c"],
-    "max_relative_positions": 8,
-    "position_biased_input": False,
-    "type_vocab_size": 0,
-}
+    **SHAPE, **WIDE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
+    "max_relative_positions": 8, "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+WINDOWS = {
+    "sliding_window": 4, "query_pre_attn_scalar": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
 
 CLASSIFIERS = {
     "bert": lambda **k: t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE, **k)),
@@ -88,15 +87,7 @@ DECODERS = {
     "llama": lambda **k: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED, **k)),
     "mistral": lambda **k: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4, **k)),
     "qwen3": lambda **k: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, **k)),
-    "gemma3": lambda **k: t.Gemma3ForCausalLM(
-        t.Gemma3TextConfig(
-            **GROUPED,
-            sliding_window=4,
-            query_pre_attn_scalar=4,
-            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-            **k,
-        )
-    ),
+    "gemma3": lambda **k: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GROUPED, **WINDOWS, **k)),
 }  # fmt: skip
 GENERATORS = ENCODER_DECODERS | DECODERS
 BUILDERS = CLASSIFIERS | IMAGES | GENERATORS
