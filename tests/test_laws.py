@@ -282,14 +282,3 @@ def test_removal_equals_masking_in_generation_with_cache(name, kernel, empty_lay
     torch.testing.assert_close(logits[:, known], expected[:, known], rtol=1e-4, atol=1e-5)
     assert torch.equal(pruned.generate(**asked, **beams), masked)
     assert not torch.equal(model.generate(**asked, **beams), masked)
-
-
-@pytest.mark.nightly
-@cases(CASES)
-def test_a_pruned_model_compiles(name, kernel):
-    model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    pruned = hp.prune_heads(model, some_mask(model, empty_layer=1))
-    expected = logits_of(pruned, inputs)
-    torch.compiler.reset()
-    compiled = torch.compile(pruned, backend="aot_eager")  # traced whole; no C++ compiler needed
-    torch.testing.assert_close(logits_of(compiled, inputs), expected, rtol=0, atol=1e-5)

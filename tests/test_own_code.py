@@ -46,13 +46,6 @@ def in_the_modules(model, layout, monkeypatch):
         core.forward = types.MethodType(attention(layout)[1], core)
 
 
-def in_a_class_of_the_same_name(model, layout, monkeypatch):
-    says = {"forward": attention(layout)[1], "__module__": BertSelfAttention.__module__}
-    own = type(BertSelfAttention.__name__, (BertSelfAttention,), says)
-    for layer in model.bert.encoder.layer:
-        layer.attention.self.__class__ = own
-
-
 def in_a_registered_function(model, layout, monkeypatch):
     transformers.AttentionInterface.register("of_ones_own", attention(layout)[0])
     transformers.AttentionMaskInterface.register(
@@ -61,7 +54,7 @@ def in_a_registered_function(model, layout, monkeypatch):
     model.set_attn_implementation("of_ones_own")
 
 
-WAYS = (in_the_class, in_the_modules, in_a_class_of_the_same_name, in_a_registered_function)
+WAYS = (in_the_class, in_the_modules, in_a_registered_function)
 
 
 def importance_by_differences(model, inputs, step=1e-5):

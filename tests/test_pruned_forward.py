@@ -7,7 +7,6 @@ import torch
 import transformers as t
 from tiny import BUILDERS, ENCODER_DECODERS, batch, batch_for, build, inputs_of
 from torch import nn
-from transformers.models.mllama.modeling_mllama import MllamaForCausalLM
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
@@ -74,39 +73,6 @@ def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
         for cache in ("dynamic", "static"):
             tokens = pruned.generate(input_ids=sources, **settings, cache_implementation=cache)
             assert torch.equal(tokens, masked), (beams, cache)
-
-
-def test_an_empty_layer_notes_an_image_where_one_cache_serves_both():
-    torch.manual_seed(0)
-    config = t.MllamaTextConfig(
-        **_COMMON, num_key_value_heads=2, num_hidden_layers=3, cross_attention_layers=[1],
-        pad_token_id=0, bos_token_id=1, eos_token_id=None,
-    )  # fmt: skip
-    model = _sharp(MllamaForCausalLM(config))
-    for name, parameter in model.named_parameters():
-        if name.endswith("_gate"):  # 0 at first: the layer would say nothing
-            parameter.data.fill_(1.0)
-    tokens = torch.randint(3, 40, (2, 5))
-    image = {
-        "cross_attention_states": torch.randn(2, 4, 32),
-        "cross_attention_mask": torch.zeros(2, 1, 5, 4),
-        "full_text_row_masked_out_mask": torch.ones(2, 1, 5, 1),
-    }
-    pruned = copy.deepcopy(model)
-    for each in (model, pruned):
-        find_heads(each, inputs={"input_ids": tokens, **image})
-    mask = full_mask(model)
-    mask["cross"][:] = 0
-    prune_heads(pruned, mask)
-
-    def two_steps(each):
-        first = each(input_ids=tokens, use_cache=True, **image)
-        return each(input_ids=tokens[:, :1], past_key_values=first.past_key_values).logits
-
-    with torch.no_grad():
-        with masked_heads(model, mask):
-            masked = two_steps(model)
-        assert torch.allclose(two_steps(pruned), masked, atol=1e-4)
 
 
 def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_are_left():

@@ -32,15 +32,6 @@ def test_part_of_a_group_is_refused_and_the_groups_are_named():
     assert same_weights(model, before)
 
 
-def test_a_removed_group_takes_its_key_and_value_head():
-    model = build("qwen3")
-    hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
-    attention = model.model.layers[1].self_attn
-    made_by = (attention.q_proj, attention.k_proj, attention.v_proj)
-    assert [projection.out_features for projection in made_by] == [8, 4, 4]
-    assert attention.o_proj.in_features == 8
-
-
 def everything(model):
     """Each module's attributes, weights and hooks, by identity."""
     return [

@@ -162,14 +162,11 @@ print(largest() - before)
     assert 0.9 * weights < taken < 1.2 * weights
 
 
-@pytest.mark.parametrize(
-    "loader", [t.AutoModelForSequenceClassification, t.BertForSequenceClassification]
-)
-def test_plain_transformers_refuses_and_names_what_loads_it(folder, loader, caplog):
+def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):
     t.utils.logging.enable_propagation()
     try:
         with pytest.raises(RuntimeError, match="For details look at the above report"):
-            loader.from_pretrained(folder)
+            t.AutoModelForSequenceClassification.from_pretrained(folder)
     finally:
         t.utils.logging.disable_propagation()
     assert "headprune_lib_load_pruned" in caplog.text
@@ -322,18 +319,12 @@ def _recorded(heads):
     return change
 
 
-def _elsewhere(weights):
-    name = record_name(weights)
-    weights[f"nowhere.{name.rpartition('.')[2]}"] = weights[name].clone()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (_damaged, r"model\.safetensors is damaged \(not what the library writes"),
         (_recorded(b"[2, 9]"), r"\[2, 9\] are no heads of bert\.encoder\.layer\.0"),
         (_recorded(b"[1, 2, 3]"), r"tensors of the weights do not fit.*attention"),
-        (_elsewhere, "of nowhere were removed, and BertForSequenceClassification has no such"),
         (
             lambda weights: weights.pop(record_name(weights)),
             r"tensors of the weights do not fit.*layer\.0\.attention",
@@ -353,13 +344,6 @@ def test_weights_that_do_not_belong_together(folder, change, message):
     change(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=message):
-        load_pruned(folder)
-
-
-@pytest.mark.parametrize("text", ["", '{"hidden_size": -1}'])
-def test_a_configuration_that_cannot_be(folder, text):
-    (folder / "config.json").write_text(text)
-    with pytest.raises((ValueError, OSError), match=str(folder)):
         load_pruned(folder)
 
 
