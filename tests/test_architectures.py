@@ -10,7 +10,7 @@ from ownmodels import OwnAttention, OwnModel
 from tiny import removed_as_masked
 from transformers.models.bert.modeling_bert import BertAttention
 
-from headprune_lib import cut_heads, find_heads, head_importance, prune_heads, register_attention
+from headprune_lib import cut_heads, find_heads, head_importance, register_attention
 from headprune_lib.architectures import ARCHITECTURES, UnknownArchitecture
 
 
@@ -38,15 +38,6 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     for copied in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
         assert torch.equal(copied(ids), expected)
         assert [block.kept for block in find_heads(copied)] == [(0, 2, 3), ()]
-
-
-@pytest.mark.gpu
-def test_a_taught_class_is_the_same_on_a_gpu(taught):
-    ids, mask = torch.arange(15).view(3, 5), cut_heads(taught, [("self", 0, 1), ("self", 1, 3)])
-    there = prune_heads(copy.deepcopy(taught).cuda(), mask)
-    with torch.no_grad():
-        expected = prune_heads(taught, mask)(ids)
-        torch.testing.assert_close(there(ids.cuda()).cpu(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_part_that_is_not_there_and_an_unknown_class_are_refused(taught):

@@ -2,7 +2,7 @@
 
 import contextlib
 import copy
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -68,18 +68,9 @@ def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
 
 def in_a_thread(call):
     """What a call in another thread gives, or the exception that it ends with."""
-    found = []
-
-    def run():
-        try:
-            found.append(call())
-        except Exception as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(call)
+    return future.exception() or future.result()
 
 
 @pytest.mark.parametrize(

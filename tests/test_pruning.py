@@ -9,7 +9,6 @@ from tiny import build, same_weights
 
 import headprune_lib as hp
 from headprune_lib import pruning
-from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.unpruning import unprune_heads
 
@@ -85,19 +84,6 @@ def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     before = everything(model)
     with pytest.raises(ValueError, match=message):
         hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
-    assert everything(model) == before
-
-
-@pytest.mark.usefixtures("forget_taught")
-def test_a_group_that_was_forgotten():
-    hp.register_attention("LlamaAttention", like="LlamaAttention", group=None)
-    with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
-        hp.find_heads(build("llama"))
-    model = build("llama")
-    hp.find_heads(model, verify=False)  # what is assumed of it stays assumed
-    before = everything(model)
-    with pytest.raises(ValueError, match=r"0.self_attn, key: the weights have 8 numbers, not 16"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))
     assert everything(model) == before
 
 

@@ -21,11 +21,6 @@ CONFIG = {
     "eos_token_id": 2, "bos_token_id": 3, "num_hidden_layers": 5,
     "layer_types": [TYPES[0], *TYPES, *TYPES], "num_kv_shared_layers": 2,
 }  # fmt: skip
-MODELS = {
-    "gemma3n": lambda **k: t.Gemma3nForCausalLM(t.Gemma3nTextConfig(**CONFIG | k, laurel_rank=4)),
-    "gemma4": lambda **k: t.Gemma4ForCausalLM(t.Gemma4TextConfig(**CONFIG | k, global_head_dim=4)),
-}
-both = pytest.mark.parametrize("name", ["gemma4", pytest.param("gemma3n", marks=pytest.mark.slow)])
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16]])
 FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 # of every layer a head of each group, and a reader of all; the layer that shares nothing of a group
@@ -36,9 +31,10 @@ CUT = [
 ]  # fmt: skip
 
 
-def build(name="gemma4", **changes):
+def build(**changes):
     torch.manual_seed(0)
-    model = MODELS[name](**changes).eval()
+    config = t.Gemma4TextConfig(**CONFIG | changes, global_head_dim=4)
+    model = t.Gemma4ForCausalLM(config).eval()
     for parameter in model.parameters():
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=0.3)
@@ -54,9 +50,8 @@ def logits(model):
         return model(input_ids=IDS).logits
 
 
-@both
-def test_every_layer_is_found_and_says_whose_keys_it_reads(name):
-    blocks = hp.find_heads(build(name))
+def test_every_layer_is_found_and_says_whose_keys_it_reads():
+    blocks = hp.find_heads(build())
     assert [(b.layer, b.how, b.n_heads, b.group) for b in blocks] == [
         (layer, "found", 4, 2) for layer in range(5)
     ]
@@ -70,9 +65,8 @@ def test_every_layer_is_found_and_says_whose_keys_it_reads(name):
     assert [bool(b.keeps_one) for b in blocks] == [False, True, True, False, False]
 
 
-@both
-def test_masks_and_scores_reach_the_layers_that_read(name):
-    model = build(name)
+def test_masks_and_scores_reach_the_layers_that_read():
+    model = build()
     for layer in READERS:
         zeroed = copy.deepcopy(model)
         zeroed.model.layers[layer].self_attn.o_proj.weight.data[:, 4:8] = 0
@@ -99,9 +93,8 @@ def test_masks_and_scores_reach_the_layers_that_read(name):
 
 
 @pytest.mark.parametrize("kernel", [pytest.param("eager", marks=pytest.mark.slow), "sdpa"])
-@both
-def test_removal_equals_masking_generated_saved_and_pruned_again(name, kernel, tmp_path):
-    model = build(name)
+def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_path):
+    model = build()
     model.set_attn_implementation(kernel)
     mask = hp.cut_heads(model, CUT)
     pruned = removed_as_masked(model, mask, logits, atol=1e-9)
@@ -133,9 +126,8 @@ REFUSED = [
 ]
 
 
-@both
-def test_keys_that_are_read_stay_and_the_reader_is_named(name):
-    model = build(name)
+def test_keys_that_are_read_stay_and_the_reader_is_named():
+    model = build()
     before = copy.deepcopy(model.state_dict())
     for heads, message in REFUSED:
         with pytest.raises(ValueError, match=message):
@@ -144,9 +136,8 @@ def test_keys_that_are_read_stay_and_the_reader_is_named(name):
 
 
 @pytest.mark.parametrize("groups", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
-@both
-def test_what_an_order_removes_can_be_removed(name, groups):
-    model = build(name, num_key_value_heads=groups)
+def test_what_an_order_removes_can_be_removed(groups):
+    model = build(num_key_value_heads=groups)
     scores = hp.score_heads(model, [], "random")
     steps = prune_steps(model, scores)
     n_parameters, n_bytes = parameters_cost(model), cache_cost(model, 2, 6)
