@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import BUILDERS, ENCODER_DECODERS, batch, batch_for, build, inputs_of
+from tiny import BUILDERS, batch, batch_for, build, inputs_of
 from torch import nn
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
@@ -95,13 +95,6 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
     assert torch.allclose(logits, masked, atol=1e-5)
 
 
-CACHES = (
-    {"cache_implementation": "static"},
-    {"prefill_chunk_size": 4},
-    {"cache_implementation": "static", "prefill_chunk_size": 4},
-)
-
-
 def _cut(model, cut):
     """A mask without the first layers' heads, or without a key and value head of each layer."""
     mask = full_mask(model)
@@ -111,31 +104,6 @@ def _cut(model, cut):
         elif block.layer == 0:
             mask[block.kind][0, : block.n_heads] = 0
     return mask
-
-
-def _generated(model, inputs, **settings):
-    with torch.no_grad():
-        outputs = model.generate(
-            **inputs, **settings, max_new_tokens=5, eos_token_id=-1, return_dict_in_generate=True,
-            output_logits=True,
-        )  # fmt: skip
-    return outputs.sequences, torch.stack(outputs.logits)
-
-
-@pytest.mark.parametrize("cut", ["group", "empty"])
-@pytest.mark.parametrize("settings", CACHES, ids=" ".join)
-@pytest.mark.parametrize("name", ["bart", "t5", "gpt2", "llama", "mistral", "gemma3"])
-def test_every_cache_and_chunks_generate_what_the_masked_model_does(name, settings, cut):
-    if name in ENCODER_DECODERS and "prefill_chunk_size" in settings:
-        pytest.skip("the prompt of its decoder is one token")
-    model, inputs = build(name), batch(labels=False)
-    mask = _cut(model, cut)
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    with masked_heads(model, mask):
-        masked_tokens, masked = _generated(model, inputs)
-    tokens, logits = _generated(pruned, inputs, **settings)
-    assert torch.equal(tokens, masked_tokens)
-    assert torch.allclose(logits, masked, atol=1e-8)
 
 
 @pytest.mark.parametrize("cut", ["group", "empty"])

@@ -21,16 +21,6 @@ def test_removed_heads_and_soft_masks_are_refused():
         hp.prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
 
 
-def test_part_of_a_group_is_refused_and_the_groups_are_named():
-    model = build("llama")
-    before = copy.deepcopy(model.state_dict())
-    mask = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 1), ("self", 1, 2)])
-    named = r"layer 1: heads \[\[2, 3\]\] share.*\[\[0, 1\], \[2, 3\]\]"
-    with pytest.raises(ValueError, match=named):
-        hp.prune_heads(model, mask)
-    assert same_weights(model, before)
-
-
 def everything(model):
     """Each module's attributes, weights and hooks, by identity."""
     return [
