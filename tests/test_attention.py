@@ -3,11 +3,10 @@
 import pytest
 import torch
 import transformers
-from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, IMAGES, batch_for, build, inputs_of
+from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
 from headprune_lib import cut_heads, prune_heads
 from headprune_lib.attention import attention_of, read_weights, recorded_weights
-from headprune_lib.attention_statistics import mass_on
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -66,13 +65,6 @@ def test_padding_and_what_comes_later_are_not_seen(name):
     window = 4 if name == "mistral" else None
     for (kind, _), weights in by_block(build(name), batch).items():
         assert torch.equal(weights.seen, expected_seen(name, kind, batch, window)), kind
-
-
-def test_images_have_no_padding_and_no_ids():
-    (name,) = IMAGES
-    for weights in by_block(build(name), batch_for(name)).values():
-        assert weights.seen.all() and weights.ids is None
-        assert mass_on(weights, [1])[0].sum() == 0
 
 
 def test_the_model_is_as_it_was_also_after_an_error():

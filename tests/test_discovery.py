@@ -105,32 +105,6 @@ def test_what_is_registered_goes_before_what_is_found_and_is_proved_too():
         hp.find_heads(t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WRITER)).eval())
 
 
-class Torchs(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x)[0]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({}, "torch's class never calls out_proj"),
-        ({"fused": "out_proj"}, "ran 0 times .*MultiheadAttention never calls out_proj"),
-        ({"fused": "in_proj_weight"}, "fused='in_proj_weight', a Parameter and no module"),
-        ({"fused": "in_proj"}, "fused='in_proj', which it does not have"),
-        ({"fused": "out_proj", "n_heads": "heads"}, "n_heads='heads', which it does not"),
-    ],
-)
-def test_projections_that_are_no_layers(forget_taught, names, message):
-    if names:
-        hp.register_attention(nn.MultiheadAttention, output="out_proj", returns=1, **names)
-    with pytest.raises(UnknownArchitecture, match=message):
-        hp.find_heads(Torchs(), inputs={"x": torch.randn(2, 3, 16)})
-
-
 def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
     model = OwnModel("", "").train()
     model.layers[0].eval()
