@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlparse
 
@@ -72,13 +71,8 @@ class Browser:
         moved = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
         connect = 'exec "$0" "$@" 3<&{} 4>&{}'.format(*moved)
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
-        self.process = subprocess.Popen(
-            ["bash", "-c", connect, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=moved,
-        )
+        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        self.process = subprocess.Popen(["bash", "-c", connect, *command], pass_fds=moved, **silent)
         for end in (commands, answers, *moved):
             os.close(end)
         self.n_sent, self.events, self.buffer, self.session = 0, [], b"", None
@@ -90,12 +84,7 @@ class Browser:
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.write_to)  # Chromium leaves when the pipe closes
         try:
             self.process.wait(timeout=10)
@@ -136,13 +125,8 @@ class Browser:
             script: what to evaluate then; its value becomes the visit's ``markup``.
         """
         self.events.clear()
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         # this page's own load: a redirect of the page before may still be under way
         loaded = {"name": "load", "loaderId": self.call("Page.navigate", url=address)["loaderId"]}
         while not any(

@@ -12,6 +12,7 @@ import gzip
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,13 @@ def tables() -> Golden:
     return lines
 
 
+all_verdicts = cache(evidence.all_verdicts)
+
+
 def verdicts() -> Golden:
     """The word of each claim and of each of its results, and what they rest on."""
     words = {}
-    for verdict in evidence.all_verdicts():
+    for verdict in all_verdicts():
         words[verdict.claim] = verdict.word
         for row in verdict.rows:
             where = f"{verdict.claim} {row.name}, {row.setting}"
@@ -96,7 +100,7 @@ def verdicts() -> Golden:
 
 def cards() -> Golden:
     """The claims' cards as HTML, line by line."""
-    html = cards_html(evidence.all_verdicts())
+    html = cards_html(all_verdicts())
     return {f"{i:04}": line for i, line in enumerate(html.splitlines())}
 
 
