@@ -64,6 +64,17 @@ def test_masks_removal_and_files(pair, tmp_path):
             near(expected, model(**inputs).logits)
 
 
+def test_gates_are_fitted_and_folded_alike(pair):
+    mask = hp.cut_heads(pair[0], [("self", 0, 1), ("self", 1, 3)])
+    here, there = (hp.tune_mask(model, mask, batches())["self"] for model in pair)
+    assert there.device.type == "cpu"
+    near(here, there, 1e-3)
+    (expected,) = masked_logits(pair[0], batches(), {"self": here})
+    pruned = hp.prune_heads(hp.fold_gates(pair[1], {"self": here}), mask)
+    assert next(pruned.parameters()).is_cuda
+    near(expected, next(iter(masked_logits(pruned, batches()))))
+
+
 def test_a_translator_generates_the_same():
     model = build("marian").eval()
     sources = [[5, 6, 7, 2], [8, 9, 2]]
