@@ -119,8 +119,11 @@ def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
     told = headprune(world, *reproduce("figure5", "figure6d", more=SMALLER)).splitlines()
     names = [line.split(":")[0] for line in told if line.startswith("figure")]
     assert names == ["figure5", "figure6d"]
-    (root,) = (world.root / "cache" / "results").glob("*/along_training")
-    along, curve = (stored(root.parent, name) for name in ("along_training", "pruning_curve"))
+    results = []
+    for name in ("along_training", "pruning_curve"):  # of settings of their own: a folder each
+        (folder,) = (world.root / "cache" / "results").glob(f"*/{name}")
+        results.append(stored(folder.parent, name))
+    along, curve = results
     assert all(map(evidence.rows_of, (along, curve))), "pages judge both"
     assert [training["seed"] for training in along.values["trainings"]] == [1, 2, 3]
     for training in along.values["trainings"]:
