@@ -87,11 +87,11 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "Our rule asks for one half, so these rows do not vote.",
+        "Our rule asks for one half, so these results do not count.",
         lambda: (
             C7_RELIABILITY == 0.5
             and agreement("loss", *MPNET)[0]["reliability"][0] < C7_RELIABILITY
-            and not any(row.votes for row in rows(*MPNET, "C7"))
+            and not any(row.counts for row in rows(*MPNET, "C7"))
         ),
     ),
     Statement(
@@ -125,7 +125,29 @@ STATEMENTS = [
         "of SICK, leaves it open: {glue:text}`mpnet_held_r`",
         lambda: (
             agreement("loss", *HELD_BY_MPNET)[0]["spearman"]["interval"][0] < 0
-            and row(*HELD_BY_MPNET, "C7").judged.word == "inconclusive"
+            and row(*HELD_BY_MPNET, "C7").word == "differs"
+        ),
+    ),
+    Statement(
+        PAGE,
+        "both models' effects on the two texts are **reversed**",
+        lambda: all(
+            (found := agreement("accuracy", *one)[0]["pearson"])["r"] < 0
+            and found["p"] < 0.01
+            and row(*one, "C7").word == "differs"
+            for one in (HELD, HELD_BY_MPNET)
+        ),
+    ),
+    Statement(
+        PAGE,
+        "only the translator's interval within layers lies clearly above 0.",
+        lambda: (
+            values(*ENGLISH)["correlations"]["loss"]["within"]["interval"][0] > 0.2
+            and all(
+                found["within"]["interval"][0] < 0.05
+                for one in (SICK, HELD, HELD_BY_MPNET, REVIEWS, MPNET)
+                for found in agreement("loss", *one)
+            )
         ),
     ),
     Statement(

@@ -41,9 +41,9 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The row does not vote on C8: others found a difference on the paper's IWSLT model that is "
+        "The result does not count for C8: others found a difference on the paper's IWSLT model that is "
         "too small for these verses to show",
-        lambda: not row(*ENFR, "C8").votes and bool(others("C8", "fairseq's IWSLT model")),
+        lambda: not row(*ENFR, "C8").counts and bool(others("C8", "fairseq's IWSLT model")),
     ),
     Statement(
         PAGE,
@@ -52,9 +52,9 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "{glue:text}`deen_kept` without 20% (inconclusive)",
+        "{glue:text}`deen_kept` without 20% (undecided)",
         lambda: (
-            word("deen", "post-norm") == "inconclusive"
+            word("deen", "post-norm") == "undecided"
             and share_judged("deen", "translation") == published_shares()["iwslt"] == 0.2
         ),
     ),

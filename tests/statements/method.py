@@ -92,7 +92,7 @@ STATEMENTS = [
     ),
     Statement(
         METHOD,
-        "A row of less than 0.8 is shown and does not vote.",
+        "A result of less than 0.8 is shown and does not count.",
         lambda: LEAST_POWER == 0.8,
     ),
     Statement(

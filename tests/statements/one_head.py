@@ -70,10 +70,10 @@ def judged_of_fewest():
 STATEMENTS = [
     Statement(
         PAGE,
-        "says *replicates*. So it does for MPNet",
+        "It says the same of MPNet, with power",
         lambda: all(
             (one := row("one_head", "snli-held", model, "C1")).judged.word == "replicates"
-            and one.votes
+            and one.counts
             for model in ("minilm", "mpnet")
         ),
     ),
@@ -117,17 +117,17 @@ STATEMENTS = [
     ),
     Statement(
         PAGE,
-        "The lower end of that interval is below 70%, so our rule says *inconclusive*.",
+        "The lower end of that interval is below 70%, so our rule says *undecided*.",
         lambda: (
-            judged_of_fewest().word == "inconclusive"
+            judged_of_fewest().word == "undecided"
             and fewest().values["removable"]["removable_interval"][0] < C1_REMOVABLE_LOW
         ),
     ),
     Statement(
         PAGE,
-        "The row does not vote: with {glue:text}`least_n` test pairs the rule would decide "
+        "The result does not count: with {glue:text}`least_n` test pairs the rule would decide "
         "with probability {glue:text}`least_power` only.",
-        lambda: fewest().values["removable"]["power"] < 0.3 and not judged_of_fewest().votes,
+        lambda: fewest().values["removable"]["power"] < 0.3 and not judged_of_fewest().counts,
     ),
     Statement(PAGE, '"not significant" is weak evidence', too_few_examples),
     Statement(

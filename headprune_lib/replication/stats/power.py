@@ -41,11 +41,6 @@ def power_above(true: float, bound: float, error: float, freedom: float = np.inf
     return float(scipy.stats.nct.sf(scipy.stats.t.isf(0.025, freedom), freedom, distance))
 
 
-def power_above_t(true: float, error: float, runs: int) -> float:
-    """Probability that the 95% t interval of the mean of ``runs`` runs lies above 0."""
-    return power_above(true, 0.0, error, runs - 1) if runs > 1 else 0.0
-
-
 def detectable(error: float) -> float:
     """Smallest distance from a bound that the 95% interval shows with probability 0.8."""
     return (Z95 + _Z80) * error

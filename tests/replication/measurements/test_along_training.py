@@ -226,7 +226,7 @@ def test_a_name_that_is_no_training(pre):
 
 
 def made_up(seeds, updates=(0, 5, 20, 80, 320), rng_seed=0):
-    """Trainings as ``slopes`` reads them, of numbers drawn at random; the second has no BLEU yet."""
+    """Trainings as ``slopes`` reads them, of numbers drawn at random; the second has too little BLEU."""
     rng = np.random.default_rng(rng_seed)
     names = ("kept_at", "kept_random", "added_loss", "added_loss_random", "gini_within")
 
@@ -239,7 +239,7 @@ def made_up(seeds, updates=(0, 5, 20, 80, 320), rng_seed=0):
             "checkpoints": [
                 {
                     "updates": n,
-                    "bleu": [0.5 if n < 20 else 9.0],
+                    "bleu": [4.9 if n < 20 else 5.0],
                     **dict(zip(names, rng.random(5), strict=True)),
                 }
                 for n in updates
@@ -258,13 +258,14 @@ def plain_slope(x, y):
 def test_slopes_are_least_squares_and_their_interval_is_students(drawn_seed):
     trainings = made_up((2, 3, 4), rng_seed=drawn_seed)
     found = slopes(trainings, Statistics())
-    expected = {"kept": [], "loss": [], "gini": []}
+    expected = {"kept": [], "importance": [], "loss": [], "gini": []}
     for training in trainings:
         points = training["checkpoints"]
         late, able = np.log([5, 20, 80, 320]), np.log([20, 80, 320])
-        kept = [p["kept_at"] - p["kept_random"] for p in points[2:]]  # below 1 BLEU: noise
+        kept = [p["kept_at"] - p["kept_random"] for p in points[2:]]  # below 5 BLEU: noise
         loss = [p["added_loss_random"] - p["added_loss"] for p in points[1:]]
         expected["kept"].append(plain_slope(able, kept))
+        expected["importance"].append(plain_slope(able, [p["kept_at"] for p in points[2:]]))
         expected["loss"].append(plain_slope(late, loss))
         expected["gini"].append(plain_slope(late, [p["gini_within"] for p in points[1:]]))
     for name, runs in expected.items():
@@ -277,9 +278,20 @@ def test_slopes_are_least_squares_and_their_interval_is_students(drawn_seed):
         )
 
 
+def test_verses_are_in_the_interval_of_what_is_kept(drawn_seed):
+    trainings = made_up((2, 3, 4), rng_seed=drawn_seed)
+    noise = np.random.default_rng(drawn_seed).normal(0, 0.1, (3, 5, 7))
+    texts = [[{"importance": verses} for verses in each] for each in noise]
+    found = slopes(trainings, Statistics(), texts)["importance"]
+    x = np.log([20, 80, 320])
+    weights = np.array([plain_slope(x, row) for row in np.eye(3)])
+    of_verses = np.square((weights @ noise[:, 2:]).mean(0)).sum()
+    assert found["error"] ** 2 == pytest.approx(np.var(found["runs"], ddof=1) / 3 + of_verses)
+
+
 def test_slopes_of_too_few_trainings_or_checkpoints():
     two = slopes(made_up((2, 3)), Statistics())
-    assert [slope["interval"] for slope in two.values()] == [None] * 3
+    assert [slope["interval"] for slope in two.values()] == [None] * 5
     assert {len(slope["runs"]) for slope in two.values()} == {2}
     assert set(slopes(made_up((2, 3, 4), (0, 5, 20)), Statistics())) == {"loss", "gini"}
     (alone,) = made_up((1,))
@@ -322,7 +334,8 @@ def test_values_of_a_training_are_plain_sums_of_its_outcomes(both):
         for t in values["trainings"]
     ]
     assert values["log_range"] == pytest.approx(np.mean(spans))
-    assert set(values["slopes"]) == {"kept", "loss", "gini"}
+    assert {"loss", "gini"} <= set(values["slopes"])
+    assert values["trainings"][0]["checkpoints"][-1]["settled"] == pytest.approx(1)
 
 
 # --- the page -------------------------------------------------------------------------------------

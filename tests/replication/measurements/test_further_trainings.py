@@ -102,24 +102,15 @@ def test_kinds_are_compared_on_the_same_trainings(pre):
     assert {*some["curves"]} == {"enc-enc importance"} and "differences" not in some
 
 
-def test_table_5_of_a_further_training_is_a_row_of_its_own(pre):
+def test_table_5_of_a_further_training_counts_with_the_first(pre):
     alone = measurements.get("table5", pre, parts=["training 6"])
     assert {*alone.values} == {"further"}
     both = measurements.get("table5", pre)
     assert list(both.parts) == [OUTCOMES, "training 6"]
     assert [part.runs[0]["seed"] for part in both.parts.values()] == [1, 6]
     assert both.values["further"]["training 6"]["layers"] != both.values["layers"]
-    settings = [row.setting for row in rows_of(both)]
-    assert settings == [
-        "pre-norm translator, toy",
-        "pre-norm translator, toy, training 6",
-    ]
-    old = dataclasses.replace(
-        both.parts[OUTCOMES],
-        provenance={**both.parts[OUTCOMES].provenance, "first_measured": "2026-11-01"},
-    )
-    dated = dataclasses.replace(both, parts={**both.parts, OUTCOMES: old})
-    assert [row.kind for row in rows_of(dated)] == ["exploratory", "confirmatory"]
+    (row,) = rows_of(both)
+    assert row.judged.trainings == 2
     # the best head of a layer is the training's own, chosen on the validation chapters
     raw, subject = both.parts["training 6"].raw, TranslationSubject.of(pre, "toy", 6)
     masks, pairs = all_but_one_masks(subject.model), subject.pairs("valid")

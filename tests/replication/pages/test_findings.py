@@ -9,10 +9,10 @@ from headprune_lib.replication.store import Key
 
 
 def test_the_readme_holds_the_findings_of_the_stored_results():
-    values = findings.shown_curve().values
+    curve = findings.shown_curve()
     text = (project_root() / "README.md").read_text("utf-8")
     between = text.partition(findings.START)[2].partition(findings.END)[0]
-    assert between.strip() == findings.findings(values), "run `headprune findings`"
+    assert between.strip() == findings.findings(curve), "run `headprune findings`"
     assert (project_root() / findings.FIGURE).is_file()
 
 

@@ -270,9 +270,9 @@ def test_every_link_of_the_front_page_leads_somewhere(site, pages):
 @pytest.mark.parametrize("mode", MODES)
 def test_dots_of_what_does_not_count_are_hollow(site, browser, mode):
     in_mode(browser, mode)
-    fills = """JSON.stringify(["", ".silent "].map(which =>
+    fills = """JSON.stringify(["", ".not-counted "].map(which =>
         [...new Set([...document.querySelectorAll(`.dots li${which.trim()} .dot`)]
-            .filter(dot => which || !dot.closest(".silent"))
+            .filter(dot => which || dot.closest(".counts"))
             .map(dot => getComputedStyle(dot).backgroundColor))]))"""
     with served(site) as address:
         full, hollow = json.loads(browser.visit(f"{address}/{FRONT}", 1400, settle(fills)).markup)
