@@ -11,7 +11,6 @@ import math
 import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
-from statsmodels.stats.multitest import multipletests
 
 from headprune_lib.replication.stats.checks import Array, Estimate, numbers, same
 
@@ -103,7 +102,10 @@ def holm(p: ArrayLike) -> Array:
     p = numbers("p", p)
     if ((p < 0) | (p > 1)).any():
         raise ValueError(f"p reaches from {p.min()} to {p.max()}; expected p-values in [0, 1]")
-    return multipletests(p.ravel(), method="holm")[1].reshape(p.shape)
+    ascending, left = np.argsort(p, axis=None), np.arange(p.size, 0, -1)
+    adjusted = np.empty(p.size)
+    adjusted[ascending] = np.maximum.accumulate(left * p.ravel()[ascending])
+    return np.minimum(adjusted, 1.0).reshape(p.shape)
 
 
 def paired_t(difference: ArrayLike, confidence: float = 0.95) -> Estimate:

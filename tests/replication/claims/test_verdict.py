@@ -10,7 +10,6 @@ from headprune_lib.replication.claims.verdict import (
     NOT_RUN,
     Judged,
     Row,
-    by_sign,
     combine,
     ends,
 )
@@ -81,29 +80,10 @@ def test_what_was_seen_is_exploratory(seen, kind):
     assert dataclasses.replace(row("differs"), seen=seen).kind == kind
 
 
-@pytest.mark.parametrize(
-    ("intervals", "up", "down"),
-    [
-        ([[0.1, 0.3]], "replicates", "differs"),
-        ([[0.1, 0.3], [-0.1, 0.2]], "undecided", "differs"),
-        ([[0.1, 0.3], [-0.3, -0.1]], "differs", "differs"),
-        ([[0.0, 0.3]], "undecided", "undecided"),
-    ],
-)
-def test_signs(intervals, up, down):
-    assert by_sign(intervals, 1) == up and by_sign(intervals, -1) == down
-
-
 @pytest.mark.parametrize("interval", [[0.4, 0.3], [float("nan"), 1.0], [0.0, float("inf")]])
 def test_an_interval_has_two_finite_ends(interval):
     with pytest.raises(ValueError, match="two finite numbers, low first"):
         ends(interval)
-
-
-def test_results_are_of_one_claim():
-    for rows in ([], [row("differs"), row("differs", claim="C8")]):
-        with pytest.raises(ValueError, match="at least one, all on one claim"):
-            combine(rows)
 
 
 def test_claims_are_eight_and_complete():

@@ -14,11 +14,6 @@ def test_power_of_an_interval_is_how_often_it_lies_above(true, bound, error, dra
     assert stats.power_above(true, bound, error) == pytest.approx(found, abs=0.015)
 
 
-def test_power_without_noise_is_certainty():
-    assert stats.power_above(0.96, 0.95, 0.0) == 1.0
-    assert stats.power_above(0.95, 0.95, 0.0) == 0.0
-
-
 @pytest.mark.parametrize("runs", [3, 5])
 def test_power_of_a_t_interval_is_how_often_it_lies_above(runs, drawn_seed):
     draws = np.random.default_rng(drawn_seed).normal(0.2, 0.1, (20_000, runs))

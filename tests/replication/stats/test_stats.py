@@ -1,7 +1,5 @@
 """Statistics against scipy, statsmodels, published values, hand computation and exact coverage."""
 
-import gc
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -27,17 +25,6 @@ def test_gini_is_the_mean_absolute_difference():
 SHARES = np.linspace(0, 1, 11)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def cheap_garbage_collection():
-    """statsmodels collects garbage in each multipletests, 0.2 s over all that is imported here."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-# --- McNemar, interval, power ---------------------------------------------------------------------
-
-
 def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
     lost, gained = np.meshgrid(np.arange(25), np.arange(25))
     ours = stats.mcnemar_exact(lost, gained)
@@ -52,13 +39,6 @@ def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
     [
         (7, 1, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake 2014, airway data: Tango
         (0, 0, 100, -3.8415 / 103.8415, 3.8415 / 103.8415),  # z^2 / (n + z^2)
-        (
-            5,
-            0,
-            5,
-            -1.0,
-            -1 + 2 * 3.8415 / (5 + 3.8415),
-        ),  # Wilson's interval for 5 of 5, as a change
     ],
 )
 def test_interval_golden(lost, gained, n, low, high):
@@ -81,18 +61,6 @@ def test_interval_covers_at_small_discordance(discordant, lost_share, n=2400):
     assert 0.93 <= weight[likely][(low <= change) & (change <= high)].sum() <= 0.99
 
 
-@pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
-def test_smallest_detectable_has_that_power_in_the_exact_test(share, n=2400, alpha=0.01):
-    change = stats.smallest_detectable(share, n, alpha)
-    discordants, lost = np.meshgrid(np.arange(800), np.arange(800), indexing="ij")
-    weight = scipy.stats.binom.pmf(discordants, n, share) * scipy.stats.binom.pmf(
-        lost, discordants, (1 + change / share) / 2
-    )
-    likely = weight > 1e-9
-    p = stats.mcnemar_exact(lost[likely], (discordants - lost)[likely])
-    assert weight[likely][p < alpha].sum() == pytest.approx(0.8, abs=0.05)
-
-
 def test_equivalence_is_strict():
     found = stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01)
     np.testing.assert_array_equal(found, [False, False, True, True])
@@ -105,9 +73,6 @@ def test_the_unpaired_test_is_scipys_and_would_not_mark_the_papers_largest_loss(
     assert stats.unpaired_t([1, 1], [1, 1]) == 1
     uncut = np.arange(9815) < 8186  # 83.4% right, and 0.96 points less
     assert stats.unpaired_t(uncut, np.arange(9815) < 8092) > 0.01
-
-
-# --- Holm, t, ratio -------------------------------------------------------------------------------
 
 
 def test_holm_golden_and_shape():
@@ -138,18 +103,9 @@ def test_paired_t_of_constant_rows():
 
 
 def test_ratio_interval():
-    ratio, low, high = stats.ratio_interval([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
-    half_width = 4.302653 * np.log(2) / 3**0.5
-    assert (ratio, low, high) == pytest.approx(
-        (4, 4 * np.exp(-half_width), 4 * np.exp(half_width)), rel=1e-5
-    )
-    assert stats.ratio_interval([3.0, 6.0], [2.0, 4.0]) == pytest.approx((1.5, 1.5, 1.5))
-    a, b = RNG.uniform(1, 2, size=(2, 9))
-    ratio, low, high = stats.ratio_interval(a, b)
-    assert stats.ratio_interval(b, a) == pytest.approx((1 / ratio, 1 / high, 1 / low))
-
-
-# --- bootstrap ------------------------------------------------------------------------------------
+    half = 4.302653 * np.log(2) / 3**0.5
+    found = stats.ratio_interval([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
+    assert found == pytest.approx((4, 4 * np.exp(-half), 4 * np.exp(half)), rel=1e-5)
 
 
 def test_matthews_and_f1_golden():
@@ -203,9 +159,6 @@ def test_curves_of_the_same_runs_can_share_their_draws_of_them():
     assert not np.allclose(drawn["c"], drawn["a"])
 
 
-# --- pruning curves -------------------------------------------------------------------------------
-
-
 def test_area_golden():
     assert stats.area_under_curve([0, 0.5, 1], [[1, 1, 1], [1, 0.5, 0]]) == pytest.approx([1, 0.5])
     assert stats.area_under_curve([0.2, 0.4], [0.8, 0.6]) == pytest.approx(0.7)
@@ -223,9 +176,6 @@ def test_area_golden():
 )
 def test_prunable_share_golden(scores, share):
     assert stats.prunable_share(SHARES[::2], scores, chance=0.5, tolerance=0.02) == share
-
-
-# --- correlation ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
