@@ -43,7 +43,8 @@ def test_what_does_not_count_is_hollow_and_says_why():
     assert [line["class"] for line in shown.select(".dots li")] == [["counts"], ["not-counted"]]
     front = (project_root() / "index.md").read_text("utf-8")
     assert (
-        "A hollow dot rests on too little data for our rule to decide, and does not count." in front
+        "A hollow dot does not count: it rests on too little data for our rule to decide, or another "
+        "result counts in its place." in front
     )
     assert [cells.select("td")[-1].text for cells in shown.select("tbody tr")] == [
         "yes",
