@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
 
 from headprune_lib.replication import stats
 
@@ -76,11 +75,9 @@ def test_the_unpaired_test_is_scipys_and_would_not_mark_the_papers_largest_loss(
 
 
 def test_holm_golden_and_shape():
-    np.testing.assert_allclose(
-        stats.holm([[0.01, 0.04], [0.03, 0.005]]), [[0.03, 0.06], [0.06, 0.02]]
-    )
-    p = RNG.uniform(size=(6, 12)) ** 3
-    np.testing.assert_array_equal(stats.holm(p).ravel(), multipletests(p.ravel(), method="holm")[1])
+    p, adjusted = [[0.01, 0.04], [0.03, 0.005]], [[0.03, 0.06], [0.06, 0.02]]
+    np.testing.assert_allclose(stats.holm(p), adjusted)
+    assert stats.holm([0.6, 0.9]).tolist() == [1, 1]
 
 
 def test_paired_t_golden_and_equal_to_scipy():
