@@ -92,7 +92,7 @@ def verdicts() -> Golden:
                 f"{where}: word": row.word,
                 f"{where}: paper's criterion": str(row.judged.met),
                 f"{where}: power": str(row.judged.power),
-                f"{where}: counts": str(row.votes),
+                f"{where}: counts": str(row.counts),
                 f"{where}: measured": row.judged.measured,
             }
     return words

@@ -270,13 +270,13 @@ _SLOPED = ("kept_at", "kept_random", "added_loss", "added_loss_random", "gini_wi
 
 
 def trained(seeds, updates=(0, 5, 20, 80, 320)):
-    """Trainings of numbers drawn at random; the second checkpoint has no BLEU yet."""
+    """Trainings of numbers drawn at random; the second checkpoint has too little BLEU."""
     rng = np.random.default_rng(0)
     return [
         {
             "seed": seed,
             "checkpoints": [
-                {"updates": n, "bleu": [0.5 if n < 20 else 9.0]}
+                {"updates": n, "bleu": [4.9 if n < 20 else 5.0]}
                 | dict(zip(_SLOPED, rng.random(5), strict=True))
                 for n in updates
             ],
@@ -286,12 +286,15 @@ def trained(seeds, updates=(0, 5, 20, 80, 320)):
 
 
 def test_slopes_are_least_squares_and_their_interval_is_students():
-    trainings, expected = trained((2, 3, 4)), {"kept": [], "loss": [], "gini": []}
+    names = ("kept", "importance", "random", "loss", "gini")
+    trainings, expected = trained((2, 3, 4)), {name: [] for name in names}
     for training in trainings:
         _, *late = training["checkpoints"]
-        able = late[1:]  # below 1 BLEU what is kept is noise
+        able = late[1:]  # below 5 BLEU what is kept is noise
         for name, points, of in (
             ("kept", able, lambda p: p["kept_at"] - p["kept_random"]),
+            ("importance", able, lambda p: p["kept_at"]),
+            ("random", able, lambda p: p["kept_random"]),
             ("loss", late, lambda p: p["added_loss_random"] - p["added_loss"]),
             ("gini", late, lambda p: p["gini_within"]),
         ):
@@ -308,9 +311,19 @@ def test_slopes_are_least_squares_and_their_interval_is_students():
     assert not expected
 
 
+def test_verses_are_in_the_interval_of_what_is_kept(drawn_seed):
+    noise = np.random.default_rng(drawn_seed).normal(0, 0.1, (3, 5, 7))
+    texts = [[{"importance": verses} for verses in each] for each in noise]
+    found = slopes(trained((2, 3, 4)), SlopeStatistics(), texts)["importance"]
+    x = np.log([20, 80, 320])
+    weights = np.array([np.polyfit(x, row, 1)[0] for row in np.eye(3)])
+    of_verses = np.square((weights @ noise[:, 2:]).mean(0)).sum()
+    assert found["error"] ** 2 == pytest.approx(np.var(found["runs"], ddof=1) / 3 + of_verses)
+
+
 def test_slopes_of_too_few_trainings_or_checkpoints():
     two = slopes(trained((2, 3)), SlopeStatistics())
-    assert [slope["interval"] for slope in two.values()] == [None] * 3
+    assert [slope["interval"] for slope in two.values()] == [None] * 5
     assert set(slopes(trained((2, 3, 4), (0, 5, 20)), SlopeStatistics())) == {"loss", "gini"}
     (alone,) = trained((1,))
     for point in alone["checkpoints"]:

@@ -14,7 +14,7 @@ ROOT = project_root()
 def test_the_readme_holds_the_findings_of_the_stored_results():
     text = (ROOT / "README.md").read_text("utf-8")
     between = text.partition(findings.START)[2].partition(findings.END)[0]
-    expected = findings.findings(findings.shown_curve().values)
+    expected = findings.findings(findings.shown_curve())
     assert between.strip() == expected, "run `headprune findings`"
     assert (ROOT / findings.FIGURE).is_file()
 

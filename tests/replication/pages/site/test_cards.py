@@ -38,9 +38,9 @@ def test_a_dot_lies_within_its_interval_and_the_bound_where_the_rule_has_it():
     assert shown.select_one(".value").text == "50% [25%, 75%]"
 
 
-def test_what_does_not_vote_is_hollow_and_says_why():
+def test_what_does_not_count_is_hollow_and_says_why():
     shown = card(row("tiny, toy", 0.9), row("tiny, far", 0.1))
-    assert [line["class"] for line in shown.select(".dots li")] == [["votes"], ["silent"]]
+    assert [line["class"] for line in shown.select(".dots li")] == [["counts"], ["not-counted"]]
     counts = [cells.select("td")[-1].text for cells in shown.select("tbody tr")]
     assert counts == ["yes", "no: power 0.10"]
 

@@ -37,9 +37,9 @@ SMALL_TEXT = """(() => { const found = [];
             const size = scale * parseFloat(getComputedStyle(one).fontSize);
             if (size < 10) found.push([size, one.outerHTML.slice(0, 80)]); } }
     return JSON.stringify(found); })()"""
-FILLS = """JSON.stringify(["", ".silent "].map(which =>
+FILLS = """JSON.stringify(["", ".not-counted "].map(which =>
     [...new Set([...document.querySelectorAll(`.dots li${which.trim()} .dot`)]
-        .filter(dot => which || !dot.closest(".silent"))
+        .filter(dot => which || dot.closest(".counts"))
         .map(dot => getComputedStyle(dot).backgroundColor))]))"""
 FRAMES = """JSON.stringify([...document.querySelectorAll(".table-frame")].map(frame =>
     [frame.scrollWidth > frame.clientWidth + 1,
