@@ -1,6 +1,5 @@
 """The answer in words is computed from the verdicts."""
 
-import re
 
 import pytest
 
