@@ -20,7 +20,7 @@ _SAID: dict[Word, tuple[str, str]] = {
     "undecided": ("is undecided", "are undecided"),
     "not run": ("was not run", "were not run"),
 }
-_MODELS = {"encoder": "encoders", "translation": "translators"}
+_MODELS = {"encoder": "encoder", "translation": "translator"}
 _SHORT = {claim.id: claim.short for claim in CLAIMS}
 # What the paper ran itself: how it is called here, model -> name and task -> name.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
@@ -41,8 +41,8 @@ def answer(verdicts: Iterable[Verdict]) -> str:
     for half, models in _MODELS.items():
         numbers = Counter(row.word for row in rows if row.half == half)
         if numbers:
-            told.append(f"{numbers['replicates']} of {_counted(numbers, models)}")
-    return f"{'; '.join(told)}; {_failing(verdicts)}"
+            told.append(_counted(numbers, models))
+    return f"{', and '.join(told)}; {_failing(verdicts)}"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
@@ -68,15 +68,16 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def _counted(numbers: Counter[Word], models: str) -> str:
-    """Such as "5 results on encoders replicate, 2 differ and 1 is undecided"."""
-    replicate = "replicates" if numbers.total() == 1 else "replicate"
-    results = (
-        f"{numbers.total()} result{'s' if numbers.total() > 1 else ''} on {models} {replicate}"
-    )
+    """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
+    verb = "replicates" if numbers["replicates"] == 1 else "replicate"
+    shown = {"differs": _SAID["differs"], "mixed": ("mixed",) * 2, "undecided": ("undecided",) * 2}
     rest = [
-        f"{numbers[word]} {_SAID[word][numbers[word] != 1]}" for word in WORDS[1:] if numbers[word]
+        f"{numbers[word]} {shown[word][numbers[word] != 1]}"
+        for word in WORDS
+        if word in shown and numbers[word]
     ]
-    return listed([results, *rest])
+    told = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
+    return f"{told} ({', '.join(rest)})" if rest else told
 
 
 def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
@@ -88,19 +89,15 @@ def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
 
 
 def _failing(verdicts: Sequence[Verdict]) -> str:
-    """The claims that fail, and those that hold in some results alone."""
-    named = {
-        word: [f"{_SHORT[one.claim]} ({one.claim})" for one in verdicts if one.word == word]
-        for word in ("differs", "mixed")
-    }
-    if not named["differs"] and not named["mixed"]:
+    """The claims that fail, in words, and those that hold in some results alone."""
+    fails = [f"{_SHORT[one.claim]} ({one.claim})" for one in verdicts if one.word == "differs"]
+    partly = [one.claim for one in verdicts if one.word == "mixed"]
+    if not fails and not partly:
         return "no claim fails"
-    told = []
-    if named["differs"]:
-        told.append(f"it fails that {listed(named['differs'])}")
-    if named["mixed"]:
-        told.append(f"it holds in part that {listed(named['mixed'])}")
-    return " and ".join(told)
+    told = [f"it fails that {listed(fails)}"] if fails else []
+    if partly:
+        told.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
+    return ", and ".join(told)
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:

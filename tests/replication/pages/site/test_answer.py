@@ -1,6 +1,5 @@
 """The answer in words is computed from the verdicts."""
 
-
 import pytest
 
 from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combine
@@ -27,19 +26,18 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
     [
         (
             [HOLDS, OPEN],
-            "2 of 4 results on encoders replicate and 2 are undecided; 1 of 1 result on translators "
-            "replicates; no claim fails",
+            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates; "
+            "no claim fails",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
-            "1 of 2 results on encoders replicate and 1 differs; 1 of 1 result on translators "
-            "replicates; it fails that one head is enough in many layers (C2)",
+            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates; "
+            "it fails that one head is enough in many layers (C2)",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
-            "2 of 4 results on encoders replicate, 1 differs and 1 is mixed; 1 of 1 result on "
-            "translators replicates; it holds in part that one head is enough in many layers (C2) and "
-            "important heads separate early in training (C5)",
+            "2 of 4 encoder results replicate (1 differs, 1 mixed), and 1 of 1 translator results "
+            "replicates; C2 and C5 hold only in part",
         ),
     ],
 )
