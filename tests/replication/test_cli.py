@@ -70,9 +70,7 @@ def test_changed_parameters_leave_the_notebook_alone(notebook):
     ("arguments", "message"),
     [
         (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
-        (["NOTEBOOK", "-p", "n"], "-p takes a name and a value, not n"),
         (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
-        (["NOTEBOOK", "NOTEBOOK", "--output", "x"], "--output"),
         (["there/smal"], "unknown notebook 'smal'"),
     ],
 )
@@ -85,19 +83,6 @@ def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, mess
     assert notebook.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_a_wrong_value_of_a_notebook_is_told_in_a_line(tmp_path, monkeypatch):
-    for name in ("RESULTS", "CACHE"):
-        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name))
-    monkeypatch.chdir(tmp_path)
-    parameters = {"profile": "smoke", "device": "cuda:99", "fresh": "True"}
-    words = [word for pair in parameters.items() for word in ("-p", *pair)]
-    result = headprune("run", "01_one_head", *words)
-    assert result.exit_code == 2
-    assert "cuda:99" in result.stderr and "Traceback" not in result.output
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -107,43 +92,20 @@ def test_a_wrong_value_of_a_notebook_is_told_in_a_line(tmp_path, monkeypatch):
                 ("reproduce figure1", "unknown artifact 'figure1': did you mean"),
                 ("reproduce figure1b --profile smok", "did you mean smoke"),
                 ("reproduce figure1b --task reviws", "did you mean reviews"),
-                ("reproduce table1 --task reviews", "unknown task 'reviews'"),
-                ("reproduce figure1b --task enfr", "unknown task 'enfr'"),
                 ("reproduce all --task sst2", "no --task"),
-                ("train --profile bass", "unknown profile 'bass': did you mean base"),
-                ("train enrf", "unknown task 'enrf': did you mean enfr"),
                 ("train synthetic --profile smoke --publish", "for translation models"),
-                ("tune reviws", "unknown task 'reviws': did you mean reviews"),
                 ("reproduce language_heads --model smollm", "did you mean smollm2"),
-                ("reproduce one_head --model mpnnet", "model 'mpnnet': did you mean mpnet"),
-                ("reproduce one_head --model bert", "model 'bert': did you mean bert-base"),
-                ("reproduce one_head --model pre-norm", "unknown model 'pre-norm'"),
-                ("reproduce table1 --model mpnet", "unknown model of enfr 'mpnet'"),
-                ("reproduce all --model mpnnet", "model 'mpnnet': did you mean mpnet"),
                 ("verify one_head --model ./my-checkpoint", "unknown model './my-checkpoint'"),
-                ("verify figure6d --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
-                ("train reviews --model mpnnet", "model 'mpnnet': did you mean mpnet"),
                 ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
-                ("reproduce figure1b --set device=5", "device is 5; give a valid string"),
                 ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
-                ("reproduce figure1b --device cpu --set device=cpu", "given twice"),
-                ("reproduce figure1b --set steps", "give NAME=VALUE"),
-                ("reproduce figure1b --set =3", "give NAME=VALUE"),
                 ("reproduce figure1b --set steps=[", "give NAME=VALUE"),
                 ("reproduce figure1b --set stepps=3", "unknown parameter 'stepps': did you mean"),
                 ("reproduce figure1b --set steps=0", "steps is 0; give at least 1"),
                 ("reproduce figure1b --workers 0", "--workers is 0; give at least 1"),
                 ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "not both"),
                 ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
-                ("reproduce figure1b --n-verses 5", "does not depend on --n-verses"),
-                ("reproduce language_heads --seed 5", "does not depend on --seed"),
                 ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
-                ("verify figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
                 ("train --device meta", "no device 'meta' here"),
-                ("tune --device meta", "no device 'meta' here"),
-                ("plan smoke --device meta", "no device 'meta' here"),
-                ("translate enfr a --beams 0", "Invalid value"),
-                ("bench --rounds 0", "Invalid value"),
             ]
         ),
         *(
@@ -151,11 +113,8 @@ def test_a_wrong_value_of_a_notebook_is_told_in_a_line(tmp_path, monkeypatch):
             for name, part, message in [
                 ("figure1b", "xyzzy", "one_head has no parts such as 'xyzzy'"),
                 ("figure3b", "importence", "did you mean importance"),
-                ("which_first", "xyzzy", "unknown order 'xyzzy'"),
-                ("language_curve", "entropy rescored", "scored once"),
                 ("language_recovery", "xyzzy", "give a name such as 'removed 30%'"),
                 ("figure4", "enc importance", "begin with enc-enc, enc-dec, dec-dec"),
-                ("figure3a", "importance training 77", "training 77 is none of the profile's"),
                 ("table5", "training 77", "training 77 is none of the profile's"),
             ]
         ),
@@ -181,10 +140,8 @@ WORDS = {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epoch
 @pytest.mark.parametrize(
     ("artifact", "parts", "given", "command"),
     [
-        ("figure1b", None, {"device": "cpu"}, "one_head --profile smoke"),
         ("figure1b", None, OF_ALL_KINDS, "one_head --profile smoke --n-examples 20 --seed 5"),
         ("table1", None, OF_ALL_KINDS, "one_head --profile smoke --task toy --n-verses 5 --seed 4"),
-        ("recipes", None, {"n_examples": 20}, "recipes --profile smoke"),
         (
             *("figure5", ["training 6"], CHECKPOINTS),
             "along_training --profile smoke --task toy --model pre-norm --by 'training 6' "
@@ -194,11 +151,6 @@ WORDS = {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epoch
             *("figure1b", None, WORDS),
             "one_head --profile smoke --task synthetic-words "
             "--set finetuning.learning_rate=1.0e-05 --set finetuning.epochs=2",
-        ),
-        ("one_head", None, {"model": "minilm"}, "one_head --profile smoke --model minilm"),
-        (
-            *("figure1b", None, {"device": "cuda", "data": "hub"}),
-            "one_head --profile smoke --data hub --device cuda",
         ),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
@@ -233,9 +185,8 @@ def some_result(name):
     return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
 
-@pytest.mark.parametrize("error", [OSError("the disk is full"), RuntimeError("CUDA: no room")])
-def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch, error):
-    asked = []
+def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch):
+    asked, error = [], OSError("the disk is full")
 
     def get(name, profile, **_):
         asked.append((name, profile.name))
@@ -251,13 +202,6 @@ def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypat
     assert "figure1b: 7 examples, measured in 2 s" in told.output
     assert f"table3: {error}" in told.output
     assert "not measured: table3; the same command goes on there" in told.output
-
-
-def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for words in (["reproduce", "figure1b"], ["train", "mnli"], ["verify", "figure1b"]):
-        told = headprune(*words, "--profile", "paper")
-        assert told.exit_code == 2 and "torch finds no GPU here" in told.output
 
 
 ORDERS = (

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import signal
 import threading
 import time
@@ -17,7 +16,6 @@ from headprune_lib.replication import cluster, measurements
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units, running_on
-from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Journal, UnitsFailed
 
 pytestmark = pytest.mark.nightly
@@ -105,50 +103,6 @@ def test_a_unit_that_kills_its_worker_is_named_and_the_others_are_done(two_worke
     assert_in_order_gives(found, tmp_path)
 
 
-def test_a_unit_that_raises_is_tried_again_then_named(two_workers, tmp_path):
-    def flaky() -> dict:
-        tries = tmp_path / "tries"
-        tries.write_text(tries.read_text() + "x" if tries.exists() else "x")
-        if len(tries.read_text()) < 3:
-            raise OSError("the file system is away")
-        return {"loss": np.zeros(1)}
-
-    def wrong() -> dict:
-        raise ValueError("no such head")
-
-    journal = Journal(tmp_path / "journal")
-    with pytest.raises(UnitsFailed, match="'wrong': ValueError: no such head"):
-        run_units({"flaky": flaky, "wrong": wrong}, journal, "heads")
-    assert journal.done("flaky") and (tmp_path / "tries").read_text() == "xxx"
-
-
-def test_a_scheduler_that_is_started_again_gets_what_is_missing(tmp_path):
-    port = clusters.free_port()
-    started = [clusters.start_scheduler(port, tmp_path), clusters.start_workers(port, tmp_path)]
-
-    def restart():
-        wait_for(lambda: len(starts(tmp_path)) >= 3)
-        for process in started:
-            clusters.end(process)
-        started.extend(
-            [clusters.start_scheduler(port, tmp_path), clusters.start_workers(port, tmp_path)]
-        )
-
-    again = threading.Thread(target=restart)
-    try:
-        with cluster.at_scheduler(f"tcp://127.0.0.1:{port}") as found, running_on(found):
-            again.start()
-            outcomes = run_units(noted(tmp_path, 0.5), Journal(tmp_path / "journal"), "heads")
-        again.join()
-    finally:
-        for process in started:
-            clusters.end(process)
-    assert len(started) == 4, "it was started again in the middle"
-    assert len({process for _, process in starts(tmp_path)}) >= 3, "by new workers"
-    assert len(starts(tmp_path)) <= 10, "what was done before is not done again"
-    assert_in_order_gives(outcomes, tmp_path)
-
-
 def test_two_clients_of_one_journal_share_the_work(address, tmp_path):
     outcomes = {}
 
@@ -166,25 +120,6 @@ def test_two_clients_of_one_journal_share_the_work(address, tmp_path):
     assert len(starts(tmp_path)) < 12, "hardly a unit is computed for both"
     for name in ("a", "b"):
         assert_in_order_gives(outcomes[name], tmp_path)
-
-
-def test_the_pages_script_for_slurm_asks_for_what_it_says(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = (project_root() / "book" / "paper.md").read_text(encoding="utf-8")
-    (script,) = re.findall(r"```python\n(from dask_jobqueue.*?)```", page, flags=re.DOTALL)
-    asked, _, _ = script.partition("cluster.scale")  # no SLURM takes the jobs here
-    made = {}
-    exec(asked, made)
-    try:
-        job = made["cluster"].job_script()
-    finally:
-        made["cluster"].close()
-    assert job.startswith("#!")
-    for line in ("#SBATCH -p gpu", "#SBATCH --gres=gpu:1", "#SBATCH -t 08:00:00"):
-        assert line in job.splitlines()
-    for name in ("HEADPRUNE_CACHE", "HEADPRUNE_MODELS", "HF_HOME"):
-        assert re.search(rf"export .*{name}=", job), name
-    assert "distributed.cli.dask_worker" in job
 
 
 def test_a_measurement_on_two_workers_has_the_same_bytes_as_in_order(smoke, tmp_path, monkeypatch):

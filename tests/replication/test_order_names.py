@@ -26,12 +26,9 @@ def test_words_become_settings():
     ("name", "message"),
     [
         ("fisher low", "'fisher low' says low, of which fisher knows nothing"),
-        ("magnitude words", "says words, of which magnitude knows nothing"),
-        ("importance model", "says model, of which importance knows nothing"),
         ("importance-entropy alpha=2", "give alpha=0 to alpha=1"),
         ("importance twice", "unknown order 'importance twice'"),
         ("importance tuned", "says tuned: gates are fitted, by tuned as the last word"),
-        ("tuned", "unknown order 'tuned'"),
     ],
 )
 def test_what_a_criterion_does_not_know_is_refused(name, message):

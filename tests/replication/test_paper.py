@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -114,14 +113,6 @@ def downloads(server: hub.Hub) -> list[str]:
     return [path for path in server.asked if path.startswith("GET") and "/resolve/" in path]
 
 
-COUNTING = """
-import collections, hashlib, os
-real, times = hashlib.file_digest, collections.Counter()
-def counted(file, how):
-    times[os.path.realpath(file.name)] += 1
-    return real(file, how)
-hashlib.file_digest = counted
-"""
 WEIGHTS = """
 from headprune_lib.replication.pretrained import BASES, load_tokenizer, new_classifier
 try:
@@ -134,46 +125,15 @@ except (ValueError, OSError) as error:
 FILE = "google-bert/bert-base-uncased/model.safetensors"
 
 
-def test_bert_comes_under_its_real_name_and_is_noted_and_hashed_once(ask):
-    told = ask(COUNTING + WEIGHTS + "print(*times.values())").splitlines()
+def test_bert_comes_under_its_real_name_and_is_noted(ask):
+    told = ask(WEIGHTS).splitlines()
     assert told[0] == "BertForSequenceClassification input_ids token_type_ids attention_mask"
     notes = json.loads((ask.folder / "results" / "fetched.json").read_text())
     assert told[1] == str({FILE: notes[FILE]})
-    assert len(told[2].split()) >= 3 and {*told[2].split()} == {"1"}
     notes[FILE] = "0" * 64
     (ask.folder / "results" / "fetched.json").write_text(json.dumps(notes))
     told = ask(WEIGHTS)
     assert told.startswith("WrongChecksum") and f"expected {'0' * 64}" in told
-
-
-def test_a_download_that_breaks_off_resumes(ask):
-    ask.server.faults["model.safetensors"] = ["cut", "cut"]
-    # the weights are small; the Hub's loader keeps whole chunks, of ten megabytes
-    chunks = "import huggingface_hub.constants as its; its.DOWNLOAD_CHUNK_SIZE = 1024\n"
-    assert "BertForSequenceClassification" in ask(chunks + WEIGHTS)
-    starts = [
-        int(part[6:].partition("-")[0])
-        for asked, part in zip(ask.server.asked, ask.server.ranges, strict=True)
-        if part and asked.startswith("GET") and asked.endswith("/model.safetensors")
-    ]
-    assert len(starts) == 2 and 0 < starts[0] < starts[1]
-
-
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        (403, "is not given to you .*GatedRepoError.*hf auth login"),
-        (404, "cannot be fetched .*404"),
-    ],
-)
-def test_a_repository_that_refuses_is_told_in_a_line(ask, status, reason):
-    ask.server.refused["model.safetensors"] = status
-    told = ask(WEIGHTS)
-    assert told.startswith("MissingData google-bert/bert-base-uncased of the Hugging Face Hub")
-    assert re.search(reason, told) and told.count("\n") == 1, told
-    assert not (ask.folder / "results").exists(), "nothing is noted of what did not come"
-    ask.server.refused.clear()
-    assert "BertForSequenceClassification" in ask(WEIGHTS)
 
 
 def test_wrong_bytes_are_named_and_set_aside_then_fetched_again(ask):
@@ -183,31 +143,6 @@ def test_wrong_bytes_are_named_and_set_aside_then_fetched_again(ask):
     aside = Path(told.strip().rpartition("set aside as ")[2])
     assert aside.is_file() and aside.name.endswith(".damaged-1")
     assert "BertForSequenceClassification" in ask(WEIGHTS)
-
-
-TEXT = f"""
-from headprune_lib.replication.data import TASKS
-try:
-    for name in {(*LAYOUT, "mnli-mismatched")}:
-        print(name, {{split: len(rows) for split, rows in TASKS[name].load("hub").items()}})
-except (ValueError, OSError) as error:
-    print(type(error).__name__, error)
-"""
-
-
-def test_glue_comes_from_parquet_after_faults(ask):
-    ask.server.faults["train-00000-of-00001.parquet"] = ["wrong", "cut", 500]
-    told = ask(TEXT)
-    assert told.startswith("WrongChecksum nyu-mll/glue/mnli/train-00000-of-00001.parquet has SHA")
-    assert not (ask.folder / "results").exists(), "nothing is noted of what was wrong"
-    told = ask(TEXT)
-    if "MissingData" in told:  # not every request is repeated by the Hub's own loader
-        told = ask(TEXT)
-    sizes = "{'train': 240, 'test': 60}"
-    expected = [*(f"{name} {sizes}" for name in LAYOUT), "mnli-mismatched {'test': 60}"]
-    assert told.splitlines() == expected
-    notes = json.loads((ask.folder / "results" / "fetched.json").read_text())
-    assert "nyu-mll/glue/mnli/validation_mismatched" in notes and len(notes) == 9
 
 
 SIZES = [  # sizes alone

@@ -45,16 +45,3 @@ def test_a_checkout_is_named_or_found_upwards(checkout, monkeypatch):
     monkeypatch.delenv("HEADPRUNE_ROOT")
     monkeypatch.chdir(checkout / "notebooks")
     assert paths.results_root() == checkout / "data" / "results"
-
-
-def test_this_checkout_is_found_from_anywhere_and_an_empty_name_is_none(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert (paths.project_root() / "headprune_lib" / "replication" / "paths.py").is_file()
-    for name, folder in [
-        *(("RESULTS", paths.results_root), ("CACHE", paths.cache_root)),
-        ("MODELS", paths.models_root),
-    ]:
-        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path))
-        assert folder() == tmp_path
-        monkeypatch.setenv(f"HEADPRUNE_{name}", "")
-        assert folder() != tmp_path and folder().is_absolute()

@@ -3,10 +3,8 @@
 import dataclasses
 
 import pytest
-from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, planning
-from headprune_lib.replication.cli import app
 from headprune_lib.replication.planning import Probe
 from headprune_lib.replication.profiles import load_profile
 
@@ -43,28 +41,6 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
     assert not [*nowhere.iterdir()], "planning writes nothing"
 
 
-def test_the_translation_half_is_planned_by_translations(nowhere, monkeypatch):
-    monkeypatch.delenv("HEADPRUNE_DATA", raising=False)
-    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(nowhere / "sacrebleu"))
-    profile = load_profile("paper", halves=["translation"])
-    steps = planning.steps(profile)
-    assert {step.task for step in steps} == {"wmt14-enfr", "iwslt14-deen"} and len(steps) == 11
-    by_name = {step.what.split(" ")[0]: step for step in steps}
-    assert by_name["table1"].translations == 3000 * (3 * 6 * 16 + 2)
-    assert by_name["table5"].translations == 3000 * (288 + 2) + 3003 * (18 + 2)
-    assert by_name["figure5"].translations == 3 * 8 * 6750 * (10 + 1 + 5 + 2)
-    assert by_name["train"].passes == 3 * 40 * 160_239
-    fetched = planning.downloads(profile)
-    assert len(fetched) == 3 and not any(there for _, there in fetched.values())
-    assert not [*nowhere.iterdir()], "planning writes nothing"
-    assert {step.task for step in planning.steps(profile, "figure4")} == {"wmt14-enfr"}
-    trainings = planning.steps(profile, "figure6d")
-    assert [step.what for step in trainings] == [
-        *(f"train pre-norm, seed {seed}" for seed in (1, 2, 3)),
-        "figure6d (pruning_curve)",
-    ]
-
-
 @pytest.mark.slow
 def test_a_stored_result_is_done_and_costs_nothing(smoke):
     profile = dataclasses.replace(smoke, halves=["encoder"])
@@ -79,30 +55,3 @@ def test_a_stored_result_is_done_and_costs_nothing(smoke):
     trained = [s for s in planning.steps(profile) if s.what.startswith("fine-tune, seed 1")]
     assert [step.task for step in trained if step.state == "done"] == ["synthetic"]
     assert len(trained) == 3
-
-
-def test_every_measurement_is_planned_or_refused(nowhere):
-    profile = load_profile("smoke")
-    for name in measurements.MEASUREMENTS:
-        _, half, _, _ = measurements.find_artifact(name, profile)
-        if name in {**planning.encoder.PASSES, **planning.translation.WORK} and half != "language":
-            assert any(f"({name})" in step.what for step in planning.steps(profile, name))
-        else:
-            with pytest.raises(ValueError, match=f"{name} is not in the paper, and its work is"):
-                planning.steps(profile, name)
-
-
-@pytest.mark.slow
-def test_the_command_says_what_is_left(nowhere):
-    told = CliRunner().invoke(app, ["plan", "smoke", "--only", "figure1b"])
-    assert told.exit_code == 0, told.output
-    assert "to be fetched: 0.00 GB" in told.output and "hours left on cpu" in told.output
-
-
-def test_what_is_not_estimated_ends_in_one_line(nowhere):
-    for name, message in [
-        ("figure9", "unknown artifact 'figure9'"),
-        ("recovery", "headprune reproduce recovery shows"),
-    ]:
-        refused = CliRunner().invoke(app, ["plan", "smoke", "--only", name])
-        assert refused.exit_code == 2 and message in refused.output

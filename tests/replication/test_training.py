@@ -56,9 +56,3 @@ def test_an_update_is_the_same_in_parts(name, smoothing, tmp_path):
     # the first had no room, and nothing as large is tried again
     assert trainer.tried[0] > 3 >= max(trainer.tried[1:])
     assert sum(trainer.tried[1:]) == 2 * (7 + 5 + 8)
-
-
-@pytest.mark.slow
-def test_an_example_that_has_no_room_is_an_error(tmp_path):
-    with pytest.raises(torch.OutOfMemoryError):
-        _trained(_Tight, "bert", tmp_path, rows=0)

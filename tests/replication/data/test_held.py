@@ -1,6 +1,5 @@
 """Test pairs that the first results left: the same text and models, another result."""
 
-import dataclasses
 import json
 
 import pytest
@@ -10,8 +9,6 @@ from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.weights import weights_path
-from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.obtaining import signature
 from headprune_lib.replication.profiles import load_profile
 
 N_PAIRS = 2_100
@@ -52,15 +49,3 @@ def test_the_held_pairs_are_those_that_the_first_results_left(name, used, folder
     assert weights_path(held.model, recipe(held, 2)) == weights_path(first.model, recipe(first, 2))
     assert (held.n_selection, held.n_domain, held.domains) == (5000, None, ["sick"])
     assert (held.seeds, held.further_seeds) == (first.seeds, first.further_seeds)
-
-
-def test_what_was_passed_over_is_in_the_signature():
-    held = load_profile("default", task="snli-held")
-    for name in ("one_head", "best_heads", "across_domains", "pruning_curve"):
-        part = MEASUREMENTS[name].parts(held, "encoder", "snli-held")[0]
-        of = (MEASUREMENTS[name], "encoder")
-        signed = signature(*of, held, "snli-held", part)
-        assert signed["parameters"]["n_used"] == 2000
-        other = signature(*of, dataclasses.replace(held, n_used=1000), "snli-held", part)
-        assert other["digest"] != signed["digest"]
-    assert "all_but_one" not in signed["own"]["needs"]  # nothing is chosen on test pairs

@@ -11,7 +11,6 @@ from headprune_lib import cut_heads, find_heads, head_importance, prune_order
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.attention import eager
 from headprune_lib.replication import measurements
-from headprune_lib.replication.language import models
 from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.measurements.language_curve import (
     ORDERS,
@@ -108,10 +107,3 @@ def test_removed_heads_are_masked_ones_and_training_moves_a_copy(smoke, subject,
     uncut, cut = result.values["recovered"]
     assert uncut["left"] == uncut["parameters"] > cut["left"] and cut["removed"] == 4
     np.testing.assert_array_equal(subject.losses(subject.model), before)
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
-    missing = r"gguf is not installed: pip install 'headprune\[language\]'"
-    with pytest.raises(ValueError, match=missing):
-        models.load_language_model("smollm2")

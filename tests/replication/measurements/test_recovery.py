@@ -151,17 +151,3 @@ def test_a_translator_is_trained_as_by_hand(smoke, monkeypatch):
             continue
         moved = float((one - start[name]).detach().abs().max())
         torch.testing.assert_close(one, two, rtol=0, atol=0.02 * moved + 1e-7, msg=name)
-
-
-@pytest.mark.parametrize(
-    ("task", "name", "message"),
-    [
-        (None, "importance", "is no part of recovery: give an order, a share and"),
-        (None, "random 140% LoRA", "is no part of recovery: give an order, a share and"),
-        (None, "importanse 40% LoRA", "unknown order 'importanse'"),
-        ("toy", "uncut 0% LoRA", "by 'all weights' alone, not 'LoRA'"),
-    ],
-)
-def test_a_wrong_part_is_refused(smoke, task, name, message):
-    with pytest.raises(ValueError, match=message):
-        measurements.get("recovery", smoke, task=task, parts=[name])

@@ -17,14 +17,12 @@ from headprune_lib.replication.measurements.checkpoints import (
     Point,
     chosen,
     further_masks,
-    points_of,
 )
-from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.translation.outcomes import all_counts, mean_losses
+from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
 
 
@@ -145,16 +143,6 @@ def test_orders_beside_each_other_are_followed_as_plain_masks_say(pre, part):
     assert curve[0] == pytest.approx(uncut)
 
 
-def test_mean_losses_are_the_means_of_what_they_replace():
-    rng = np.random.default_rng(0)
-    uncut, change = rng.integers(0, 9_000, 5), rng.integers(-500, 500, (3, 5))
-    raw = {"heads": np.zeros(3), "draft_loss_uncut": uncut, "draft_loss_change": change}
-    found = mean_losses(raw)
-    assert set(found) == {"heads", "draft_log_loss"} and mean_losses(found) is found
-    expected = [uncut.mean() / 1000, *((uncut + row).mean() / 1000 for row in change)]
-    np.testing.assert_allclose(found["draft_log_loss"], expected, rtol=1e-12)
-
-
 # --- beam search ------------------------------------------------------------------------------------
 
 
@@ -184,19 +172,6 @@ def test_checkpoints_are_matched_by_share_of_the_best_bleu():
     wanted = dataclasses.replace(wanted, shares=[0.09, 0.5], within=True, every=3)
     found = chosen([start, epochs[0], quarter, *epochs[1:]], wanted)
     assert [point.updates for point in found] == [0, 18, 30, 60, 70]  # every third, and the last
-
-
-def test_weights_from_within_the_first_epochs_are_validated(pre, tmp_path):
-    points = points_of(Context("translation", pre, "toy", Journal(tmp_path), None), 6, True)
-    # of the quarters, 4 updates each, those nearest to the ends of epochs (15, 30, 45) are left out
-    within = [4, 8, 12, 20, 24, 28, 32, 36, 40, 48]
-    assert [point.updates for point in points if point.kept.get("update")] == within
-    assert [point.updates for point in points] == sorted([0, *within, *range(15, 136, 15)])
-    assert math.isnan(points[0].bleu)
-    for point in (points[-1], next(point for point in points if point.updates == 48)):
-        subject = TranslationSubject.of(pre, "toy", 6, **point.kept)
-        expected = plainly.bleu(subject, subject.split("valid"))
-        assert point.bleu == pytest.approx(expected, rel=0.02, abs=0.05)
 
 
 def test_random_orders_are_the_same_for_every_checkpoint_and_training(pre):

@@ -18,8 +18,6 @@ from headprune_lib.replication.measurements.curves import Statistics as CurveSta
 from headprune_lib.replication.measurements.dynamics import Statistics as SlopeStatistics
 from headprune_lib.replication.measurements.dynamics import gini_within, slopes
 from headprune_lib.replication.measurements.perplexity import kept
-from headprune_lib.replication.measurements.recovered import Statistics as RecoveryStatistics
-from headprune_lib.replication.measurements.recovered import values_of as recovered
 from headprune_lib.replication.measurements.removable import Draws, removable_record
 
 # --- single heads -----------------------------------------------------------------------------------
@@ -209,59 +207,6 @@ def test_the_control_moves_entropies_within_their_layer_alone(draw):
     moved = compared.shuffled_within(values, draw)
     assert torch.equal(moved.sort(1).values, values)
     assert torch.equal(moved, compared.shuffled_within(values, draw))
-
-
-# --- trained again ----------------------------------------------------------------------------------
-
-
-def trained_again(labels, rng, n_runs, gone):
-    """Outcomes of one order: a model is right on its easiest examples, but for a few of its own."""
-    place = np.linspace(0, 1, len(labels))
-    raw = {"correct_uncut": place < 0.85, "loss_uncut": (300 * place).astype(np.int16)}
-    for when, share in (("before", 0.7), ("after", 0.8)):
-        noisy = place + 0.02 * rng.standard_normal((n_runs, len(labels)))
-        raw[f"correct_{when}"] = noisy < share + 0.001 * gone
-        raw[f"loss_{when}"] = (1000 * (0.2 + noisy.clip(0))).astype(np.int16)
-    raw |= {"heads": np.zeros((n_runs, gone, 2), np.int16), "seconds": np.full(n_runs, 2.5)}
-    raw |= {"parameters": np.array([[100, 100 - gone]] * n_runs), "labels": labels}
-    return raw | {"metric": np.array("accuracy")}
-
-
-def test_leads_are_paired_by_example_and_drawn_the_same_whatever_else_is_stored():
-    rng = np.random.default_rng(3)
-    labels = (rng.random(700) < 0.45).astype(np.int8)
-    outcomes = {
-        (order, share, "all weights"): trained_again(labels, rng, n_runs, gone)
-        for order, share, n_runs, gone in (
-            ("uncut", 0.0, 1, 0),
-            ("importance", 0.4, 1, 40),
-            ("random", 0.4, 2, 29),
-        )
-    }
-    statistics = RecoveryStatistics(resamples=400, seed=5)
-    values = recovered(outcomes, statistics)
-    uncut = outcomes["uncut", 0.0, "all weights"]
-    chance = max(uncut["labels"].mean(), 1 - uncut["labels"].mean())
-    assert values["chance"] == pytest.approx(chance)
-    row = values["recovered"][1]
-    score = outcomes["importance", 0.4, "all weights"]["correct_after"].mean()
-    kept = (score - chance) / (uncut["correct_uncut"].mean() - chance)
-    assert row["order"] == "importance" and row["after"]["kept"] == pytest.approx(kept)
-    (lead,) = values["leads"]
-    mine, theirs = (outcomes[order, 0.4, "all weights"] for order in ("importance", "random"))
-    rng = np.random.default_rng(17)
-    for record, name, unit in (
-        (lead["after"], "correct_after", 1),
-        (lead["loss_before"], "loss_before", 1000),
-    ):
-        apart = (mine[name].mean(0) - theirs[name].mean(0)) / unit  # an example
-        assert record["difference"] == pytest.approx(apart.mean())
-        drawn = rng.choice(apart, (4000, len(apart))).mean(1)
-        ends = np.quantile(drawn, [0.025, 0.975])
-        np.testing.assert_allclose(record["interval"], ends, atol=0.15 * np.ptp(ends))
-    del outcomes["uncut", 0.0, "all weights"]
-    (again,) = recovered(outcomes, statistics)["leads"]
-    np.testing.assert_array_equal(again["after"]["interval"], lead["after"]["interval"])
 
 
 # --- along a training -------------------------------------------------------------------------------

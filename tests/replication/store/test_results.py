@@ -2,22 +2,15 @@
 
 import dataclasses
 import json
-import lzma
-import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-from filelock import FileLock, Timeout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib.replication import paths
 from headprune_lib.replication.store import (
     OUTCOMES,
     Journal,
@@ -27,7 +20,6 @@ from headprune_lib.replication.store import (
     Result,
     ResultDamaged,
     Wanted,
-    computing_on,
     files,
     find,
     fingerprint,
@@ -39,7 +31,7 @@ from headprune_lib.replication.store import (
     save,
     text,
 )
-from headprune_lib.replication.store.files import locked, npz_arrays, npz_bytes
+from headprune_lib.replication.store.files import npz_arrays, npz_bytes
 
 KEY = Key("one_head", "reviews", "m")
 INPUTS = {
@@ -95,20 +87,7 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-30])
 
 
-# --- text, signatures, provenance -----------------------------------------------------------------
-
-
-def test_json_is_strict_sorted_and_laid_out_as_committed_results_are():
-    content = json.loads(example().to_json())
-    assert list(content) == sorted(content) and "raw" not in content["parts"][OUTCOMES]
-    assert content["parts"][OUTCOMES]["runs"] == [{"loss": None, "seed": 0}], "NaN is not JSON"
-    assert content["parts"][OUTCOMES]["signature"]["parameters"]["lr"] == 2.00000001e-5
-    assert content["values"]["heads"][0]["delta"] == -0.0123457
-    committed = paths.project_root() / "data" / "results"
-    key = Key("one_head", "reviews", "minilm")
-    assert load(key, committed).to_json() == key.path(committed).read_text("utf-8")
-    with pytest.raises(TypeError, match=r"values\.paths\[1\] is a PosixPath"):
-        example(values={"paths": [1, paths.project_root()]}).to_json()
+# --- text and signatures -----------------------------------------------------------------
 
 
 json_values = st.recursive(
@@ -158,24 +137,6 @@ def test_a_changed_constant_changes_the_fingerprint():
     assert len({first, fingerprint("speed", Constants()), *others}) == 4
 
 
-def test_provenance_names_the_command_the_versions_and_the_device_that_computed(monkeypatch):
-    told = provenance("headprune reproduce figure1b", 12.3456)
-    assert set(told["packages"]) == {"torch", "transformers", "numpy", "scipy", "tokenizers"}
-    assert told["hardware"]["cores"] >= 1 and told["hardware"]["cpu"]
-    assert (told["command"], told["seconds"]) == ("headprune reproduce figure1b", 12.3)
-    assert told["date"].endswith("+00:00")
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda *_: "NVIDIA X")
-    for there, device, kind, gpu in [
-        (True, "cpu", "cpu", None),
-        (True, "cuda:1", "cuda", "NVIDIA X"),
-        (False, "cuda", "cpu", None),
-    ]:
-        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
-        told = provenance("", 1.0, [computing_on(device)])
-        assert (told["device"], told["hardware"]["gpu"]) == (kind, gpu)
-    assert provenance("", 1.0, [("cpu", None), ("cuda", "A")])["device"] == "cpu, cuda"
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -216,10 +177,8 @@ def test_bytes_do_not_depend_on_clock_or_order(monkeypatch):
     assert path.stat().st_mtime_ns == written, "a file that holds its content is left alone"
 
 
-def test_arrays_of_every_kind_come_back_by_rows_in_less_room():
-    rng = np.random.default_rng(0)
-    # Right or wrong under 60 masks: few examples change from one mask to the next.
-    outcomes = (rng.random(1000) < 0.7) ^ (rng.random((60, 1000)) < 0.01)
+def test_arrays_of_every_kind_come_back_by_rows():
+    outcomes = np.random.default_rng(0).random((60, 1000)) < 0.7
     arrays = {"by rows": outcomes.T.copy(), "by columns": outcomes}
     arrays |= {"none": np.zeros((0, 4)), "scalar": np.array(3.5), "text": np.array(["a", "bé"])}
     back = npz_arrays(npz_bytes(arrays))
@@ -228,9 +187,6 @@ def test_arrays_of_every_kind_come_back_by_rows_in_less_room():
         np.testing.assert_array_equal(back[name], array)
         assert back[name].flags.c_contiguous
         assert (back[name].dtype, back[name].shape) == (array.dtype, array.shape)
-    rows, columns = (len(npz_bytes({"x": arrays[name]})) for name in ("by rows", "by columns"))
-    assert abs(rows - columns) < 100, "either way round, the same content"
-    assert rows < 0.9 * len(lzma.compress(arrays["by rows"].tobytes()))
     with pytest.raises(ValueError, match="Object arrays"):
         npz_bytes({"o": np.array([object()])})
 
@@ -245,12 +201,8 @@ def rewrite(change):
 
 
 DAMAGE = {
-    "truncated json": (".json", truncate),
     "merge conflict": (".json", lambda path: path.write_text("<<<<<<< HEAD\n" + path.read_text())),
-    "not text": (".json", lambda path: path.write_bytes(b"\xff\xfe\x00")),
-    "a list": (".json", lambda path: path.write_text("[]")),
     "key missing": (".json", rewrite(lambda content: content.pop("unit"))),
-    "no runs": (".json", rewrite(lambda content: content["parts"][OUTCOMES].pop("runs"))),
     "truncated npz": (".npz", truncate),
     "another npz": (".npz", lambda path: path.write_bytes(npz_bytes({"loss": RAW["loss"]}))),
     "npz missing": (".npz", lambda path: path.unlink()),
@@ -417,33 +369,19 @@ def test_obtain_warns_of_damage_and_measures_again(suffix, folders):
     assert "reviews.m.outcomes.npz.damaged-1" in names(folders / "results")
 
 
-def test_a_root_of_its_own_leaves_the_committed_result_alone(folders):
-    m = Measure()
-    m.obtain()
-    before, own = KEY.path().read_bytes(), {OUTCOMES: signed(seed=7)}
-    assert m.obtain(own, root=folders / "own").parts[OUTCOMES].signature == own[OUTCOMES]
-    assert KEY.path().read_bytes() == before
-
-
 # --- journal --------------------------------------------------------------------------------------
 
 
 def test_a_journal_unit_is_computed_once_and_its_seconds_count_once(tmp_path):
-    key = "seed 0/layer 3: é"
+    key, fresh = "seed 0/layer 3: é", {"x": np.array([1.5, 2.5])}
     first, later = Journal(tmp_path / "j"), Journal(tmp_path / "j")
-
-    def compute():
-        time.sleep(0.05)
-        return {"x": np.array([1.5, 2.5])}
-
-    fresh = first.unit(key, compute)
+    first.unit(key, lambda: time.sleep(0.05) or fresh)
     assert first.unit(key, dict).keys() == {"x"} and first.resumed_seconds == 0
     assert later.done(key) and not later.done("another")
     np.testing.assert_array_equal(later.unit(key, dict)["x"], fresh["x"])
     seconds = later.resumed_seconds
     later.unit(key, dict)
     assert later.resumed_seconds == seconds >= 0.05
-    later.finish()
     later.finish()
     assert not (tmp_path / "j").exists()
 
@@ -475,79 +413,7 @@ def test_a_unit_is_given_though_another_run_removes_the_journal_meanwhile(tmp_pa
     assert not (tmp_path / "j").exists()
 
 
-LONG = """
-import sys, time
-import numpy as np
-from pathlib import Path
-from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.store import Journal
-
-wait, folder = float(sys.argv[1]), Path(sys.argv[2])
-
-def unit(i):
-    with open(folder / "log", "a") as file:
-        file.write(f"start {i}\\n")
-    time.sleep(wait)
-    return {"loss": np.random.default_rng(i).normal(size=5)}
-
-units = {f"head {i}": lambda i=i: unit(i) for i in range(8)}
-outcomes = run_units(units, Journal(folder / "journal"), "heads")
-np.save(folder / "outcomes.npy", np.stack([arrays["loss"] for arrays in outcomes.values()]))
-"""
-
-
-@pytest.mark.slow
-def test_killed_units_resume_and_end_with_the_same_outcomes(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-
-    def start(folder, wait):
-        folder.mkdir(exist_ok=True)
-        command = [sys.executable, "-c", LONG, str(wait), str(folder)]
-        return subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": str(paths.project_root())}
-        )
-
-    def started(folder):
-        return (folder / "log").read_text().splitlines() if (folder / "log").exists() else []
-
-    undisturbed, process = start(whole, 0.0), start(killed, 0.2)
-    deadline = time.monotonic() + 60
-    while len(started(killed)) < 5 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(30) == -signal.SIGKILL and undisturbed.wait(60) == 0
-    assert not (killed / "outcomes.npy").exists()
-    assert 5 <= len(started(killed)) < 8, "must have been killed in the middle"
-    assert start(killed, 0.0).wait(60) == 0
-    assert len(started(killed)) <= 9, "only the unit in flight may run twice"
-    assert set(started(killed)) == set(started(whole)) and len(started(whole)) == 8
-    np.testing.assert_array_equal(*(np.load(f / "outcomes.npy") for f in (killed, whole)))
-
-
 # --- several processes ----------------------------------------------------------------------------
-
-
-def hold(path, ready):
-    with locked(path):
-        ready.set()
-        time.sleep(600)
-
-
-def test_a_killed_process_leaves_no_lock_behind(tmp_path):
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-    process = context.Process(target=hold, args=(tmp_path / "file", ready))
-    process.start()
-    assert ready.wait(60)
-    lock = FileLock(tmp_path / ".file.lock")
-    with pytest.raises(Timeout):
-        lock.acquire(timeout=0)
-    process.kill()
-    process.join()
-    with locked(tmp_path / "file"), locked(tmp_path / "file"):
-        assert not lock.is_locked
-    with lock.acquire(timeout=0):
-        pass
 
 
 def test_a_result_that_is_being_written_is_not_taken_for_damaged(monkeypatch, folders):

@@ -1,21 +1,12 @@
 """Translators of both kinds: trained, killed, resumed, stored, scored, masked and pruned."""
 
 import dataclasses
-import re
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from headprune_lib import find_heads, full_mask, masked_heads
-from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.batching import by_length, teacher_forced, without_labels
-from headprune_lib.generation.drafts import translations_under
-from headprune_lib.generation.greedy import generate
-from headprune_lib.orders import order_mask, prune_order
-from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.translation import retraining, training, weights
 from headprune_lib.replication.translation.batches import token_batches
 from headprune_lib.replication.translation.models import END, PAD
@@ -30,16 +21,6 @@ from headprune_lib.replication.translation.training import (
 from headprune_lib.replication.translation.weights import load_translator, publish
 
 PRE, POST = "pre-norm", "post-norm"
-
-
-@pytest.fixture(scope="module")
-def translator(smoke):
-    return load_translator(smoke, "toy", model=PRE)
-
-
-@pytest.fixture(scope="module")
-def sources(translator):
-    return translator.encode(TRANSLATION_TASKS["toy"].load()["test"].first(12).sources)
 
 
 def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
@@ -106,20 +87,6 @@ def test_the_two_models_of_a_task_are_kept_apart_and_what_is_published_is_used(
         assert all(torch.equal(again[n], one) for n, one in known.model.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    ("task", "given", "message"),
-    [
-        ("tyo", {}, "unknown translation task 'tyo': did you mean toy"),
-        ("toy", {"epoch": 17}, "no weights of epoch 17"),
-        ("toy", {"model": PRE, "update": 5}, "no weights of update 000005 .*update-000004"),
-        ("toy", {"model": "pre"}, "unknown model of toy 'pre': did you mean pre-norm? Known: post"),
-    ],
-)
-def test_what_is_not_there_is_refused(smoke, task, given, message):
-    with pytest.raises(ValueError, match=message.replace("norm? ", re.escape("norm? "))):
-        load_translator(smoke, task, **given)
-
-
 def test_a_training_of_another_recipe_is_not_mixed_in(smoke):
     recipes = {name: smoke.translator("toy", name) for name in (POST, PRE)}
     wide = dataclasses.replace(recipes[POST].shape, width=16)
@@ -148,36 +115,3 @@ def test_the_command_translates_and_refuses(smoke):
     for text, message in ((["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")):
         with pytest.raises(ValueError, match=message):
             load_translator(smoke, "toy").translate(text)
-
-
-# --- a model that normalises before each block ------------------------------------------------------
-
-
-def test_teacher_forcing_and_generation_see_the_same_positions(translator, sources):
-    """Padding is no position for it: with another start mark the two would be one apart."""
-    model, drafts = translator.model, generate(translator.model, sources)
-    assert model.config.decoder_start_token_id == END
-    batch = teacher_forced(sources, [[*draft, END] for draft in drafts], PAD, END)
-    with torch.no_grad():
-        said = model(**without_labels(batch)).logits.argmax(-1)
-    labels = batch["labels"]
-    assert (labels == -100).any() and torch.equal(said[labels != -100], labels[labels != -100])
-
-
-def test_every_cut_translates_as_masked_generation_does_and_as_removal(smoke, translator, sources):
-    model = translator.model
-    masks = [*one_head_masks(model).values(), *all_but_one_masks(model).values(), full_mask(model)]
-    sources = [sources[i] for group in by_length(sources, 6) for i in group]
-    drafts, changed = generate(model, sources), 0
-    for mask, found in zip(masks, translations_under(model, sources, drafts, masks), strict=True):
-        with masked_heads(model, mask):
-            plain = generate(model, sources, batch_size=5)
-        assert found.ids == plain
-        changed += sum(new != old for new, old in zip(plain, drafts, strict=True))
-    assert plain == drafts and 0 < changed < len(masks) * len(sources)
-    scores = {kind: torch.rand(2, 4) for kind in ("enc-enc", "enc-dec", "dec-dec")}
-    mask = order_mask(model, prune_order(scores), 11)
-    pruned = prune_heads(load_translator(smoke, "toy", model=PRE).model, mask)
-    assert sum(len(block.kept) for block in find_heads(pruned)) == 24 - 11
-    with masked_heads(model, mask):
-        assert generate(pruned, sources) == generate(model, sources)

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from headprune_lib.orders import prune_order
-from headprune_lib.replication import measurements, weights
-from headprune_lib.replication.data import MissingData
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication import measurements
+from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
 from headprune_lib.replication.verification import same_weights
 from headprune_lib.replication.verification.quantities import (
     same_answers,
@@ -22,7 +20,7 @@ from headprune_lib.replication.verification.quantities import (
 )
 from headprune_lib.replication.verification.same_weights import find_again
 from headprune_lib.replication.verification.sheets import sheets
-from headprune_lib.replication.verification.subjects import NotAtHand, subjects_of
+from headprune_lib.replication.verification.subjects import subjects_of
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),
@@ -201,29 +199,3 @@ def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise()
         [heads, heads],
     ):
         assert not same_draws("", other, [heads], scores).agrees
-
-
-def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_path, monkeypatch):
-    result = measurements.get("figure1b", smoke)
-    trained = weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed}).parent
-    with monkeypatch.context() as patch:
-        patch.setattr(weights, "file_sha256", lambda path: "0" * 64)
-        weights._sha256.cache_clear()
-        with pytest.raises(NotAtHand, match="SHA-256 000.*which is not committed"):
-            subjects_of(result)
-        patch.setitem(subjects_of.__globals__, "models_root", lambda: trained)
-        with pytest.raises(OtherWeights, match="SHA-256 000"):
-            subjects_of(result)
-    weights._sha256.cache_clear()
-
-    def load():
-        raise MissingData("no text for toy at hand")
-
-    translated = measurements.get("table1", smoke)
-    without = dataclasses.replace(TRANSLATION_TASKS[translated.task], load=load)
-    monkeypatch.setitem(TRANSLATION_TASKS, translated.task, without)
-    with pytest.raises(NotAtHand, match="text of toy is not here: .* HEADPRUNE_DATA"):
-        subjects_of(translated)
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
-    with pytest.raises(NotAtHand, match="weights of tiny, synthetic, seed 1, are not committed"):
-        subjects_of(result)

@@ -1,7 +1,5 @@
 """A model trained again has the stored numbers; where it has not, the command says so."""
 
-import dataclasses
-
 import pytest
 from typer.testing import CliRunner
 
@@ -11,7 +9,6 @@ from headprune_lib.replication.encoder import weights
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.measurements.trained import weights_at_hand
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.verification.another_training import check_comparable
 from headprune_lib.replication.verification.verifying import verify
 
 
@@ -113,20 +110,3 @@ def test_the_command_prints_a_table_and_ends_with_1_where_it_disagrees(smoke, st
     stored("table1", raw=shorter, other_weights=True)
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1 and "NO" in done.output
-
-
-def test_what_cannot_be_verified_is_refused_in_words(smoke, stored):
-    for words, message in [
-        (["figure1"], "unknown artifact 'figure1': did you mean"),
-        (
-            ["one_head", "--task", "synthetic-words"],
-            "measure it with: headprune reproduce one_head",
-        ),
-    ]:
-        done = CliRunner().invoke(app, ["verify", *words, "--profile", "smoke"])
-        assert done.exit_code == 2 and message in done.output
-    with pytest.raises(ValueError, match="speed holds nothing that another training must"):
-        check_comparable(dataclasses.replace(stored("figure1b"), measurement="speed"))
-    finetuning = dataclasses.replace(smoke.finetuning, learning_rate=1.0)
-    with pytest.raises(ValueError, match="measured with another recipe than would be used now"):
-        verify("figure1b", dataclasses.replace(smoke, finetuning=finetuning))
