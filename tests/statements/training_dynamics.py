@@ -35,11 +35,6 @@ def in_each(law):
     return law(PRE) and law(SIX)
 
 
-def turns(kept):
-    """Whether less is kept at the end than before, by more than a twentieth."""
-    return kept[-1] < max(kept) - 0.05
-
-
 def differ_in_the_norm_alone():
     """Every training of the two models by the same seed: what was trained, and what was measured."""
     before, after = result(*PRE).parts, result(*SIX).parts
@@ -82,13 +77,6 @@ STATEMENTS = on(
             differ_in_the_norm_alone()
             and {point for model in (PRE, SIX) for point in ends("epoch", -1, model)} == {6}
         ),
-        "The share rises at first and then **turns round**": lambda: (
-            along("kept_at")[0] < max(along("kept_at")) > along("kept_at")[-1] + 0.1
-        ),
-        "the better this model becomes, the more it needs its heads": lambda: (
-            along("added_loss")[-1] > along("added_loss")[0]
-            and points()[-1]["bleu"][0] == max(point["bleu"][0] for point in points())
-        ),
         "Random orders (dotted) cost more and more in the models of six epochs, importance much "
         "less; the Gini coefficient hardly rises in them.": lambda: in_each(
             lambda model: (
@@ -99,19 +87,10 @@ STATEMENTS = on(
                 and slope("gini", model)["difference"] < 0.02
             )
         ),
-        "Its Gini coefficient over all heads falls": lambda: (
-            along("gini_interval")[-1][1] < along("gini_interval")[0][0]
-        ),
         "In this model heads separate and then come together again.": lambda: (
             along("gini_within")[0] + 0.02
             < max(along("gini_within"))
             > along("gini_within")[-1] + 0.05
-        ),
-        "The training of twenty epochs was measured before that rule was fixed, and without "
-        "random orders, so it does not vote.": lambda: (
-            row(*LONG, "C5").kind == "exploratory"
-            and not row(*LONG, "C5").votes
-            and all(random is None for random in along("kept_random"))
         ),
         "the gap between removing heads by importance and at random grows in all trainings of "
         "two small translators": lambda: in_each(
@@ -152,22 +131,6 @@ STATEMENTS = on(
         "**A poor choice does cost the post-norm model more**": lambda: (
             ends("kept_random", -1, SIX).max() < ends("kept_random", -1).min() - 0.05
             and ends("added_loss_random", -1, SIX).min() > ends("added_loss_random", -1).max()
-        ),
-        "A good one costs both about the same, and neither turns round within six epochs.": lambda: (
-            abs(ends("kept_at", -1).mean() - ends("kept_at", -1, SIX).mean()) < 0.02
-            and in_each(
-                lambda model: (
-                    not turns(
-                        np.mean([ends("kept_at", place, model) for place in (0, 1, -1)], axis=1)
-                    )
-                )
-            )
-        ),
-        "The post-norm model of twenty epochs does, after that, so the turn comes with longer "
-        "training; whether a pre-norm model turns as well was not measured.": lambda: (
-            max(points(), key=lambda point: point["kept_at"])["epoch"] == 5
-            and along("kept_at")[-1] < max(along("kept_at")) - 0.1
-            and ends("epoch", -1).max() == 6
         ),
     },
 )
