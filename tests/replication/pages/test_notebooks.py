@@ -216,4 +216,6 @@ def test_what_cannot_be_run_is_refused(small, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=f"did you mean .*{NOTEBOOKS[0].stem}"):
         find_notebook(NOTEBOOKS[0].stem[:-1])
     monkeypatch.chdir(tmp_path)
-    assert find_notebook(NOTEBOOKS[-1].stem) == NOTEBOOKS[-1], "a short name works anywhere"
+    assert find_notebook(NOTEBOOKS[-1].stem) == NOTEBOOKS[-1].resolve(), (
+        "a short name works anywhere"
+    )

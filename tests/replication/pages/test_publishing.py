@@ -85,3 +85,15 @@ def test_every_result_is_there_in_both_forms(tmp_path):
         assert len(rows) == len(csv_rows(store.load(key).values)) > 0 and all(rows[0])
     published = tmp_path / "data" / "reference" / "independent_reproductions.json"
     assert json.loads(published.read_text("utf-8"))["grids"]
+
+
+def test_rows_of_a_csv_are_steps_and_checkpoints_and_intervals_two_columns():
+    curve = {"mean": [3, 2], "runs": [[4, 2], [2, 2]]}
+    assert csv_rows({"shares": [0.0, 0.5], "curves": {"random": curve}}) == [
+        {"order": "random", "removed": 0.0, "mean": 3, "run 1": 4, "run 2": 2},
+        {"order": "random", "removed": 0.5, "mean": 2, "run 1": 2, "run 2": 2},
+    ]
+    trainings = [{"seed": seed, "checkpoints": [{"interval": [0.0, seed]}]} for seed in (1, 2)]
+    assert csv_rows({"trainings": trainings}) == [
+        {"training": seed, "interval_low": 0.0, "interval_high": seed} for seed in (1, 2)
+    ]
