@@ -10,11 +10,9 @@ from ownmodels import bert, classifier, kept_in, language_model, translator
 
 import headprune_lib as lib
 from headprune_lib import cli, cut_heads, prune_heads, save_pruned
-from headprune_lib.replication.census import tiny as census_tiny
 
 HEAD = "text\tlabel\n"
 GOOD = HEAD + "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
-PAIRS = "source\ttarget\na\tb\n"
 TEXTS = "text\nthe film is good\nbad film\n"
 
 
@@ -28,8 +26,6 @@ def folders(tmp_path_factory):
     kept_in(root / "stars", classifier(id2label={0: "stars"}, label2id={"stars": 0}))
     kept_in(root / "several", classifier(problem_type="multi_label_classification"))
     kept_in(root / "masked", bert(transformers.BertForMaskedLM))
-    kept_in(root / "towers", census_tiny.build("clip"))
-    kept_in(root / "speech", census_tiny.build("whisper"))
     model = classifier()
     save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), root / "pruned")
     return root
@@ -58,7 +54,6 @@ ARGUMENTS = [
     (["nonsense"], "No such command 'nonsense'"),
     (["inspect", "a", "--wide"], "No such option: --wide"),
     (["score", "a", "b", "--batch-size", "0"], "Invalid value for '--batch-size'"),
-    (["score", "a", "b", "--normalize", "max"], "Invalid value for '--normalize'"),
 ]
 
 
@@ -72,19 +67,13 @@ def test_wrong_arguments(headprune, words, message):
 OPTIONS = [
     ("", "no bound given; name exactly one of --amount, --parameters"),
     ("--amount 2", "--amount is 2.0; give the share"),
-    ("--amount nan", "--amount is nan; give the share"),
-    ("--parameters 0", "--parameters is 0.0; give a number above 0"),
     ("--parameters 1e3", "1,000 is out of reach"),
     ("--seconds 1", "--seconds needs --at"),
-    ("--seconds 1 --at 16by9", "--at is '16by9'; give examples x tokens"),
     ("--cache-bytes 9 --at 1x8", "Bert"),
     ("--amount 0.5 --at 16x1", "--at belongs to --cache-bytes and --seconds, not to"),
     ("--lose-nats 1", "--lose-nats needs --held-out"),
-    ("--lose-points -1 --held-out x", "--lose-points is -1.0"),
-    ("--lose-nats 1 --held-out nowhere.tsv", "no file nowhere.tsv"),
     ("--amount 0.5 --held-out x", "--held-out belongs to --lose-points and --lose-nats"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
-    ("--amount 0.5 --device meta", "no device 'meta' here"),
     ("--amount 0.5 --report nowhere/r.html", "is no folder to write r.html into"),
     ("--amount 0.5 --report rows.tsv", "rows.tsv is there already"),
 ]
@@ -118,30 +107,22 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
 
 # name of the file, what is in it (None: nothing there), which model it is for, what is said
 FILES = [
-    ("rows.tsv", None, "classifier", "no file"),
     ("rows.tsv", "\n\n", "classifier", "rows.tsv is empty: its first line is to name the columns"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
     ("rows.tsv", "text\ttext\na\tb\n", "classifier", "names a column twice"),
-    ("rows.tsv", "other\tlabel\na\tb\n", "classifier", "columns ['label', 'other'], expected text"),
     ("rows.tsv", HEAD + "good\n", "classifier", "row 1: ['label'] is missing or empty"),
-    ("rows.tsv", HEAD + "\tpositive\n", "classifier", "row 1: ['text'] is missing or empty"),
     ("rows.tsv", GOOD + "a\tb\tc\n", "classifier", "row 4: 3 cells, but 2 columns; is there a tab"),
     ("rows.tsv", HEAD + "good\tmaybe\n", "classifier", "'maybe' is none of the model's 2 classes"),
     ("rows.tsv", b"text\tlabel\n\xff\xfe\tpositive\n", "classifier", "is not UTF-8"),
-    ("rows.tsv", HEAD + "a" * 140_000 + "\tpositive\n", "classifier", "field larger than"),
     ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "lower --max-length"),
     ("rows.tsv", TEXTS, "classifier", "language model; expected the columns text and label, or text, text2"),
     ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is no number"),
     ("rows.tsv", HEAD + "good\t1\n", "several", "several labels (problem_type)"),
     ("rows.tsv", GOOD, "masked", "BertForMaskedLM is for none of what"),
-    ("rows.tsv", TEXTS, "towers", "CLIPModel is for none of what"),
-    ("rows.tsv", PAIRS, "speech", "reads input_features, not text"),
     ("rows.tsv", TEXTS, "translator", "those for language model; expected the columns source and target"),
     ("rows.jsonl", "{", "classifier", "row 1: not JSON"),
-    ("rows.jsonl", '{"text": null, "label": 1}', "classifier", "['text'] is missing or empty"),
     ("rows.jsonl", '{"text": ["a"], "label": 1}', "classifier", "text is ['a'], expected text"),
     ("rows.jsonl", '{"text": "a", "label": NaN}', "classifier", "is none of the model's"),
-    ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "classifier", "row 2: ['label']"),
 ]  # fmt: skip
 
 
@@ -184,14 +165,10 @@ MODELS = [
     ("classifier", text("config.json", "{"), "config.json"),
     ("classifier", config(hidden_size=32), "do not fit config.json, such as bert.embeddings."),
     ("classifier", config(hidden_size=40_000_000), "do not fit config.json"),  # no such memory
-    ("classifier", config(num_attention_heads=3), "do not fit config.json"),
-    ("classifier", config(num_hidden_layers=0), "no known attention module"),
     ("classifier", config(num_hidden_layers=3), "the weights lack 16 tensors that BertFor"),
     ("classifier", config(architectures=["pipeline"]), "names ['pipeline'], which transformers"),
-    ("classifier", config(architectures=[5]), "names [5], which transformers"),
     ("classifier", config(architectures=None), "names no class"),
     ("classifier", cut("model.safetensors", 900), "model.safetensors is damaged"),
-    ("pruned", cut("model.safetensors", 900), "damaged"),
     ("pruned", without("model.safetensors"), "no file named model.safetensors"),
     ("pruned", config(num_attention_heads=3), "do not fit"),
 ]
@@ -210,7 +187,6 @@ def test_folders_that_are_not_models(headprune, folders, tmp_path, name, damage,
     [
         (without("tokenizer*"), "no tokenizer beside"),
         (text("tokenizer.json", "{"), "the tokenizer's files in"),
-        (text("tokenizer_config.json", "{"), "the tokenizer's files in"),
     ],
 )
 def test_tokenizers_that_are_none(headprune, folders, tmp_path, damage, message):

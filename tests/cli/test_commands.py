@@ -2,12 +2,11 @@
 
 import json
 import sys
-from importlib.metadata import version
 
 import pytest
 import sacrebleu
 import torch
-from ownmodels import classifier, kept_in, language_model, tokenizer, translator
+from ownmodels import classifier, kept_in, tokenizer, translator
 from transformers import (
     BloomConfig,
     BloomForSequenceClassification,
@@ -15,7 +14,7 @@ from transformers import (
 )
 from typer.testing import CliRunner
 
-from headprune_lib import cli, load_pruned, prune_mask, score_heads, tune_mask
+from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits
 from headprune_lib.attention import eager
 from headprune_lib.cli import app
@@ -79,11 +78,6 @@ def test_prune_folds_gates_that_are_fitted_on_the_text_that_scores(tmp_path, lab
     assert not torch.allclose(gates["self"], mask["self"].double(), atol=1e-2)
 
 
-def test_the_version():
-    result = run("--version")
-    assert result.exit_code == 0 and result.output == f"headprune {version('headprune')}\n"
-
-
 def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     folder, rows, test = (tmp_path / name for name in ("model", "rows.tsv", "test.tsv"))
     model, pieces = translator(), tokenizer()
@@ -123,14 +117,6 @@ def test_a_disk_that_is_full_leaves_no_folder_and_the_rerun_works(tmp_path, labe
     assert result.exit_code == 2 and "No space left" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.tsv"]
     assert run(*words).exit_code == 0
-
-
-def test_inspect_shows_every_layer(tmp_path):
-    folder = kept_in(tmp_path / "model", language_model())
-    rows = json.loads(run("inspect", folder, "--json").output)
-    found = [(row["layer"], row["heads"], row["kept"], row["group"]) for row in rows]
-    assert found == [(1, 4, 4, 2), (2, 4, 4, 2)]
-    assert "model.layers.1.self_attn" in run("inspect", folder).output
 
 
 @pytest.mark.parametrize(
@@ -236,21 +222,3 @@ def test_models_that_cannot_be_scored_and_bleu_that_cannot_be_had(tmp_path, labe
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ValueError, match=r"headprune\[translation\]"):
         check_bleu(translator())
-
-
-NO_PANDAS = ModuleNotFoundError("No module named 'pandas'", name="pandas")
-ERRORS = [
-    (NO_PANDAS, "this needs pandas, which is not installed: pip install 'headprune[book]'"),
-    (OSError(28, "No space left", "out"), "[Errno 28] No space left: 'out'"),
-]
-
-
-@pytest.mark.parametrize(("error", "said"), ERRORS)
-def test_an_error_of_the_system_is_one_line(monkeypatch, capsys, error, said):
-    def broken():
-        raise error
-
-    monkeypatch.setattr(cli, "app", broken)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2 and capsys.readouterr().err == f"headprune: {said}\n"

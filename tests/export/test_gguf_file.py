@@ -5,8 +5,7 @@ import torch
 import transformers as t
 from tiny import GROUPED, build
 
-from headprune_lib import cut_heads, export_gguf, gguf_reading, prune_heads
-from headprune_lib.export import gguf_file
+from headprune_lib import cut_heads, export_gguf, prune_heads
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
@@ -141,12 +140,3 @@ def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_
     with pytest.raises(ValueError, match=message):
         export_gguf(model(), tmp_path / "model.gguf")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_extra_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
-    monkeypatch.setattr(gguf_reading, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'headprune\[gguf\]'"):
-        export_gguf(pruned([]), tmp_path / "new.gguf")
-    with pytest.raises(ValueError, match=r"pip install 'headprune\[gguf\]'"):
-        gguf_reading.read_gguf(tmp_path / "new.gguf")

@@ -62,11 +62,3 @@ def test_a_graph_that_computes_something_else_is_not_written(tmp_path, monkeypat
     with pytest.raises(ValueError, match="differs from the model by"):
         export_onnx(pruned("bert"), tmp_path / "out")
     assert not list(tmp_path.iterdir())
-
-
-def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_graph, "find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match=r"onnx, onnxscript, onnxruntime.*pip install 'headprune\[onnx"
-    ):
-        export_onnx(build("bert"), tmp_path / "out")

@@ -146,14 +146,6 @@ def test_plain_transformers_computes_the_same(name, opened):
         assert torch.equal(made[name]["tokens"], tokens)
 
 
-def test_a_number_that_the_class_refuses_comes_with_those_that_it_takes(tmp_path):
-    model = drawn(t.Gemma3ForCausalLM, query_pre_attn_scalar=4)
-    with pytest.raises(
-        ValueError, match=r"not a multiple of.*\(3\)\. It takes 1 or 2 heads in every"
-    ):
-        export_transformers(model, tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("name", "cut", "message"),
     [

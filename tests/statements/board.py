@@ -1,7 +1,5 @@
 """Page 13."""
 
-import math
-
 from headprune_lib.replication.published_orders import five_seeds, published_orders
 from statements import found, on, timings, values
 
@@ -51,23 +49,9 @@ def _widths():
     return [high - low for low, high in (orders[one]["area"]["interval"] for one in FOUR)]
 
 
-def more_than_timed():
-    """A pass and its gradient of six layers, whole over without 10 of the last one's 12 products."""
-    return (2 * 6 - 3 / 12) / (2 * (6 - 10 / 12) - 3 / 12)
-
-
 STATEMENTS = on(
     PAGE,
     {
-        "scores that take them cost about a sixth more now.": lambda: math.isclose(
-            more_than_timed(), 7 / 6, abs_tol=0.01
-        ),
-        "All orders that take the size of a derivative keep more than random orders": lambda: all(
-            area(order) > area("random") for order in DERIVATIVES
-        ),
-        "less than random orders.": lambda: (
-            max(area("magnitude"), area("entropy"), area("confidence")) < area("random")
-        ),
         "**Fitted gates change little.**": lambda: (
             abs(area("importance tuned") - area("importance")) < 0.01
         ),
@@ -111,9 +95,6 @@ STATEMENTS = on(
                 - published("Guo et al. 2026", "random")["mnli"]
             )
             < 0.02
-        ),
-        "more than either.": lambda: (
-            importance_keeps_more("importance") and importance_keeps_more("importance and entropy")
         ),
         "over five fine-tunings on MNLI the gain turns into a loss at every share:": lambda: (
             max(one["points"] for one in five_seeds()) < 0

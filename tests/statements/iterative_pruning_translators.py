@@ -1,18 +1,11 @@
 """Page 04: the translators."""
 
-from headprune_lib.replication.claims.evidence import share_judged
-from headprune_lib.replication.claims.others import others_rows
-from headprune_lib.replication.published import published_shares
-from statements import on, row, values
-from statements.curves import CURVE, EARLY, WHOLE, fine_tunings, heads_of, kept, seen, word
+from statements import on, values
+from statements.curves import CURVE, EARLY, WHOLE, fine_tunings, kept, seen, word
 
 PAGE = "notebooks/04_iterative_pruning.ipynb"
 ENFR = (CURVE, "enfr", "post-norm")
 SIX_EPOCHS = ("post-norm-6", "pre-norm")
-
-
-def others(claim, setting):
-    return next(one for one in others_rows() if (one.claim, one.setting) == (claim, setting))
 
 
 def overlap(one, two):
@@ -29,22 +22,11 @@ def captions_keep():
 STATEMENTS = on(
     PAGE,
     {
-        "With 20% of its heads removed by importance, the model keeps": lambda: (
-            share_judged("enfr", "translation") == published_shares()["wmt"] == 0.2
-        ),
         "mean of three trainings): at least 95%, interval included.": lambda: (
             kept("enfr", "post-norm", 0.2)[1] >= 0.95 and fine_tunings("post-norm", "enfr") == {3}
         ),
-        "The row does not vote on C8: others found a difference on the paper's IWSLT model that "
-        "is too small for these verses to show": lambda: (
-            not row(*ENFR, "C8").votes and bool(others("C8", "fairseq's IWSLT model"))
-        ),
         "Here importance does better *without* the paper's normalisation": lambda: all(
             seen(ENFR, "importance unnormalised", areas) == -1 for areas in (EARLY, WHOLE)
-        ),
-        "{glue:text}`deen_kept` without 20% (inconclusive)": lambda: (
-            word("deen", "post-norm") == "inconclusive"
-            and share_judged("deen", "translation") == published_shares()["iwslt"] == 0.2
         ),
         "post-norm (mean of three trainings) and {glue:text}`deen_pre_kept` pre-norm, both at "
         "least 95%, interval included. The norm makes no difference that can be seen, the "
@@ -59,11 +41,5 @@ STATEMENTS = on(
         ),
         "A pre-norm translator of captions (Multi30k) keeps at least 95% as well; random orders "
         "keep over nine tenths of it.": captions_keep,
-        "others who pruned the paper's own model found 88.1% of BLEU kept there": lambda: (
-            "88.1% of BLEU is kept" in others("C3", "fairseq's IWSLT model").judged.measured
-        ),
-        "The English-French translator: BLEU as heads of all kinds are removed.": lambda: (
-            heads_of("enfr") == 288
-        ),
     },
 )

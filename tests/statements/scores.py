@@ -41,14 +41,6 @@ def changes():
     return [head["delta_loss"] for head in values("one_head", *MODEL)["heads"]]
 
 
-def positional():
-    """Layers, from 1, of the heads with the most weight on one place, a tenth of all."""
-    heads = sorted(
-        roles()["heads"], key=lambda one: -max(one["previous"], one["same"], one["next"])
-    )
-    return [one["layer"] + 1 for one in heads[: round(len(heads) / 10)]]
-
-
 STATEMENTS = on(
     PAGE,
     {
@@ -71,9 +63,6 @@ STATEMENTS = on(
         "go late.": lambda: (
             rank("importance", "special")[1] < 0
             and rank(PLAIN, "layer")[1] < 0 < rank(PLAIN, "place")[0]
-        ),
-        "With 256 sentences the ranks are nearly those of all.": lambda: all(
-            size(order, 256)["with_all"]["value"] > 0.9 for order in ("importance", "entropy")
         ),
         "The area differs less than the ranks: for importance every interval of what is lost "
         "includes 0.": lambda: all(
@@ -117,9 +106,6 @@ STATEMENTS = on(
         ),
         "The paper's order has no trend in entropy": lambda: (
             rank("importance", "entropy")[0] < 0 < rank("importance", "entropy")[1]
-        ),
-        "most of these are in the lower layers.": lambda: (
-            sum(layer <= 3 for layer in positional()) > len(positional()) / 2
         ),
     },
 )

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import store
 from headprune_lib.replication.pages import numbers, plots, tables
 from headprune_lib.replication.pages.page import collect
-from headprune_lib.replication.pages.plots.orders import LOOKS, looks
+from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.values import kept_above_chance, prunable_at
 from headprune_lib.replication.store import Key, Result
 
@@ -165,17 +164,6 @@ def test_grids_have_layers_from_above_signs_and_marks():
     assert cells({"ours": [*rows.values()][1]}) == [2.0] + [-1.23] * 11
 
 
-def test_the_papers_share_stands_beside_its_task_and_the_one_that_stands_for_it():
-    steps = [step / 10 for step in range(11)]
-    kept = {"importance": {"kept": [1 - s for s in steps], "interval": [[s - 1, s] for s in steps]}}
-    curve = stored("pruning_curve", shares=steps, kept=kept)
-    shares = {"sst2": "60%", "cola": "50%", "mrpc": "50%", "mnli": "40%", "snli": "40%"}
-    shares |= {"snli-held": "40%", "reviews": "–"}
-    table = tables.tasks_table(collect([named(curve, task, "minilm") for task in shares]))
-    assert table["the paper"].tolist() == [*shares.values()]
-    assert table["removed"].tolist() == [*[*shares.values()][:-1], "60%"]  # as SST-2
-
-
 def test_one_fine_tuning_is_not_compared_with_itself():
     curve = stored("pruning_curve")
     tasks = ("snli", "snli-held", "cola")  # the first two are measured with the same models
@@ -232,16 +220,6 @@ def test_what_was_not_measured_is_refused_with_what_was():
 # Figures.
 
 
-def test_every_order_has_a_look_of_its_own():
-    every = looks({*LOOKS, *CRITERIA}).values()
-    assert len({(look.colour, look.line) for look in every}) == len(every)
-    assert list(looks(["random", "new", "importance"])) == ["importance", "random", "new"]
-    found = looks(["fisher unnormalised", "fisher", "fisher tuned"])
-    assert found["fisher unnormalised"].label == "Fisher information, not normalised"
-    assert found["fisher tuned"].label == f"{CRITERIA['fisher'].label}, gates fitted"
-    assert len({look.colour for look in found.values()}) == 1
-
-
 def test_each_line_is_the_order_that_its_label_names():
     values = stored("pruning_curve").values
     curves, prunable = values["curves"], values["prunable"]
@@ -259,12 +237,19 @@ def test_each_line_is_the_order_that_its_label_names():
         np.testing.assert_allclose(drawn[look.label], 100 * levels[name], err_msg=name)
 
 
-def test_a_model_not_above_chance_has_a_panel_only_where_there_is_no_other():
-    fine = stored("which_first", least_above_chance=0.1).values
-    below = {**fine, "least_above_chance": -0.1}
-    for shown, titles in (
-        ({"fine": fine, "below": below}, ["fine"]),
-        ({"below": below}, ["below"]),
-    ):
-        figure = plots.curves_of_orders(shown, ["importance"])
-        assert [axes.get_title() for axes in figure.axes] == titles
+def training(updates, kept):
+    names = ("kept_at", "added_loss", "gini_within")
+    missing = {"kept_random": None, "added_loss_random": None}
+    points = [
+        {"updates": n, **dict.fromkeys(names, k), **missing}
+        for n, k in zip(updates, kept, strict=True)
+    ]
+    return {"checkpoints": points}
+
+
+def test_the_mean_of_trainings_lies_between_them_where_all_have_begun():
+    trainings = [training((0, 1, 100), (0.0, 0.2, 0.6)), training((0, 10, 100), (0, 0.8, 1))]
+    mean = plots.along_training({"m": {"removed": 0.4, "trainings": trainings}}).axes[2].lines[-1]
+    assert mean.get_xdata().tolist() == [10, 100]
+    # by logarithms, the first is half way there at 10
+    assert mean.get_ydata() == pytest.approx([(0.4 + 0.8) / 2, 0.8])

@@ -1,15 +1,17 @@
 """What others read of the project without opening it says the same; the workflow's steps exist."""
 
+import csv
 import json
 import os
 import re
-import subprocess
 import tomllib
 
 import pytest
 import yaml
 
+from headprune_lib.replication import store
 from headprune_lib.replication.pages.printing import as_one_page, pages_in_order
+from headprune_lib.replication.pages.shipping import csv_rows, ship
 from headprune_lib.replication.paths import project_root
 
 ROOT = project_root()
@@ -43,19 +45,6 @@ def test_the_workflow_runs_what_is_there():
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def test_what_binder_runs_installs_the_pinned_packages():
-    script = ROOT / ".binder" / "postBuild"
-    assert os.access(script, os.X_OK)
-    subprocess.run(["bash", "-n", str(script)], check=True)
-    for name in re.findall(r"(?:--constraint|-r) (\S+)", script.read_text("utf-8")):
-        assert (ROOT / name).is_file()
-    binder, own = (
-        yaml.safe_load((ROOT / folder / "environment.yml").read_text("utf-8"))["dependencies"]
-        for folder in (".binder", "")
-    )
-    assert binder == [one for one in own if isinstance(one, str)]
-
-
 def test_the_book_as_one_page_keeps_its_links(tmp_path):
     (tmp_path / "book").mkdir()
     page = "<html><head></head><body><article class='bd-article'>{}</article></body></html>"
@@ -83,3 +72,28 @@ def test_the_book_as_one_page_keeps_its_links(tmp_path):
 def test_every_page_is_printed():
     assert pages_in_order()[0] == "index"
     assert not [page for page in pages_in_order() if not [*ROOT.glob(f"{page}.*")]]
+
+
+@pytest.mark.slow
+def test_every_result_is_there_in_both_forms(tmp_path):
+    ship(tmp_path)
+    for key in store.find():
+        shipped = tmp_path / key.path().relative_to(project_root())
+        assert shipped.read_bytes() == key.path().read_bytes()
+        with shipped.with_suffix(".csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == len(csv_rows(store.load(key).values)) > 0 and all(rows[0])
+    published = tmp_path / "data" / "reference" / "independent_reproductions.json"
+    assert json.loads(published.read_text("utf-8"))["grids"]
+
+
+def test_rows_of_a_csv_are_steps_and_checkpoints_and_intervals_two_columns():
+    curve = {"mean": [3, 2], "runs": [[4, 2], [2, 2]]}
+    assert csv_rows({"shares": [0.0, 0.5], "curves": {"random": curve}}) == [
+        {"order": "random", "removed": 0.0, "mean": 3, "run 1": 4, "run 2": 2},
+        {"order": "random", "removed": 0.5, "mean": 2, "run 1": 2, "run 2": 2},
+    ]
+    trainings = [{"seed": seed, "checkpoints": [{"interval": [0.0, seed]}]} for seed in (1, 2)]
+    assert csv_rows({"trainings": trainings}) == [
+        {"training": seed, "interval_low": 0.0, "interval_high": seed} for seed in (1, 2)
+    ]

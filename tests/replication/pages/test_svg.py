@@ -1,21 +1,17 @@
 """Figures within a page: the same text each time, nothing beyond itself, and told in numbers."""
 
-import io
 import re
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from PIL import Image
 
 from headprune_lib.replication.pages.describe import describe
-from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.pages.plots.palette import BLUE
 from headprune_lib.replication.pages.plots.style import (
     NARROW,
     WIDE,
-    below,
     estimates,
     histogram,
     style,
@@ -62,21 +58,6 @@ def test_text_is_text_of_ten_pixels_or_more_and_places_are_rounded(layout):
     assert not any(re.search(r"\d\.\d\d", path["d"]) for path in picture.select("path"))
 
 
-def test_where_it_is_narrow_long_names_are_broken_and_panels_stand_below_one_another():
-    name = "importance and entropy, weight chosen on training sentences"
-    for layout, lines in ((WIDE, 1), (NARROW, 2)):
-        with style():
-            figure, (one, two) = layout.panels(2, 200)
-            one.plot([0, 1], label=name)
-            below(figure, layout)
-        (text,) = figure.legends[0].get_texts()
-        assert len(text.get_text().split("\n")) == lines
-        figure.canvas.draw()
-        box = figure.legends[0].get_window_extent()
-        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
-        assert (one.get_position().y0 == two.get_position().y0) == (layout is WIDE)
-
-
 def test_a_figure_is_told_by_its_points_and_ranges():
     figure, (lines, bars) = plt.subplots(1, 2)
     lines.set(xlabel="removed (%)", ylabel="BLEU")
@@ -95,19 +76,3 @@ def test_a_figure_is_told_by_its_points_and_ranges():
     axes.scatter([0, 1, 2], [3, 4, 5])
     assert "3 dots, 0 to 2 across, 3 to 5 up" in describe(figure)
     assert describe(plt.figure()) == ""
-
-
-def pixels(png: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-
-
-def test_a_png_looks_the_same_in_less_than_half_the_bytes():
-    figure, axes = plt.subplots()
-    figure.colorbar(axes.imshow(np.linspace(-1, 1, 72).reshape(6, 12), cmap="RdBu"))
-    file = io.BytesIO()
-    figure.savefig(file, format="png", transparent=False)
-    small = small_png(file.getvalue())
-    assert len(small) < 0.5 * len(file.getvalue())
-    difference = np.abs(pixels(file.getvalue()) - pixels(small))
-    assert difference.mean() < 1 and difference.max() < 40
-    assert small_png(small) == small

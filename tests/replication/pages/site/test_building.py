@@ -1,39 +1,8 @@
 """What is done to every page of the site."""
 
-from xml.etree import ElementTree
-
 import pytest
 
-from headprune_lib.replication.pages.site import building
 from headprune_lib.replication.pages.site.typography import with_minus_signs
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ('<div class="output">\\(x\\)</div><span class="math notranslate">x</span>', True),
-        ('<p class="mathematics">x</p>', False),
-    ],
-)
-def test_a_formula_is_seen(body, found):
-    assert building.has_formula(body) is found
-
-
-def test_addresses_are_whole_only_where_the_sites_own_is_known(monkeypatch):
-    without = building.head_tags("A & B", "What “it” says", "", "index.html")
-    assert "og:title" in without and "A &amp; B" in without and "og:image" not in without
-    whole = building.head_tags("A", "B", "https://example.org/book/", "book/x.html")
-    assert 'content="https://example.org/book/_static/figure3b.png"' in whole
-    assert 'href="https://example.org/book/book/x.html"' in whole
-    sitemap = building.sitemap(["a.html", "b/c&d.html"], "https://example.org")
-    places = ElementTree.fromstring(sitemap).iter(
-        "{http://www.sitemaps.org/schemas/sitemap/0.9}loc"
-    )
-    expected = ["https://example.org/a.html", "https://example.org/b/c&d.html"]
-    assert [place.text for place in places] == expected
-    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
-    monkeypatch.setenv("GITHUB_REPOSITORY", "some/book")
-    assert building.repository() == "https://example.org/some/book"
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from importlib.metadata import files
 from urllib.parse import unquote, urlparse
 
 import pytest
-from browser import Visit, contents, needs_chromium, served, settled
+from browser import Visit, contents, needs_chromium, served
 from bs4 import BeautifulSoup
-
-from headprune_lib.replication.paths import project_root
 
 pytestmark = pytest.mark.slow
 
@@ -57,28 +55,6 @@ AXE = """document.querySelectorAll(
   document.querySelectorAll("details").forEach(one => { one.open = true; });
   axe.run().then(found => JSON.stringify(found.violations.map(
   one => [one.id, one.nodes.slice(0, 3).map(node => node.target.join(" "))])))"""
-SEARCHED = """(() => {
-  const table = document.querySelector("table.long");
-  const frame = table.closest(".pst-scrollable-table-container");
-  const rows = () => [...table.tBodies[0].rows].filter(row => row.getClientRects().length);
-  const before = rows().length, input = document.querySelector(".row-search input");
-  input.value = "BERT passed";
-  input.dispatchEvent(new Event("input"));
-  return JSON.stringify([before, rows().map(row => row.textContent.toLowerCase()),
-    document.querySelector(".row-search output").textContent, frame.tabIndex,
-    document.documentElement.scrollHeight]);
-})()"""
-SORTED = """(() => {
-  const table = document.querySelector("table.sortable:has(tbody tr:nth-child(4))");
-  const header = [...table.tHead.rows[0].cells]
-    .findIndex(cell => cell.textContent.startsWith("accuracy"));
-  const cells = () => [...table.tBodies[0].rows].map(row => Number(row.cells[header].textContent));
-  const button = table.tHead.rows[0].cells[header].querySelector("button");
-  button.click();
-  const up = cells();
-  button.click();
-  return JSON.stringify([up, cells(), table.tHead.rows[0].cells[header].getAttribute("aria-sort")]);
-})()"""
 
 
 @pytest.mark.parametrize("start", PAPER)
@@ -91,39 +67,6 @@ def test_a_page_of_the_paper_answers_first_and_describes_its_figures(start, page
     for picture in page.select(".paper-figure svg"):
         told = picture["aria-label"]
         assert sum(word[0].isdigit() for word in told.replace("−", "").split()) >= 4, told
-
-
-def test_every_table_and_supplement_has_a_caption_and_a_number_of_its_own(pages):
-    supplements, tables = [], []
-    for name, page in pages.items():
-        tables += [one.get_text().strip() for one in page.select("article .caption-number")]
-        if name.startswith("notebooks/"):  # another page may show a table of theirs again
-            shown = page.select("article figcaption, article .table-frame caption")
-            supplements += [words.strong.get_text() for words in shown]
-    assert len(supplements) == len(set(supplements)) > 40
-    assert len(tables) == len(set(tables)) > 10
-    assert all(number.startswith("Table B") for number in tables)
-    for name in ("rerun", "rules", "prune", "models"):
-        shown = pages[f"book/{name}.html"].select("article table.table")
-        assert shown and all(table.caption for table in shown), name
-
-
-def test_the_code_of_a_notebook_is_in_one_fold_at_its_end(pages):
-    for name, page in pages.items():
-        folds = page.select("article details.page-code")
-        assert len(folds) == name.startswith("notebooks/"), name
-        for fold in folds:
-            assert not fold.has_attr("open")
-            after = fold.find_all_next(["p", "h2", "table", "figure"])
-            assert not [
-                one for one in after if fold not in one.parents and one.find_parent("article")
-            ]
-            cells = json.loads((project_root() / name).with_suffix(".ipynb").read_text())["cells"]
-            code = (
-                "".join(cell["source"]).strip() for cell in cells if cell["cell_type"] == "code"
-            )
-            shown = [block.get_text().strip() for block in fold.select(".highlight pre")]
-            assert shown == [source for source in code if source], name
 
 
 def test_no_page_shows_an_error_left_over_markup_or_a_hyphen_for_a_minus_sign(pages):
@@ -170,24 +113,6 @@ def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_somewhere(site, p
             if not there:
                 lost.append(f"{name}: {link['href']}")
     assert not lost
-
-
-@needs_chromium
-@pytest.mark.parametrize(
-    ("markup", "problem"),
-    [
-        ("<p>all is well</p><script>console.log('so')</script>", None),
-        ("<script>undefined.x</script>", "exception: TypeError"),
-        ("<script>console.error('broken')</script>", "console: broken"),
-        ("<img src='missing.png' alt='nothing'>", "request: 404"),
-        ("<script src='https://example.org/x.js'></script>", "request: net::ERR_NAME_NOT"),
-    ],
-)
-def test_the_browser_reports_what_is_wrong(markup, problem, browser, tmp_path):
-    (tmp_path / "page.html").write_text(f"<link rel='icon' href='data:,'>{markup}")
-    with served(tmp_path) as address:
-        problems = browser.visit(f"{address}/page.html").problems
-    assert any(found.startswith(problem) for found in problems) if problem else not problems
 
 
 @pytest.fixture(scope="module")
@@ -249,20 +174,3 @@ def test_nothing_stands_in_the_way_of_readers_with_aids(name, width, mode, site,
         assert browser.value("document.documentElement.dataset.theme") == mode
         browser.value(axe.locate().read_text("utf-8") + ";0")
         assert json.loads(browser.value(AXE)) == []
-
-
-@needs_chromium
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_long_table_scrolls_in_a_frame_and_is_searched(site, browser, width):
-    found = browser.visit((site / "book/models.html").as_uri(), width, settled(SEARCHED)).markup
-    before, shown, said, place, height = json.loads(found)
-    assert 0 < len(shown) < before and said == f"{len(shown)} of {before}"
-    assert all("bert" in row and "passed" in row for row in shown)
-    assert place == 0 and height < 6000
-
-
-@needs_chromium
-def test_a_table_is_sorted_by_the_header_that_is_pressed(site, browser):
-    shown = browser.visit((site / "notebooks/01_one_head.html").as_uri(), script=SORTED).markup
-    up, down, state = json.loads(shown)
-    assert up == sorted(up) and down == up[::-1] and len(set(up)) > 2 and state == "descending"

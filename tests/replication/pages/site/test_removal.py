@@ -9,11 +9,8 @@ from headprune_lib.replication import measurements, store
 from headprune_lib.replication.pages import plots
 from headprune_lib.replication.pages.site.removal import (
     MEASURED,
-    first_shown,
-    first_step,
     removal_data,
 )
-from headprune_lib.replication.pages.site.still import still_svg, told
 from headprune_lib.replication.store import Key
 
 
@@ -60,12 +57,3 @@ def test_the_figure_marks_the_same_share_of_the_paper(data):
         assert line.get_xdata()[0] == pytest.approx(100 * paper["share"])
         assert line.get_label().startswith(f"the paper, {paper['task'].split(',')[0]}: ")
     plt.close("all")
-
-
-def test_the_still_picture_shows_the_same_step(data):
-    entry = data[first_shown(data)]
-    step = first_step(entry)
-    words, picture = told(entry, entry["orders"][0], step), still_svg(entry)
-    assert words.startswith(f"40% of the heads removed ({entry['removed'][step]} of ")
-    assert words in picture
-    assert picture.count('class="gone"') == entry["removed"][step]
