@@ -4,12 +4,13 @@ import numpy as np
 
 from headprune_lib.replication import published
 from headprune_lib.replication.stats.bounds import C7_RELIABILITY
-from statements import on, rows, values
+from statements import on, row, rows, values
 
 PAGE = "notebooks/03_across_datasets.ipynb"
 REVIEWS = ("across_domains", "reviews", "minilm")
 MPNET = ("across_domains", "sst2", "mpnet")
 HELD = ("across_domains", "snli-held", "minilm")
+HELD_BY_MPNET = ("across_domains", "snli-held", "mpnet")
 SICK = ("across_domains", "snli", "minilm")
 ENGLISH = ("across_domains", "enfr", "post-norm")
 
@@ -28,6 +29,24 @@ def without_the_edge(measure="bleu"):
 STATEMENTS = on(
     PAGE,
     {
+        "of SICK, leaves it open: {glue:text}`mpnet_held_r`": lambda: (
+            agreement("loss", *HELD_BY_MPNET)[0]["spearman"]["interval"][0] < 0
+            and row(*HELD_BY_MPNET, "C7").word == "differs"
+        ),
+        "both models' effects on the two texts are **reversed**": lambda: all(
+            (pearson := agreement("accuracy", *one)[0]["pearson"])["r"] < 0
+            and pearson["p"] < 0.01
+            and row(*one, "C7").word == "differs"
+            for one in (HELD, HELD_BY_MPNET)
+        ),
+        "only the translator's interval within layers lies clearly above 0.": lambda: (
+            values(*ENGLISH)["correlations"]["loss"]["within"]["interval"][0] > 0.2
+            and all(
+                correlation["within"]["interval"][0] < 0.05
+                for one in (SICK, HELD, HELD_BY_MPNET, REVIEWS, MPNET)
+                for correlation in agreement("loss", *one)
+            )
+        ),
         "One head makes the line of BLEU; in loss the others lie on the line too.": lambda: (
             without_the_edge() < 0.2 and without_the_edge("loss") > 0.9
         ),

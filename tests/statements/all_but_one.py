@@ -53,6 +53,10 @@ def twelve_layers():
 STATEMENTS = on(
     PAGE,
     {
+        "and a result counts from 0.8 on.": lambda: LEAST_POWER == 0.8,
+        "The rule says *differs* here. Its power to say the opposite is": lambda: (
+            row(*HELD, "C2").one_way
+        ),
         "The verdict is taken over the three trainings together, with wider intervals.": lambda: (
             row(*TRANSLATOR, "C2").judged.trainings == 3
         ),

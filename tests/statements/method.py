@@ -7,6 +7,7 @@ from transformers import BertConfig, BertModel
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.encoder import sweep_work
+from headprune_lib.replication.claims.verdict import LEAST_POWER
 from statements import on
 
 METHOD = "book/method.md"
@@ -22,6 +23,7 @@ def sweep_floor():
 STATEMENTS = on(
     METHOD,
     {
+        "A result of less than 0.8 is shown and does not count.": lambda: LEAST_POWER == 0.8,
         "| variant | absolute value taken | |---|---| | `example` |": lambda: (
             {one.variant for one in CRITERIA.values() if one.variant}
             == {"example", "token", "batch", "bertology", "fisher"}

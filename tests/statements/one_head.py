@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headprune_lib.replication.stats.bounds import DELTA
+from headprune_lib.replication.stats.bounds import C1_REMOVABLE_LOW, DELTA
 from statements import found, on, row, values
 
 PAGE = "notebooks/01_one_head.ipynb"
@@ -43,9 +43,22 @@ def too_few_examples():
     return np.median([head["smallest_detectable"] for head in heads]) > DELTA
 
 
+def judged_of_fewest():
+    one = fewest()
+    return row("one_head", one.task, one.model, "C1")
+
+
 STATEMENTS = on(
     PAGE,
     {
+        "The result does not count: with {glue:text}`least_n` test pairs the rule would decide with "
+        "probability {glue:text}`least_power` only.": lambda: (
+            fewest().values["removable"]["power"] < 0.3 and not judged_of_fewest().counts
+        ),
+        "The lower end of that interval is below 70%, so our rule says *undecided*.": lambda: (
+            judged_of_fewest().word == "undecided"
+            and fewest().values["removable"]["removable_interval"][0] < C1_REMOVABLE_LOW
+        ),
         "It says the same of MPNet, with power": lambda: all(
             (one := row("one_head", "snli-held", model, "C1")).judged.word == "replicates"
             and one.counts
