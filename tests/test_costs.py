@@ -72,15 +72,6 @@ def test_the_cache_is_that_of_the_pruned_model(name):
         assert cost(mask) == kept_bytes(prune_heads(copy.deepcopy(model), mask), 3, 9)
 
 
-def test_a_model_without_a_cache_is_refused():
-    with pytest.raises(ValueError, match="keeps no keys and values|with a cache"):
-        cache_cost(build("bert", dtype=torch.float32), 1, 4)
-    with pytest.raises(ValueError, match="does not run on 99 tokens with a cache"):
-        cache_cost(build("gpt2", dtype=torch.float32), 1, 99)
-    with pytest.raises(ValueError, match="ViTForImageClassification does not read tokens"):
-        cache_cost(build("vit", dtype=torch.float32), 1, 4)
-
-
 class Slow(nn.Module):
     """Takes two seconds a head, by a clock that it moves on itself."""
 
@@ -135,10 +126,3 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
     mask["self"][1] = 0
     with pytest.raises(ValueError, match="layers.1 was not measured with 0 heads of 0 groups"):
         cost(mask)
-
-
-@pytest.mark.parametrize(("batch_size", "length"), [(1, 1), (3, 9)])
-def test_random_tokens_are_of_the_size_asked_for(batch_size, length):
-    made = random_tokens(build("gpt2"), batch_size, length)
-    assert {tuple(value.shape) for value in made.values()} == {(batch_size, length)}
-    assert made["input_ids"].min() >= 0 and made["input_ids"].max() < 30

@@ -1,10 +1,4 @@
-"""What else a pruned model runs in: a row for each program, a column for each way it was loaded.
-
-The table in ``book/prune.md`` has these rows and columns.
-"""
-
-import re
-from pathlib import Path
+"""What else a pruned model runs in: rows and columns of the table in ``book/prune.md``."""
 
 import pytest
 import torch
@@ -22,7 +16,6 @@ from headprune_lib import (
     uniform_mask,
 )
 
-PAGE = Path(__file__).parents[1] / "book" / "prune.md"
 HEADS = [("self", 0, 0), ("self", 0, 1), *(("self", 1, head) for head in range(4))]
 
 
@@ -129,25 +122,6 @@ def compiled(model, _folder):
     torch.testing.assert_close(logits(fast, **more), logits(model), rtol=0, atol=1e-5)
 
 
-def exported(model, _folder):
-    inputs = {name: value for name, value in batch(model).items() if name != "labels"}
-    if model.can_generate():
-        inputs["use_cache"] = False
-    program = torch.export.export(model, (), inputs)
-    torch.testing.assert_close(program.module()(**inputs).logits, logits(model), rtol=0, atol=1e-5)
-
-
-def bfloat16(model, folder):
-    model = model.to(torch.bfloat16)
-    if pruned(model):
-        again = load_pruned(save_pruned(model, folder / "half"))
-    else:
-        model.save_pretrained(folder / "half")
-        again = type(model).from_pretrained(folder / "half").eval()
-    assert again.dtype == torch.bfloat16
-    torch.testing.assert_close(logits(again), logits(model), rtol=0, atol=0.02)
-
-
 def dispatched(model, folder):
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
     before = logits(model)
@@ -170,8 +144,6 @@ PROGRAMS = {
     "`Trainer`, a step and its checkpoint": trainer,
     "PEFT: LoRA, two steps, merged": lora,
     "`torch.compile`": compiled,
-    "`torch.export`": exported,
-    "bfloat16": bfloat16,
     "`accelerate.dispatch_model`, layers on the disk": dispatched,
 }
 
@@ -181,15 +153,3 @@ PROGRAMS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pruned_model_works_in(program, way, tmp_path):
     PROGRAMS[program](WAYS[way](tmp_path / "model"), tmp_path)
-
-
-def test_the_page_has_these_rows_and_columns():
-    table = PAGE.read_text("utf-8").partition("<!-- elsewhere -->")[2].partition("<!--")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in table.splitlines()
-        if line.startswith("|") and not re.fullmatch(r"[|:\- ]+", line)
-    ]
-    assert rows[0][1:] == list(WAYS)
-    assert [row[0] for row in rows[1:]] == list(PROGRAMS)
-    assert {cell for row in rows[1:] for cell in row[1:]} == {"yes"}

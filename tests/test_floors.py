@@ -1,7 +1,6 @@
 """Who may import whom: the library below, the replication above it, and no detours."""
 
 import ast
-import graphlib
 import os
 import subprocess
 import sys
@@ -92,23 +91,6 @@ def test_the_lower_floor_imports_what_it_is_installed_with():
             elif package not in INSTALLED_WITH_THE_CORE and not lazy:
                 wrong.append(f"{where(name, line)} imports {package} outside of a function")
     assert not wrong, "\n".join(wrong)
-
-
-def test_no_module_imports_itself_by_a_detour():
-    graph = {
-        name: {
-            target
-            for target, _, _, typed in imports(name)
-            if target in MODULES and target != name and not typed
-        }
-        for name in MODULES
-    }
-    # A package that lists what is in it is imported with each of its modules; that is no detour.
-    graph = {
-        name: {target for target in targets if not name.startswith(f"{target}.")}
-        for name, targets in graph.items()
-    }
-    graphlib.TopologicalSorter(graph).prepare()
 
 
 # What a command must not wait for before it is clear that it is needed.

@@ -99,24 +99,3 @@ def test_a_second_thread_is_refused_while_the_first_holds_the_model(hold, use):
         with contextlib.suppress(AttributeError):
             use(model)  # the same thread may nest
         assert not isinstance(in_a_thread(lambda: use(copy.deepcopy(model))), RuntimeError)
-
-
-def test_a_model_is_free_again_after_an_error():
-    model = build(dtype=torch.float32)
-    with pytest.raises(ZeroDivisionError), masked_heads(model, some_mask(model)):
-        raise ZeroDivisionError
-    in_a_thread(lambda: head_importance(model, [batch_for("bert")]))["self"].sum()
-
-
-def test_wrappers_and_weights_that_are_not_in_memory_are_refused():
-    model = build(dtype=torch.float32)
-    with pytest.raises(ValueError, match=r"DataParallel wraps the model.*wrapper\.module"):
-        find_heads(torch.nn.DataParallel(model))
-    model.classifier.to("meta")
-    for call in (
-        lambda: head_importance(model, [batch_for("bert")]),
-        lambda: next(one_head_ablation(model, [batch_for("bert")])),
-        lambda: score_heads(model, [batch_for("bert")], by="entropy"),
-    ):
-        with pytest.raises(ValueError, match=r"classifier\.weight are not in memory"):
-            call()

@@ -118,29 +118,6 @@ def test_gates_are_those_of_plain_least_squares(name):
     assert sum(((gates != 1) & (gates != 0)).sum() for gates in found.values()) > 1
 
 
-def test_what_is_below_a_layer_is_run_twice_and_not_once_a_layer_above_it():
-    model, inputs, ran = build("bert"), batch_for("bert"), []
-    first = model.bert.encoder.layer[0].attention.self
-    first.register_forward_hook(lambda *_: ran.append(1))
-    tune_mask(model, cut_heads(model, [("self", 0, 1)]), [inputs] * 10)
-    # uncut and gated: up to the layer and once through it; the order of running, and the proof
-    assert len(ran) == 1 + 2 * (10 + 10 + 1)
-
-
-def test_where_layers_do_not_follow_one_another_passes_begin_at_the_start():
-    model, inputs = build("bert"), batch_for("bert")
-    encoder, first = model.bert.encoder, []
-    encoder.layer.append(copy.deepcopy(encoder.layer[0]))
-    last = encoder.layer[3].attention.self
-    encoder.layer[0].register_forward_hook(lambda _m, _i, output: first.append(output))
-    # what the first layer returned comes back in the last one
-    last.register_forward_pre_hook(lambda _m, inputs: (inputs[0] + first[-1], *inputs[1:]))
-    mask = some_mask(model)
-    found = tune_mask(model, mask, parts_of(inputs))
-    expected, _ = plainly(model, mask, "bert", parts_of(inputs))
-    torch.testing.assert_close(found["self"], expected["self"], rtol=1e-6, atol=1e-6)
-
-
 def repeating(factor):
     """In the first layer head 1 writes what head 0 writes, by a factor."""
     model = build("bert")

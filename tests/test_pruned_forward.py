@@ -6,7 +6,6 @@ import pytest
 import torch
 import transformers as t
 from tiny import BUILDERS, batch, batch_for, build, inputs_of
-from torch import nn
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
@@ -30,7 +29,6 @@ def _two(model_class, config_class):
 MODELS = {
     "t5": lambda: build("t5"),
     "bert": lambda: _two(t.BertLMHeadModel, t.BertConfig),
-    "electra": lambda: _two(t.ElectraForCausalLM, t.ElectraConfig),
 }
 CUT = (
     {"enc-dec": [0, 1]},  # its decoder keeps nothing of the encoder
@@ -103,46 +101,8 @@ def test_a_static_cache_with_room_for_all_heads_is_made_anew(cut):
         assert torch.allclose(torch.cat(parts, 1), pruned(ids).logits)
 
 
-@pytest.mark.slow
-def test_continuous_batching_works_with_empty_layers_and_is_refused_where_pages_do_not_fit():
-    model, ids = build("llama", "sdpa", torch.float32), batch(labels=False)["input_ids"][1::2]
-    settings = t.GenerationConfig(
-        max_new_tokens=5, do_sample=False, eos_token_id=-1, pad_token_id=1
-    )
-    # with room for these sentences and not for as many as the memory holds, which takes a minute
-    room = t.ContinuousBatchingConfig(
-        num_blocks=8, page_size=16, max_batch_tokens=32, max_requests_per_batch=4
-    )
-    several = {"generation_config": settings, "continuous_batching_config": room}
-    pruned = prune_heads(copy.deepcopy(model), _cut(model, "empty"))
-    alone = pruned.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
-    answers = pruned.generate_batch(ids.tolist(), **several)
-    assert [a.generated_tokens for a in answers.values()] == alone[:, ids.shape[1] :].tolist()
-    pruned = prune_heads(copy.deepcopy(model), _cut(model, "group"))
-    answers = pruned.generate_batch(ids.tolist(), **several)
-    assert all("export_transformers" in answer.error for answer in answers.values())
-
-
-@pytest.mark.parametrize("name", ["bert", "distilbert", "t5", "llama"])
-def test_quantising_leaves_an_empty_layer_what_it_is(name):
-    """All else is quantised as in the unpruned model whose heads are zeroed in their weights."""
-    model = build(name, dtype=torch.float32)
-    pruned = prune_heads(copy.deepcopy(model), _cut(model, "empty"))
-    for block in find_heads(model):
-        if block.layer == 0:
-            block.part(model, "output").weight.data.zero_()
-    with torch.no_grad():
-        zeroed, logits = (
-            torch.ao.quantization.quantize_dynamic(each, {nn.Linear}, torch.qint8)(
-                **inputs_of(batch_for(name))
-            ).logits
-            for each in (model, pruned)
-        )
-    assert torch.allclose(logits, zeroed, atol=1e-4)
-
-
 @pytest.mark.parametrize("kernel", ["eager", pytest.param("sdpa", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "bart", "vit", "qwen2"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "qwen2"])
 def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
     """Qwen2 is found by structure, and the kernel is chosen after heads are removed."""
     model = build(name) if name in BUILDERS else census_model(name)

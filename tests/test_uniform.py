@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
 
-from headprune_lib import cut_heads, find_heads, full_mask, prune_heads, uniform_mask
+from headprune_lib import cut_heads, full_mask, prune_heads, uniform_mask
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 
@@ -67,13 +67,6 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
     assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases: each its own
 
 
-def test_a_model_that_is_uneven_is_made_even():
-    model = build("bert")
-    prune_heads(model, cut_heads(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
-    prune_heads(model, uniform_mask(model, drawn(model), 0.0))
-    assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -88,11 +81,3 @@ def test_what_cannot_be(options, message):
     prune_heads(model, cut_heads(model, [("self", 1, head) for head in range(4)]))
     with pytest.raises(ValueError, match=message):
         uniform_mask(model, drawn(model), **{"amount": 0.5, **options})
-
-
-def test_layers_that_share_biases_and_have_no_head_in_common():
-    model = build("t5")
-    gone = [("enc-enc", layer, head) for layer in (0, 1) for head in (2 * layer, 2 * layer + 1)]
-    prune_heads(model, cut_heads(model, gone))
-    with pytest.raises(ValueError, match="share one table of position biases"):
-        uniform_mask(model, drawn(model), 0.0)
