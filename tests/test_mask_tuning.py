@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tiny import BUILDERS, ENCODER_DECODERS, IMAGES, SINGLE, batch_for, build
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
@@ -208,13 +208,8 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
 def test_what_does_not_fit_is_refused_and_changes_nothing():
     model, inputs = build("bert"), batch_for("bert")
     ones, weights = full_mask(model)["self"], copy.deepcopy(model.state_dict())
-    for call in (lambda m: tune_mask(model, m, [inputs]), lambda m: fold_gates(model, m)):
-        with pytest.raises(ValueError, match="has shape"):
-            call({"self": ones[:2]})
     with pytest.raises(ValueError, match="must hold 0 and 1 only: gates are fitted to a cut"):
         tune_mask(model, {"self": ones / 2}, [inputs])
-    with pytest.raises(ValueError, match="no batches given"):
-        tune_mask(model, some_mask(model), [])
     torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)
     with pytest.raises(ValueError, match="computes its weights from others"):
         tune_mask(model, some_mask(model), [inputs])
@@ -222,17 +217,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
         fold_gates(model, {"self": ones / 2})
     name = "bert.encoder.layer.0.attention.output.dense.weight"
     assert torch.equal(model.state_dict()[name], weights[name])
-
-
-@each([name for name in BUILDERS if name not in IMAGES])
-def test_padding_has_no_say(name):
-    model, inputs = build(name), batch_for(name)
-    mask = some_mask(model)
-    other = {k: v.clone() for k, v in inputs.items()}
-    other["input_ids"][inputs["attention_mask"] == 0] = 7
-    if name in ENCODER_DECODERS:
-        other["decoder_input_ids"][inputs["labels"] == -100] = 9
-    found, again = tune_mask(model, mask, [inputs]), tune_mask(model, mask, [other])
-    near = 5e-3 if (name, "eager") in SINGLE else 1e-6
-    for kind, values in found.items():
-        torch.testing.assert_close(values, again[kind], rtol=near, atol=near)

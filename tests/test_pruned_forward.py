@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import BUILDERS, batch, batch_for, build, inputs_of
+from tiny import BUILDERS, batch_for, build, inputs_of
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
@@ -88,17 +88,6 @@ def _cut(model, cut):
         elif block.layer == 0:
             mask[block.kind][0, : block.n_heads] = 0
     return mask
-
-
-@pytest.mark.parametrize("cut", ["group", "empty"])
-def test_a_static_cache_with_room_for_all_heads_is_made_anew(cut):
-    model, ids = build("llama"), batch(labels=False)["input_ids"]
-    pruned = prune_heads(model, _cut(model, cut))
-    cache = t.StaticCache(pruned.config, max_cache_len=12)
-    cache.early_initialization(len(ids), 2, 4, torch.float64, "cpu")
-    with torch.no_grad():
-        parts = [pruned(part, past_key_values=cache).logits for part in ids.split(3, 1)]
-        assert torch.allclose(torch.cat(parts, 1), pruned(ids).logits)
 
 
 @pytest.mark.parametrize("kernel", ["eager", pytest.param("sdpa", marks=pytest.mark.slow)])

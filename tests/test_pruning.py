@@ -140,8 +140,3 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
         hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
-    assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
-    model.generation_config.alignment_heads = [[0, 3]]
-    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
-    assert model.generation_config.alignment_heads == [[0, 2]]

@@ -77,20 +77,3 @@ def test_each_row_has_its_own_mask_in_beam_search_too(sources):
         masked_rows(model, masks[1:], [0, 1]),
     ):
         model(input_ids=ids, decoder_input_ids=ids)
-
-
-@pytest.mark.parametrize("beams", [1, 3])
-def test_a_batch_that_memory_has_no_room_for_is_translated_in_halves(
-    model, sources, monkeypatch, beams
-):
-    expected, real, tried = generate(model, sources, beams=beams), model.generate, []
-
-    def tight(input_ids, **given):
-        tried.append(len(input_ids))
-        if len(input_ids) > 3:
-            raise torch.OutOfMemoryError("no room")
-        return real(input_ids=input_ids, **given)
-
-    monkeypatch.setattr(model, "generate", tight)
-    assert generate(model, sources, beams=beams) == expected
-    assert tried[0] == len(sources) and sum(n for n in tried if n <= 3) == len(sources)
