@@ -1,14 +1,12 @@
 """A class that is not in the table can be taught."""
 
 import copy
-import dataclasses
 import pickle
 
 import pytest
 import torch
 from ownmodels import OwnAttention, OwnModel
 from tiny import removed_as_masked
-from transformers.models.bert.modeling_bert import BertAttention
 
 from headprune_lib import cut_heads, find_heads, head_importance, register_attention
 from headprune_lib.architectures import ARCHITECTURES
@@ -57,12 +55,3 @@ def test_names_that_contradict_each_other_are_refused(names, message):
     with pytest.raises((ValueError, TypeError), match=message):
         register_attention("Half", **names)
     assert "Half" not in ARCHITECTURES
-
-
-def test_a_class_is_taught_by_its_likeness_to_another(forget_taught):
-    bert = ARCHITECTURES["BertAttention"]
-    for like in ("BertAttention", BertAttention, bert):
-        assert register_attention("Own", like=like) == bert
-    changed = register_attention("Own", like="BertAttention", output="out", width=None)
-    assert changed == dataclasses.replace(bert, output="out", width=None)
-    assert ARCHITECTURES["Own"] is changed and ARCHITECTURES["BertAttention"] == bert

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers as t
-from ownmodels import SMALL, classifier, tokenizer
+from ownmodels import SMALL, classifier
 
 from headprune_lib import (
     cut_heads,
@@ -48,16 +48,6 @@ def logits(model):
     inputs.pop("labels")
     with torch.no_grad():
         return model(**inputs).logits
-
-
-def pipelines(model, _folder):
-    task = "text-generation" if model.can_generate() else "text-classification"
-    pipe = t.pipeline(task, model=model, tokenizer=tokenizer(), device="cpu")
-    if not model.can_generate():
-        assert {one["label"] for one in pipe(["good film", "bad"])} <= {"negative", "positive"}
-        return
-    made = pipe("good film", max_new_tokens=4, do_sample=False, return_full_text=False)
-    assert isinstance(made[0]["generated_text"], str)
 
 
 def trainer(model, folder):
@@ -110,7 +100,6 @@ def dispatched(model, folder):
 
 # Row of the page -> what is asked.
 PROGRAMS = {
-    "`pipeline`": pipelines,
     "`Trainer`, a step and its checkpoint": trainer,
     "PEFT: LoRA, two steps, merged": lora,
     "`accelerate.dispatch_model`, layers on the disk": dispatched,

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build
+from test_laws import traces
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, same_weights
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
@@ -145,27 +146,17 @@ def test_a_head_that_writes_nothing_keeps_gate_1():
     assert gates[1] == pytest.approx(1, abs=1e-9) and abs(gates[2] - 1) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["bert", "t5", "mistral"])
-def test_the_model_is_left_as_it_was_after_an_error_too(name):
-    model, inputs = build(name).train(), batch_for(name)
+def test_the_model_is_left_as_it_was_after_an_error_too():
+    model, inputs = build("t5").train(), batch_for("t5")
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
-    weights = copy.deepcopy(model.state_dict())
-
-    def state():
-        hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
-        own = ["forward" in vars(module) for module in model.modules()]
-        modes = [module.training for module in model.modules()]
-        return hooks, own, modes, [p.requires_grad for p in model.parameters()]
-
-    before = state()
+    weights, before = copy.deepcopy(model.state_dict()), traces(model)
     tune_mask(model, some_mask(model), [inputs])
-    assert state() == before
+    assert traces(model) == before
     broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
     with pytest.raises(IndexError):
         tune_mask(model, some_mask(model), [inputs, broken])
-    assert state() == before
-    assert all(torch.equal(values, weights[key]) for key, values in model.state_dict().items())
+    assert traces(model) == before and same_weights(model, weights)
 
 
 @each(BUILDERS)

@@ -23,7 +23,6 @@ from headprune_lib import (
     prune_heads,
     prune_mask,
     score_heads,
-    uniform_mask,
 )
 from headprune_lib.criteria import CRITERIA
 
@@ -166,21 +165,6 @@ def test_a_batch_with_flags_and_int32(criterion):
     found = score_heads(model, [given], criterion, **settings)["self"]
     torch.testing.assert_close(found, expected)
     assert given["labels"].dtype == torch.int32
-
-
-def test_a_mask_of_one_kind_is_also_the_tensor_alone():
-    model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
-    mask = cut_heads(model, [("self", 0, 1), ("self", 2, 3)])
-    assert torch.equal(cut_heads(model, {0: [1], 2: {3}})["self"], mask["self"])
-    for choose in (prune_mask, uniform_mask):
-        assert torch.equal(
-            choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
-        )
-    with masked_heads(model, mask):
-        expected = logits(model, inputs)
-    with masked_heads(model, mask["self"]):
-        assert torch.equal(logits(model, inputs), expected)
-    torch.testing.assert_close(logits(prune_heads(model, mask["self"]), inputs), expected)
 
 
 @pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])

@@ -50,10 +50,6 @@ def test_masks_along_an_order_are_those_of_each_number_of_heads():
     for wrong in (-1, len(order) + 1):
         with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
             order_masks(model, order, [1, wrong])
-        with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
-            order_mask(model, order, wrong)
-    with pytest.raises(IndexError, match=r"no head \('self', layer 0"):
-        order_masks(model, [("self", 0, 0)], [1])
 
 
 def scores_of(model, seed):

@@ -59,26 +59,6 @@ def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
             assert torch.equal(tokens, masked), (beams, cache)
 
 
-def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_are_left():
-    torch.manual_seed(0)
-    config = t.UMT5Config(
-        vocab_size=40, d_model=32, d_kv=4, num_heads=8, d_ff=32, num_layers=2, num_decoder_layers=1,
-        relative_attention_num_buckets=4, relative_attention_max_distance=8,
-    )  # fmt: skip
-    model = t.UMT5ForConditionalGeneration(config).eval()
-    pruned, ids = copy.deepcopy(model), torch.randint(3, 40, (2, 7))
-    (kind, *_), mask = full_mask(model), full_mask(model)
-    for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
-        step = full_mask(model)
-        step[kind][0, heads] = mask[kind][0, heads] = 0
-        prune_heads(pruned, step)
-    with torch.no_grad(), masked_heads(model, mask):
-        masked = model(input_ids=ids, decoder_input_ids=ids).logits
-    with torch.no_grad():
-        logits = pruned(input_ids=ids, decoder_input_ids=ids).logits
-    assert torch.allclose(logits, masked, atol=1e-5)
-
-
 def _cut(model, cut):
     """A mask without the first layers' heads, or without a key and value head of each layer."""
     mask = full_mask(model)

@@ -71,8 +71,6 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
     ("options", "message"),
     [
         ({"amount": 1.5}, "amount is 1.5; give the share"),
-        ({"kinds": ["dec"]}, "no kind 'dec' in BertFor"),
-        ({"keep_at_least": 0}, "keep_at_least is 0; no configuration"),
         ({}, "layer.1.attention has no heads"),
     ],
 )

@@ -81,26 +81,3 @@ def test_heads_of_groups_and_of_classes_that_were_found_are_put_back(make, per_g
     inputs = {"input_ids": torch.arange(4, 12)[None]}
     expected, logits = (logits_of(each, inputs) for each in (pruned, unprune_heads(pruned)))
     torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-12)
-
-
-def _other_activation(model):
-    model.bert.pooler.activation = torch.nn.ReLU()
-
-
-class Own(t.BertForSequenceClassification):
-    def __init__(self, config, more):
-        super().__init__(config)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("bert", _other_activation, "bert.pooler.activation is ReLU"),
-        ("bert", lambda model: Own(model.config, 1), "Own is not made of its configuration alone"),
-    ],
-)
-def test_what_cannot_be_made_again_is_refused(name, change, message):
-    model = cut(build(name), 0)
-    changed = change(model) or model
-    with pytest.raises(ValueError, match=message):
-        unprune_heads(changed)

@@ -31,13 +31,6 @@ def test_reused_activations_give_the_losses_of_plain_passes(name):
     assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
 
 
-def test_one_step_is_the_order_of_single_cuts(model, examples, split):
-    heads = [("self", layer, head) for layer in range(3) for head in range(4)]
-    expected = sorted(heads, key=lambda head: loss_without(model, examples, [head]))
-    assert prune_order(greedy(model, [examples], steps=1)) == expected
-    assert prune_order(greedy(model, iter(split([2])), steps=1)) == expected
-
-
 def test_heads_that_are_gone_have_no_score():
     smaller = prune_heads(build(), cut_heads(build(), [("self", 1, 1)]))
     scores = greedy(smaller, [batch_for("bert")], steps=3)["self"]
