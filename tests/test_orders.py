@@ -1,7 +1,6 @@
 """Orders, schedules and the masks that follow them."""
 
 import math
-import warnings
 
 import pytest
 import torch
@@ -108,12 +107,6 @@ def test_scores_that_cannot_be_of_this_model():
         prune_mask(build(), {"self": ones}, 0.5)
 
 
-def test_scores_of_the_kinds_that_go_are_enough():
-    model = MODELS["marian"]
-    mask = prune_mask(model, {"enc-dec": torch.rand(2, 4)}, 0.5, kinds=["enc-dec"])
-    assert mask["enc-dec"].sum() == 4 and mask["enc-enc"].all()
-
-
 LESS = [
     (prune_mask, "bert", 0.5, {"keep_at_least": 4}, "asks for 6 of 12 heads, and 0 go: each layer keeps 4"),
     (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: .* go together, 2 at a time"),
@@ -132,10 +125,3 @@ def test_less_than_was_asked_for_is_said(choose, name, amount, options, message)
     with pytest.warns(UserWarning, match=message) as said:
         choose(model, scores_of(model, 0), amount, **options)
     assert len(said) == 1 and said[0].filename == __file__
-
-
-@pytest.mark.parametrize("choose", [prune_mask, uniform_mask])
-@pytest.mark.parametrize("amount", [0, 0.5, 0.7])
-def test_what_is_done_as_asked_is_not_warned_of(choose, amount):
-    with warnings.catch_warnings(action="error"):
-        choose(MODELS["bert"], scores_of(MODELS["bert"], 0), amount)

@@ -4,32 +4,11 @@ import copy
 
 import pytest
 import torch
-import transformers as t
 from tiny import BUILDERS, batch_for, build, inputs_of
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
 
-_COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
-
-
-def _two(model_class, config_class):
-    """An encoder and a decoder that attends to it, each BERT's shape."""
-    sizes = {**_COMMON, "num_hidden_layers": 2, "pad_token_id": 0}
-    model = t.EncoderDecoderModel(
-        encoder=t.BertModel(t.BertConfig(**sizes)),
-        decoder=model_class(config_class(**sizes, is_decoder=True, add_cross_attention=True)),
-    )
-    for parameter in model.parameters():
-        parameter.data.mul_(3)  # large enough for a token to depend on the tokens before it
-    model.generation_config.update(decoder_start_token_id=2, pad_token_id=0, eos_token_id=None)
-    return model.eval()
-
-
-MODELS = {
-    "t5": lambda: build("t5"),
-    "bert": lambda: _two(t.BertLMHeadModel, t.BertConfig),
-}
 CUT = (
     {"enc-dec": [0, 1]},  # its decoder keeps nothing of the encoder
     {"dec-dec": [0]},
@@ -38,13 +17,12 @@ CUT = (
 )
 
 
-@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "cut", [*(pytest.param(cut, marks=pytest.mark.slow) for cut in CUT[:2]), *CUT[2:]]
 )
-def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
+def test_generation_with_empty_layers_is_that_of_the_masked_model(cut):
     torch.manual_seed(0)
-    model = MODELS[name]()
+    model = build("t5")
     mask = full_mask(model)
     for kind, layers in cut.items():
         mask[kind][layers] = 0
@@ -59,13 +37,11 @@ def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
             assert torch.equal(tokens, masked), (beams, cache)
 
 
-def _cut(model, cut):
-    """A mask without the first layers' heads, or without a key and value head of each layer."""
+def _cut(model):
+    """A mask without the first layers' heads."""
     mask = full_mask(model)
     for block in find_heads(model):
-        if cut == "group":
-            mask[block.kind][block.layer, list(block.groups[0])] = 0
-        elif block.layer == 0:
+        if block.layer == 0:
             mask[block.kind][0, : block.n_heads] = 0
     return mask
 
@@ -75,7 +51,7 @@ def _cut(model, cut):
 def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
     """Qwen2 is found by structure, and the kernel is chosen after heads are removed."""
     model = build(name) if name in BUILDERS else census_model(name)
-    inputs, mask = inputs_of(batch_for(name), model.dtype), _cut(model, "empty")
+    inputs, mask = inputs_of(batch_for(name), model.dtype), _cut(model)
     pruned = prune_heads(copy.deepcopy(model), mask)
     for each in (model, pruned):
         each.set_attn_implementation(kernel)

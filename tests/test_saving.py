@@ -116,17 +116,6 @@ def test_a_revision_on_the_hub(tmp_path):
     assert any(hub.COMMIT in asked for asked in server.asked)
 
 
-def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):
-    t.utils.logging.enable_propagation()
-    try:
-        with pytest.raises(RuntimeError, match="For details look at the above report"):
-            t.AutoModelForSequenceClassification.from_pretrained(folder)
-    finally:
-        t.utils.logging.disable_propagation()
-    assert "headprune_lib_load_pruned" in caplog.text
-    assert "load_pruned(folder)" in (folder / "README.md").read_text()
-
-
 class Own(t.BertForSequenceClassification):
     pass
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
 
-from headprune_lib import cut_heads, full_mask, prune_heads, uniform_mask
+from headprune_lib import full_mask, prune_heads, uniform_mask
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 
@@ -65,17 +65,3 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
     kept = uniform_mask(model, scores, 0.5)
     assert kept["enc-enc"].tolist() == [[1, 0, 0, 1]] * 2
     assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases: each its own
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"amount": 1.5}, "amount is 1.5; give the share"),
-        ({}, "layer.1.attention has no heads"),
-    ],
-)
-def test_what_cannot_be(options, message):
-    model = build("bert")
-    prune_heads(model, cut_heads(model, [("self", 1, head) for head in range(4)]))
-    with pytest.raises(ValueError, match=message):
-        uniform_mask(model, drawn(model), **{"amount": 0.5, **options})

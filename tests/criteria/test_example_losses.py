@@ -6,15 +6,11 @@ import transformers as t
 from tiny import SHAPE, WIDE, batch, batch_for, build
 
 from headprune_lib import (
-    cut_heads,
     find_heads,
     full_mask,
     head_importance,
-    one_head_ablation,
-    prune_heads,
     score_heads,
 )
-from headprune_lib.ablation import masked_logits, one_head_masks
 
 CONFIG = {**SHAPE, **WIDE}
 
@@ -173,18 +169,3 @@ def test_a_loss_without_any_gradient_is_refused():
         head_importance(
             build(), [batch_for("bert")], loss=lambda o, _b: o.logits[:, 0].detach().clone()
         )
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_layers_that_are_quantised_are_masked_and_swept_but_not_scored_by_gradients():
-    plain, inputs = build(dtype=torch.float32), batch_for("bert")
-    model = torch.ao.quantization.quantize_dynamic(plain, {torch.nn.Linear}, dtype=torch.qint8)
-    with pytest.raises(ValueError, match="layer quantised for inference.*score the heads first"):
-        head_importance(model, [inputs])
-    ((uncut, cut),) = one_head_ablation(model, [inputs])
-    for head, mask in one_head_masks(model).items():
-        (expected,) = masked_logits(model, [inputs], mask)
-        torch.testing.assert_close(cut[head], expected)
-        assert not torch.equal(expected, uncut)
-    with pytest.raises(ValueError, match="quantised.*remove heads first"):
-        prune_heads(model, cut_heads(model, [("self", 1, 2)]))
