@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-import transformers
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.attention import attention_of, read_weights, recorded_weights
+from headprune_lib.attention import attention_of
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -67,14 +66,6 @@ def test_padding_and_what_comes_later_are_not_seen(name):
         assert torch.equal(weights.seen, expected_seen(name, kind, batch, window)), kind
 
 
-def test_the_model_is_as_it_was_also_after_an_error():
-    model, blocks = build(), find_heads(build())
-    with pytest.raises(RuntimeError, match="in the middle"), recorded_weights(model, blocks):
-        raise RuntimeError("in the middle")
-    assert not model.config.output_attentions
-    assert not any(module._forward_hooks for module in model.modules())
-
-
 def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
     sharp = build("bert")
     for layer in sharp.bert.encoder.layer:
@@ -88,36 +79,3 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
         lost = (weights.values == 0).all(1) & expected
         assert lost.any(), "no weight is lost to the precision: the test is to be sharper"
         assert torch.equal(weights.seen, expected)
-
-
-def longformer():
-    config = transformers.LongformerConfig(
-        vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_labels=3,
-        intermediate_size=16, attention_window=[4, 4], max_position_embeddings=66,
-    )  # fmt: skip
-    return transformers.LongformerForSequenceClassification(config).double().eval()
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (
-            lambda: build("bert", "sdpa"),
-            "'sdpa' makes none: load the model with attn_implementation",
-        ),
-        (longformer, r"returns attention weights of shape .* not \(example, head"),
-    ],
-)
-def test_weights_that_are_not_made_or_of_other_places_are_refused(model, message):
-    with pytest.raises(ValueError, match=message):
-        list(attention_of(model(), [batch_for("bert")]))
-
-
-def test_padding_that_is_of_no_query_is_refused():
-    model, batch = build("bert"), batch_for("bert")
-    blocks = find_heads(model)
-    with recorded_weights(model, blocks) as weights, torch.no_grad():
-        model(**inputs_of(batch))
-    longer = {**batch, "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 2))}
-    with pytest.raises(ValueError, match="which of them are padding is not known"):
-        list(read_weights(blocks, weights, longer))

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from tiny import BUILDERS, ENCODER_DECODERS, IMAGES, SINGLE, batch_for, build
+from test_laws import traces
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, same_weights
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
@@ -118,29 +119,6 @@ def test_gates_are_those_of_plain_least_squares(name):
     assert sum(((gates != 1) & (gates != 0)).sum() for gates in found.values()) > 1
 
 
-def test_what_is_below_a_layer_is_run_twice_and_not_once_a_layer_above_it():
-    model, inputs, ran = build("bert"), batch_for("bert"), []
-    first = model.bert.encoder.layer[0].attention.self
-    first.register_forward_hook(lambda *_: ran.append(1))
-    tune_mask(model, cut_heads(model, [("self", 0, 1)]), [inputs] * 10)
-    # uncut and gated: up to the layer and once through it; the order of running, and the proof
-    assert len(ran) == 1 + 2 * (10 + 10 + 1)
-
-
-def test_where_layers_do_not_follow_one_another_passes_begin_at_the_start():
-    model, inputs = build("bert"), batch_for("bert")
-    encoder, first = model.bert.encoder, []
-    encoder.layer.append(copy.deepcopy(encoder.layer[0]))
-    last = encoder.layer[3].attention.self
-    encoder.layer[0].register_forward_hook(lambda _m, _i, output: first.append(output))
-    # what the first layer returned comes back in the last one
-    last.register_forward_pre_hook(lambda _m, inputs: (inputs[0] + first[-1], *inputs[1:]))
-    mask = some_mask(model)
-    found = tune_mask(model, mask, parts_of(inputs))
-    expected, _ = plainly(model, mask, "bert", parts_of(inputs))
-    torch.testing.assert_close(found["self"], expected["self"], rtol=1e-6, atol=1e-6)
-
-
 def repeating(factor):
     """In the first layer head 1 writes what head 0 writes, by a factor."""
     model = build("bert")
@@ -168,27 +146,17 @@ def test_a_head_that_writes_nothing_keeps_gate_1():
     assert gates[1] == pytest.approx(1, abs=1e-9) and abs(gates[2] - 1) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["bert", "t5", "mistral"])
-def test_the_model_is_left_as_it_was_after_an_error_too(name):
-    model, inputs = build(name).train(), batch_for(name)
+def test_the_model_is_left_as_it_was_after_an_error_too():
+    model, inputs = build("t5").train(), batch_for("t5")
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
-    weights = copy.deepcopy(model.state_dict())
-
-    def state():
-        hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
-        own = ["forward" in vars(module) for module in model.modules()]
-        modes = [module.training for module in model.modules()]
-        return hooks, own, modes, [p.requires_grad for p in model.parameters()]
-
-    before = state()
+    weights, before = copy.deepcopy(model.state_dict()), traces(model)
     tune_mask(model, some_mask(model), [inputs])
-    assert state() == before
+    assert traces(model) == before
     broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
     with pytest.raises(IndexError):
         tune_mask(model, some_mask(model), [inputs, broken])
-    assert state() == before
-    assert all(torch.equal(values, weights[key]) for key, values in model.state_dict().items())
+    assert traces(model) == before and same_weights(model, weights)
 
 
 @each(BUILDERS)
@@ -231,13 +199,8 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
 def test_what_does_not_fit_is_refused_and_changes_nothing():
     model, inputs = build("bert"), batch_for("bert")
     ones, weights = full_mask(model)["self"], copy.deepcopy(model.state_dict())
-    for call in (lambda m: tune_mask(model, m, [inputs]), lambda m: fold_gates(model, m)):
-        with pytest.raises(ValueError, match="has shape"):
-            call({"self": ones[:2]})
     with pytest.raises(ValueError, match="must hold 0 and 1 only: gates are fitted to a cut"):
         tune_mask(model, {"self": ones / 2}, [inputs])
-    with pytest.raises(ValueError, match="no batches given"):
-        tune_mask(model, some_mask(model), [])
     torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)
     with pytest.raises(ValueError, match="computes its weights from others"):
         tune_mask(model, some_mask(model), [inputs])
@@ -245,17 +208,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
         fold_gates(model, {"self": ones / 2})
     name = "bert.encoder.layer.0.attention.output.dense.weight"
     assert torch.equal(model.state_dict()[name], weights[name])
-
-
-@each([name for name in BUILDERS if name not in IMAGES])
-def test_padding_has_no_say(name):
-    model, inputs = build(name), batch_for(name)
-    mask = some_mask(model)
-    other = {k: v.clone() for k, v in inputs.items()}
-    other["input_ids"][inputs["attention_mask"] == 0] = 7
-    if name in ENCODER_DECODERS:
-        other["decoder_input_ids"][inputs["labels"] == -100] = 9
-    found, again = tune_mask(model, mask, [inputs]), tune_mask(model, mask, [other])
-    near = 5e-3 if (name, "eager") in SINGLE else 1e-6
-    for kind, values in found.items():
-        torch.testing.assert_close(values, again[kind], rtol=near, atol=near)

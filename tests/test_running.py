@@ -4,9 +4,9 @@ import pytest
 import torch
 from tiny import batch_for, build
 
-from headprune_lib import head_importance, running
+from headprune_lib import head_importance
 from headprune_lib.criteria import gradients
-from headprune_lib.running import in_halves, rounding
+from headprune_lib.running import in_halves
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
@@ -23,27 +23,6 @@ def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     expected = 10 * batch["input_ids"].sum(1) + batch["labels"]
     assert torch.equal(in_halves(compute, batch, torch.cat), expected)
     assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
-
-
-def test_what_had_no_room_once_is_not_tried_again():
-    tried, room = [], running.Room()
-
-    def compute(batch):
-        tried.append(len(batch["input_ids"]))
-        if batch["input_ids"].numel() > 8:
-            raise torch.OutOfMemoryError("no room")
-        return batch["input_ids"].sum(1)
-
-    for length, expected in (
-        (4, [8, 4, 2, 2, 2, 2]),  # its second half is not tried whole
-        (4, [2, 2, 2, 2]),
-        (2, [4, 4]),  # fewer numbers than what had no room
-        (8, [1] * 8),
-    ):
-        batch = {"input_ids": torch.arange(8 * length).view(8, length)}
-        assert torch.equal(in_halves(compute, batch, torch.cat, room), batch["input_ids"].sum(1))
-        assert tried == expected
-        tried.clear()
 
 
 def test_what_cannot_be_halved_is_the_error_of_memory():
@@ -75,12 +54,3 @@ def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypa
     found = head_importance(model, [batch])
     for kind, values in expected.items():
         torch.testing.assert_close(found[kind], values, rtol=1e-5, atol=1e-7)
-
-
-def test_rounding_is_that_of_the_coarsest_numbers():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2).double(), torch.nn.Linear(2, 2))
-    assert rounding(model) == torch.finfo(torch.float32).eps
-    with torch.autocast("cpu", torch.bfloat16):
-        assert rounding(model) == torch.finfo(torch.bfloat16).eps
-    assert rounding(model.half()) == torch.finfo(torch.float16).eps
-    assert rounding(torch.nn.Identity()) == 0

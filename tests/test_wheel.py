@@ -97,18 +97,3 @@ def test_the_library_works_wholly_without_the_replications_packages(run):
     done = run(COMMAND, "inspect", "pruned", missing=MISSING)
     assert done.returncode == 0, done.stderr
     assert "self" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "missing", "said"),
-    [
-        (["run", "01_one_head"], (), "HEADPRUNE_ROOT"),
-        (["reproduce", "figure1b", "--profile", "smoke"], (), "HEADPRUNE_ROOT"),
-        (["findings"], MISSING, "pip install 'headprune[book]'"),
-    ],
-)
-def test_a_command_of_the_replication_says_what_it_lacks(run, arguments, missing, said):
-    done = run(COMMAND, *arguments, missing=missing)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("headprune: ") and said in done.stderr
-    assert "Traceback" not in done.stderr

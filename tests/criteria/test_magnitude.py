@@ -38,10 +38,3 @@ def _columns(block, head):
     else:
         start = 2 * n * width + head * width
     return slice(start, start + width)
-
-
-def test_weights_that_are_not_plain_are_named():
-    model = build()
-    model.bert.encoder.layer[0].attention.self.value = torch.nn.Identity()
-    with pytest.raises(ValueError, match=r"value: Identity holds no plain weights \(quantised"):
-        magnitude(model)

@@ -1,14 +1,13 @@
 """A criterion is a file, or a function that a user registers."""
 
 import inspect
-import pkgutil
 
 import pytest
 import torch
 from tiny import batch, batch_for, build
 
-from headprune_lib import criteria, prune_order, register_criterion, score_heads
-from headprune_lib.criteria import CRITERIA, get_criterion
+from headprune_lib import prune_order, register_criterion, score_heads
+from headprune_lib.criteria import CRITERIA
 
 UNLABELLED = {"confidence", "entropy", "entropy-low", "logits-norm", "magnitude", "random"}
 """Criteria that read no labels."""
@@ -48,29 +47,6 @@ def test_a_users_own_is_found_by_name_with_its_settings(forget):
     torch.testing.assert_close(norms, torch.ones_like(norms))
     register(normalize="l2")  # a cell that is run again
     assert torch.equal(score_heads(model, [], "size")["self"].norm(dim=1), norms)
-
-
-def test_a_name_that_cannot_be_given(forget):
-    there = r"criterion 'importance' is there already \(headprune_lib.criteria.importance.imp"
-    for name, message in (
-        ("importance", there),
-        ("my size", "small letters, digits and hyphens, not 'my size'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            register(name)
-
-
-def test_an_unknown_name_says_what_was_meant():
-    with pytest.raises(ValueError, match="unknown criterion 'importence': did you mean importance"):
-        get_criterion("importence")
-    with pytest.raises(ValueError, match="did you mean fisher.* Known: confidence, "):
-        score_heads(build(), [], "fishr")
-
-
-def test_every_file_of_the_folder_is_found():
-    modules = {module.name for module in pkgutil.iter_modules(criteria.__path__)}
-    there = {inspect.getmodule(one.score).__name__.rpartition(".")[2] for one in CRITERIA.values()}
-    assert there == modules - {"registry", "gradients", "derivatives", "example_losses"}
 
 
 @pytest.mark.parametrize("name", sorted(CRITERIA))

@@ -63,12 +63,3 @@ def test_under_sdpa_it_is_what_it_is_under_eager(name):
     assert all(values.any() for values in plain.values())
     for kind, values in plain.items():
         torch.testing.assert_close(fused[kind], values, rtol=1e-6, atol=1e-8)
-
-
-def test_a_kernel_without_a_second_derivative_is_refused(model, examples):
-    model.config._attn_implementation = "flash_attention_2"
-    try:
-        with pytest.raises(ValueError, match="the kernel 'flash_attention_2' has none"):
-            second_order(model, [examples])
-    finally:
-        model.config._attn_implementation = "eager"

@@ -7,7 +7,7 @@ from tiny import build
 from headprune_lib import cut_heads, full_mask, masked_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.generation.drafts import translations_under
-from headprune_lib.generation.greedy import generate, length_limit
+from headprune_lib.generation.greedy import generate
 from headprune_lib.masking import masked_rows
 
 END, START = 2, 3  # as the model of these tests has them
@@ -47,14 +47,6 @@ def test_no_cut_gives_the_drafts_and_their_log_probability(model, sources, draft
         assert loss == pytest.approx(own.item())
 
 
-def test_drafts_of_another_model_change_nothing(model, sources, drafts):
-    mask = cut_heads(model, [("enc-dec", 1, 2), ("enc-enc", 0, 1)])
-    shuffled = drafts[1:] + drafts[:1]
-    (right,) = translations_under(model, sources, drafts, [mask])
-    (wrong,) = translations_under(model, sources, shuffled, [mask])
-    assert right.ids == wrong.ids
-
-
 def test_each_row_has_its_own_mask_in_beam_search_too(sources):
     model = build("marian")
     masks = [
@@ -77,32 +69,3 @@ def test_each_row_has_its_own_mask_in_beam_search_too(sources):
         masked_rows(model, masks[1:], [0, 1]),
     ):
         model(input_ids=ids, decoder_input_ids=ids)
-
-
-def test_translations_are_as_long_as_the_papers_may_be(model):
-    room = model.config.max_position_embeddings
-    assert length_limit(model, 11) == 26 and length_limit(model, room) == room - 1
-
-
-def test_a_model_that_does_not_name_its_marks_is_refused(sources):
-    model = build("marian")
-    model.config.eos_token_id = None
-    with pytest.raises(ValueError, match=r"configuration names .*end=None"):
-        generate(model, sources)
-
-
-@pytest.mark.parametrize("beams", [1, 3])
-def test_a_batch_that_memory_has_no_room_for_is_translated_in_halves(
-    model, sources, monkeypatch, beams
-):
-    expected, real, tried = generate(model, sources, beams=beams), model.generate, []
-
-    def tight(input_ids, **given):
-        tried.append(len(input_ids))
-        if len(input_ids) > 3:
-            raise torch.OutOfMemoryError("no room")
-        return real(input_ids=input_ids, **given)
-
-    monkeypatch.setattr(model, "generate", tight)
-    assert generate(model, sources, beams=beams) == expected
-    assert tried[0] == len(sources) and sum(n for n in tried if n <= 3) == len(sources)
