@@ -93,7 +93,7 @@ def parts_of(inputs):
     return [{k: v[i : i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
 
 
-QUICK = {"bert", "albert", "llama", "gpt2", "marian", "t5"}
+QUICK = {"bert", "albert", "llama", "gpt2", "t5"}
 
 
 def each(names):

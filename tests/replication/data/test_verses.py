@@ -48,6 +48,7 @@ def test_splitting_does_not_depend_on_the_order_or_the_other_verses():
     assert whole["test"].first(3).sources == whole["test"].sources[:3]
 
 
+@pytest.mark.slow
 def test_test_chapters_are_those_of_the_translation_tasks_and_splits_are_apart():
     splits, pairs = LANGUAGE_TASKS["web"].load(), TRANSLATION_TASKS["enfr"].load()
     assert len(splits["test"]) == len({place[:2] for place in pairs["test"].places}) > 50

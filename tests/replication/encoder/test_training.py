@@ -145,9 +145,8 @@ def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
     assert not torch.equal(stored[words], frozen)
 
 
-@pytest.mark.parametrize(
-    "damage", [b"not safetensors at all", pytest.param(None, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [b"not safetensors at all", None])
 def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
     finetuned(profile)
     path, wanted = weights_path("tiny", recipe(profile, 1)), recipe(profile, 1)
