@@ -21,7 +21,6 @@ from headprune_lib import (
     head_importance,
     masked_heads,
     prune_heads,
-    prune_mask,
     score_heads,
 )
 from headprune_lib.criteria import CRITERIA
@@ -63,10 +62,6 @@ def removing_under_a_mask(model):
         prune_heads(model, first_cut(model))
 
 
-def one_of(inputs):
-    return {name: value[0] for name, value in inputs.items()}
-
-
 def masked_with(value):
     def run(model):
         with masked_heads(model, {"self": value(full_mask(model)["self"])}):
@@ -75,17 +70,11 @@ def masked_with(value):
     return run
 
 
-def prune_share(amount):
-    return lambda model: prune_mask(model, {"self": torch.rand(3, 4)}, amount)
-
-
 ONES = torch.ones(3, 4)
 MISUSES = {
     "one batch for a list": (
         lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
     "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
-    "a single example": (
-        lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
 
@@ -94,9 +83,6 @@ MISUSES = {
     "a loss of outputs alone": (
         lambda m: score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
-    "a loss that is a number": (
-        lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
-        TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
     "a mask that is learned": (
         masked_with(lambda ones: ones.requires_grad_()), ValueError, "no.* flows through a mask"),
@@ -105,12 +91,9 @@ MISUSES = {
     "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
     "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
     "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
-    "heads for a mask": (
-        lambda m: prune_heads(m, [("self", 0, 1)]), TypeError, r"given list.*cut_heads\(model"),
     "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
         lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
-    "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),

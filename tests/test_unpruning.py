@@ -81,3 +81,12 @@ def test_heads_of_groups_and_of_classes_that_were_found_are_put_back(make, per_g
     inputs = {"input_ids": torch.arange(4, 12)[None]}
     expected, logits = (logits_of(each, inputs) for each in (pruned, unprune_heads(pruned)))
     torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_is_learned_stays_so_and_random_numbers_and_weights_are_ones_own():
+    pruned, state = cut(build("bert"), 0), torch.get_rng_state()
+    pruned.bert.embeddings.requires_grad_(False)
+    whole = unprune_heads(pruned)
+    assert torch.equal(torch.get_rng_state(), state) and whole.classifier.weight.requires_grad
+    assert not whole.bert.embeddings.word_embeddings.weight.requires_grad
+    assert whole.classifier.weight.data_ptr() != pruned.classifier.weight.data_ptr()
