@@ -151,6 +151,20 @@ class Browser:
         )
         return result["result"].get("value")
 
+    @contextmanager
+    def in_mode(self, mode: str) -> Iterator[None]:
+        """What is opened in the block is shown ``light`` or ``dark``."""
+
+        def prefer(scheme: str) -> None:
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            self.call("Emulation.setEmulatedMedia", features=features)
+
+        prefer(mode)
+        try:
+            yield
+        finally:
+            prefer("light")
+
 
 def problem(event: dict) -> str | None:
     """What an event of the browser says went wrong on the page, if anything did."""

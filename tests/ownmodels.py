@@ -95,19 +95,43 @@ class OwnModel(nn.Module):
 
 
 class GroupedAttention(nn.Module):
-    """Two query heads a key, a number that is a constant here: only whole groups can go."""
+    """Two query heads a key; it hands its keys and values on, reads others', or mixes them in.
 
-    def __init__(self):
+    ``whole``: its code has the number of queries a key as a constant, so only whole groups can go.
+    """
+
+    def __init__(self, role):
         super().__init__()
-        self.num_heads, self.head_dim, self.num_key_value_groups = 4, 2, 2
+        self.num_heads, self.head_dim, self.num_key_value_groups, self.role = 4, 2, 2, role
         self.q_proj, self.o_proj = nn.Linear(8, 8), nn.Linear(8, 8)
-        self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
+        if role != "reads":
+            self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
 
-    def forward(self, x):
-        query, key, value = (
-            part(x).unflatten(-1, (-1, 2)).transpose(1, 2)
-            for part in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        key, value = (part.repeat_interleave(2, 1) for part in (key, value))
-        context = scaled_dot_product_attention(query, key, value)
+    def forward(self, x, store):
+        def apart(tensor):
+            return tensor.unflatten(-1, (-1, 2)).transpose(1, 2)
+
+        if self.role != "reads":
+            key, value = apart(self.k_proj(x)), apart(self.v_proj(x))
+        if self.role == "hands on":
+            store["keys"], store["values"] = key, value
+        elif self.role == "reads":
+            key, value = store["keys"], store["values"]
+        elif self.role == "mixes":
+            value = value + store["values"]
+        queries = 2 if self.role == "whole" else self.num_key_value_groups
+        key, value = (part.repeat_interleave(queries, 1) for part in (key, value))
+        context = scaled_dot_product_attention(apart(self.q_proj(x)), key, value)
         return self.o_proj(context.transpose(1, 2).flatten(-2))
+
+
+class GroupedModel(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.embedding, self.layers = nn.Embedding(20, 8), nn.ModuleList(layers)
+
+    def forward(self, input_ids):
+        x, store = self.embedding(input_ids), {}
+        for layer in self.layers:
+            x = x + layer(x, store)
+        return x

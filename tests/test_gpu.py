@@ -10,6 +10,7 @@ import headprune_lib as hp
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.generation.greedy import generate
+from headprune_lib.replication.census import tiny as census_tiny
 
 pytestmark = pytest.mark.gpu
 
@@ -78,6 +79,12 @@ def test_a_translator_generates_the_same():
     model = build("marian").eval()
     sources = [[5, 6, 7, 2], [8, 9, 2]]
     assert generate(copy.deepcopy(model).cuda(), sources) == generate(model, sources)
+
+
+def test_heads_that_nobody_registered_are_found_and_proved():
+    model = census_tiny.build("xlm-roberta").cuda()
+    assert {block.how for block in hp.find_heads(model)} == {"found"}
+    assert next(model.parameters()).is_cuda
 
 
 def test_exports_are_of_the_same_weights(tmp_path):

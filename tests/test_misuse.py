@@ -5,6 +5,7 @@ import copy
 import itertools
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from tiny import batch, batch_for, build
@@ -19,11 +20,16 @@ from headprune_lib import (
     find_heads,
     full_mask,
     head_importance,
+    load_pruned,
     masked_heads,
+    one_head_ablation,
     prune_heads,
     prune_mask,
     score_heads,
+    tune_mask,
+    uniform_mask,
 )
+from headprune_lib.ablation import masked_logits
 from headprune_lib.criteria import CRITERIA
 
 
@@ -63,8 +69,27 @@ def removing_under_a_mask(model):
         prune_heads(model, first_cut(model))
 
 
+def removing_in_a_sweep(model):
+    for _ in one_head_ablation(model, [batch(3)], reduce=lambda *_: removing(model)):
+        pass
+
+
+def removing(model):
+    prune_heads(model, first_cut(model))
+
+
 def one_of(inputs):
     return {name: value[0] for name, value in inputs.items()}
+
+
+class Rows(torch.utils.data.Dataset):
+    """Examples without an end, as a data set that draws them has."""
+
+    def __init__(self, inputs):
+        self.inputs = inputs
+
+    def __getitem__(self, index):
+        return one_of(self.inputs)
 
 
 def masked_with(value):
@@ -83,10 +108,20 @@ ONES = torch.ones(3, 4)
 MISUSES = {
     "one batch for a list": (
         lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, swept": (
+        lambda m: list(one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
+    "one batch for a list, tuned": (
+        lambda m: tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
     "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
+    "an array among tensors": (
+        lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
     "a single example": (
         lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
+    "a data set": (
+        lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
+    "no examples": (
+        lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]), ValueError, "has no rows"),
     "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
 
     "no attention": (lambda _: find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
@@ -105,16 +140,26 @@ MISUSES = {
     "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
     "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
     "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
+    "scores of numpy": (
+        lambda m: prune_mask(m, {"self": np.ones((3, 4))}, 0.5), TypeError, "is a ndarray"),
     "heads for a mask": (
         lambda m: prune_heads(m, [("self", 0, 1)]), TypeError, r"given list.*cut_heads\(model"),
     "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
         lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
+    "heads without their kind": (
+        lambda _: cut_heads(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
+    "half of a group": (
+        lambda _: prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
+    "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
+    "no folder": (lambda _: load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
+
+
 }  # fmt: skip
 
 
@@ -165,6 +210,23 @@ def test_a_batch_with_flags_and_int32(criterion):
     found = score_heads(model, [given], criterion, **settings)["self"]
     torch.testing.assert_close(found, expected)
     assert given["labels"].dtype == torch.int32
+
+
+def test_a_mask_of_one_kind_is_also_the_tensor_alone():
+    model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
+    mask = cut_heads(model, [("self", 0, 1), ("self", 2, 3)])
+    assert torch.equal(cut_heads(model, [(0, 1), (2, 3)])["self"], mask["self"])
+    assert torch.equal(cut_heads(model, {0: [1], 2: {3}})["self"], mask["self"])
+    for choose in (prune_mask, uniform_mask):
+        assert torch.equal(
+            choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
+        )
+    with masked_heads(model, mask):
+        expected = logits(model, inputs)
+    with masked_heads(model, mask["self"]):
+        assert torch.equal(logits(model, inputs), expected)
+    torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
+    torch.testing.assert_close(logits(prune_heads(model, mask["self"]), inputs), expected)
 
 
 @pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])

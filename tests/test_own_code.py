@@ -110,13 +110,18 @@ def bent(projection, states):
     return torch.tanh(linear(states, projection.weight, projection.bias))
 
 
-def bent_in_the_module(model):
+def bent_in_the_module(model, monkeypatch):
     for layer in model.bert.encoder.layer:
         projection = layer.attention.output.dense
         projection.forward = types.MethodType(bent, projection)
 
 
-def test_a_sweep_runs_the_code_of_the_output_projection():
+def bent_in_the_class(model, monkeypatch):
+    monkeypatch.setattr(torch.nn.Linear, "forward", bent)
+
+
+@pytest.mark.parametrize("bend", [bent_in_the_module, bent_in_the_class])
+def test_a_sweep_runs_the_code_of_the_output_projection(bend, monkeypatch):
     model, inputs = build(), batch()
-    bent_in_the_module(model)
+    bend(model, monkeypatch)
     assert_sweep_is_masking(model, inputs)

@@ -4,11 +4,33 @@ import copy
 
 import pytest
 import torch
-from tiny import BUILDERS, batch_for, build, inputs_of
+import transformers as t
+from tiny import BUILDERS, batch, batch_for, build, inputs_of
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
 
+_COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
+
+
+def _two(model_class, config_class):
+    """An encoder and a decoder that attends to it, each BERT's shape."""
+    sizes = {**_COMMON, "num_hidden_layers": 2, "pad_token_id": 0}
+    model = t.EncoderDecoderModel(
+        encoder=t.BertModel(t.BertConfig(**sizes)),
+        decoder=model_class(config_class(**sizes, is_decoder=True, add_cross_attention=True)),
+    )
+    for parameter in model.parameters():
+        parameter.data.mul_(3)  # large enough for a token to depend on the tokens before it
+    model.generation_config.update(decoder_start_token_id=2, pad_token_id=0, eos_token_id=None)
+    return model.eval()
+
+
+MODELS = {
+    "t5": lambda: build("t5"),
+    "bert": lambda: _two(t.BertLMHeadModel, t.BertConfig),
+    "electra": lambda: _two(t.ElectraForCausalLM, t.ElectraConfig),
+}
 CUT = (
     {"enc-dec": [0, 1]},  # its decoder keeps nothing of the encoder
     {"dec-dec": [0]},
@@ -17,12 +39,13 @@ CUT = (
 )
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "cut", [*(pytest.param(cut, marks=pytest.mark.slow) for cut in CUT[:2]), *CUT[2:]]
 )
-def test_generation_with_empty_layers_is_that_of_the_masked_model(cut):
+def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
     torch.manual_seed(0)
-    model = build("t5")
+    model = MODELS[name]()
     mask = full_mask(model)
     for kind, layers in cut.items():
         mask[kind][layers] = 0
@@ -37,21 +60,74 @@ def test_generation_with_empty_layers_is_that_of_the_masked_model(cut):
             assert torch.equal(tokens, masked), (beams, cache)
 
 
-def _cut(model):
-    """A mask without the first layers' heads."""
+def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_are_left():
+    torch.manual_seed(0)
+    config = t.UMT5Config(
+        vocab_size=40, d_model=32, d_kv=4, num_heads=8, d_ff=32, num_layers=2, num_decoder_layers=1,
+        relative_attention_num_buckets=4, relative_attention_max_distance=8,
+    )  # fmt: skip
+    model = t.UMT5ForConditionalGeneration(config).eval()
+    pruned, ids = copy.deepcopy(model), torch.randint(3, 40, (2, 7))
+    (kind, *_), mask = full_mask(model), full_mask(model)
+    for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
+        step = full_mask(model)
+        step[kind][0, heads] = mask[kind][0, heads] = 0
+        prune_heads(pruned, step)
+    with torch.no_grad(), masked_heads(model, mask):
+        masked = model(input_ids=ids, decoder_input_ids=ids).logits
+    with torch.no_grad():
+        logits = pruned(input_ids=ids, decoder_input_ids=ids).logits
+    assert torch.allclose(logits, masked, atol=1e-5)
+
+
+def _cut(model, cut):
+    """A mask without the first layers' heads, or without a key and value head of each layer."""
     mask = full_mask(model)
     for block in find_heads(model):
-        if block.layer == 0:
+        if cut == "group":
+            mask[block.kind][block.layer, list(block.groups[0])] = 0
+        elif block.layer == 0:
             mask[block.kind][0, : block.n_heads] = 0
     return mask
 
 
+@pytest.mark.parametrize("cut", ["group", "empty"])
+def test_a_static_cache_with_room_for_all_heads_is_made_anew(cut):
+    model, ids = build("llama"), batch(labels=False)["input_ids"]
+    pruned = prune_heads(model, _cut(model, cut))
+    cache = t.StaticCache(pruned.config, max_cache_len=12)
+    cache.early_initialization(len(ids), 2, 4, torch.float64, "cpu")
+    with torch.no_grad():
+        parts = [pruned(part, past_key_values=cache).logits for part in ids.split(3, 1)]
+        assert torch.allclose(torch.cat(parts, 1), pruned(ids).logits)
+
+
+@pytest.mark.slow
+def test_continuous_batching_works_with_empty_layers_and_is_refused_where_pages_do_not_fit():
+    model, ids = build("llama", "sdpa", torch.float32), batch(labels=False)["input_ids"][1::2]
+    settings = t.GenerationConfig(
+        max_new_tokens=5, do_sample=False, eos_token_id=-1, pad_token_id=1
+    )
+    # with room for these sentences and not for as many as the memory holds, which takes a minute
+    room = t.ContinuousBatchingConfig(
+        num_blocks=8, page_size=16, max_batch_tokens=32, max_requests_per_batch=4
+    )
+    several = {"generation_config": settings, "continuous_batching_config": room}
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "empty"))
+    alone = pruned.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    answers = pruned.generate_batch(ids.tolist(), **several)
+    assert [a.generated_tokens for a in answers.values()] == alone[:, ids.shape[1] :].tolist()
+    pruned = prune_heads(copy.deepcopy(model), _cut(model, "group"))
+    answers = pruned.generate_batch(ids.tolist(), **several)
+    assert all("export_transformers" in answer.error for answer in answers.values())
+
+
 @pytest.mark.parametrize("kernel", ["eager", pytest.param("sdpa", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "qwen2"])
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "bart", "vit", "qwen2"])
 def test_what_is_returned_a_layer_at_a_time_keeps_its_place(name, kernel):
     """Qwen2 is found by structure, and the kernel is chosen after heads are removed."""
     model = build(name) if name in BUILDERS else census_model(name)
-    inputs, mask = inputs_of(batch_for(name), model.dtype), _cut(model)
+    inputs, mask = inputs_of(batch_for(name), model.dtype), _cut(model, "empty")
     pruned = prune_heads(copy.deepcopy(model), mask)
     for each in (model, pruned):
         each.set_attn_implementation(kernel)

@@ -9,6 +9,7 @@ from tiny import build, same_weights
 
 import headprune_lib as hp
 from headprune_lib import pruning
+from headprune_lib.replication.census import tiny as census
 from headprune_lib.unpruning import unprune_heads
 
 
@@ -36,6 +37,11 @@ def _quantised(model):
     output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
 
 
+def _in_an_adapter(model):
+    value = model.bert.encoder.layer[0].attention.self.value
+    value.lora_A = torch.nn.Linear(16, 2, bias=False)
+
+
 def _tied(model):
     first, second = (layer.attention.self.query for layer in model.bert.encoder.layer[:2])
     second.weight = first.weight
@@ -46,13 +52,19 @@ def _weight_norm(model):
     torch.nn.utils.parametrizations.weight_norm(value)
 
 
+def _old_weight_norm(model):
+    torch.nn.utils.weight_norm(model.bert.encoder.layer[1].attention.output.dense)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda model: model.to("meta"), "meta device; load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
+        (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
         (_weight_norm, "computes its weights from others.*remove that first"),
+        (_old_weight_norm, "computes its weights from others.*remove that first"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -83,6 +95,15 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     with pytest.raises(MemoryError):
         hp.prune_heads(model, mask)
     assert len(done) == 2 and everything(model) == before
+
+
+def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
+    model = t.GPT2LMHeadModel(
+        t.GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
+    )
+    mask = {kind: torch.zeros_like(values) for kind, values in hp.full_mask(model).items()}
+    with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
+        hp.prune_heads(model, mask)
 
 
 def whisper():
@@ -140,3 +161,18 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
         hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
     assert same_weights(model, before)
+    hp.prune_heads(model, hp.cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+    assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
+    model.generation_config.alignment_heads = [[0, 3]]
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    assert model.generation_config.alignment_heads == [[0, 2]]
+
+
+def test_the_first_heads_that_a_loss_reads_are_not_removed():
+    model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
+    assert model.config.use_guided_attention_loss
+    with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
+        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+    model.config.use_guided_attention_loss = False
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))

@@ -6,13 +6,14 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import hub
 import pytest
 import torch
 import transformers as t
 from safetensors.torch import load_file, save_file
-from tiny import batch_for, build, inputs_of
+from tiny import SHAPE, WIDE, batch, batch_for, build, inputs_of
 
 from headprune_lib import (
     cut_heads,
@@ -85,6 +86,21 @@ def test_what_is_gone_is_written_wherever_weights_are(name, way, tmp_path):
     same(load_pruned(tmp_path / "two"), loaded, name)
 
 
+def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
+    model, ids = pruned(), batch(labels=False)
+    model.bert.save_pretrained(tmp_path / "inner")
+    inner = load_pruned(tmp_path / "inner")
+    assert type(inner) is t.BertModel
+    assert len(kept(inner)) == len(kept(model))
+    with torch.no_grad():
+        expected = model.bert(**ids).last_hidden_state
+        torch.testing.assert_close(inner(**ids).last_hidden_state, expected, rtol=0, atol=1e-5)
+    around = t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE)).eval()
+    around.bert = inner
+    around.save_pretrained(tmp_path / "around")
+    same(load_pruned(tmp_path / "around"), around)
+
+
 def test_options_go_to_transformers_and_half_precision_is_kept(folder):
     options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "device_map": {"": "cpu"}}
     loaded = load_pruned(folder, **options)
@@ -116,8 +132,75 @@ def test_a_revision_on_the_hub(tmp_path):
     assert any(hub.COMMIT in asked for asked in server.asked)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
+@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_are_in_memory_once(tmp_path, stored, dtype):
+    """Of 40 million weights; measured as the largest memory of a process of its own."""
+    config = t.BertConfig(
+        vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
+    )
+    model = t.BertModel(config).to(getattr(torch, stored))
+    mask = full_mask(model)
+    mask["self"][0, :3] = mask["self"][3] = 0
+    save_pruned(prune_heads(model, mask), tmp_path / "model")
+    save_pruned(pruned(), tmp_path / "small")
+    code = f"""
+import torch
+from headprune_lib import load_pruned
+def largest():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+load_pruned({str(tmp_path / "small")!r}, dtype=torch.{dtype})  # imports what loading takes
+before = largest()
+model = load_pruned({str(tmp_path / "model")!r}, dtype=torch.{dtype})
+sum(weight.sum() for weight in model.parameters())  # read them all: they are mapped from the file
+print(largest() - before, sum(weight.nbytes for weight in model.parameters()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    taken, loaded = map(int, done.stdout.split()[-2:])
+    file = (tmp_path / "model" / "model.safetensors").stat().st_size
+    assert 0.9 * loaded < taken < 1.2 * max(loaded, 0.6 * file)  # two threads convert two at a time
+
+
+def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):
+    t.utils.logging.enable_propagation()
+    try:
+        with pytest.raises(RuntimeError, match="For details look at the above report"):
+            t.AutoModelForSequenceClassification.from_pretrained(folder)
+    finally:
+        t.utils.logging.disable_propagation()
+    assert "headprune_lib_load_pruned" in caplog.text
+    assert "load_pruned(folder)" in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_what_trainer_writes_of_a_pruned_model_is_loaded(tmp_path):
+    model, rows = pruned(), batch(4)
+    trainer = t.Trainer(
+        model,
+        t.TrainingArguments(tmp_path, max_steps=1, save_steps=1, use_cpu=True, report_to=[]),
+        train_dataset=[{name: value[i] for name, value in rows.items()} for i in range(4)],
+    )
+    trainer.train()
+    same(load_pruned(tmp_path / "checkpoint-1"), model.eval())
+
+
 class Own(t.BertForSequenceClassification):
     pass
+
+
+class Around(t.BertPreTrainedModel):
+    """Someone's model that holds a pruned one."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.inside = t.BertForSequenceClassification(config)
+        self.post_init()
+
+    def forward(self, **inputs):
+        return self.inside(**inputs)
 
 
 class Bound(Own):
@@ -129,17 +212,28 @@ def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     model = Own(pruned().config).eval()
     folder = save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), tmp_path / "model")
     same(load_pruned(folder, model_class=Own), model)
-    for given, message in (
-        (None, r"names \['Own'\], which transformers.*model_class=…"),
-        (t.BertModel, "do not fit BertModel, which lacks 2 .*classifier"),
+    around = Around(model.config)
+    around.inside = pruned()
+    around.save_pretrained(tmp_path / "around")
+    same(load_pruned(tmp_path / "around", model_class=Around), around.eval())
+    for name, given, message in (
+        ("model", None, r"names \['Own'\], which transformers.*model_class=…"),
+        ("model", t.BertModel, "do not fit BertModel, which lacks 2 .*classifier"),
+        ("around", t.BertModel, "of inside.* were removed, and BertModel has no such module"),
+        ("model", dict, "model_class is <class 'dict'>; give a class"),
     ):
         with pytest.raises(ValueError, match=message):
-            load_pruned(folder, model_class=given)
+            load_pruned(tmp_path / name, model_class=given)
 
 
 def _adapter(model):
     query = model.bert.encoder.layer[1].attention.self.query
     query.lora_A = torch.nn.Linear(16, 2, bias=False)
+    return model
+
+
+def _other_head(model):
+    model.classifier = torch.nn.Linear(16, 7)
     return model
 
 
@@ -155,6 +249,7 @@ def _wrapper(model):
         (lambda model: Bound(model.config, 1), "not made of its configuration"),
         (_wrapper, r"merge the adapter first, model = model\.merge_and_unload"),
         (_adapter, r"changed beside its heads.*query\.lora_A\.weight.*Merge adapters"),
+        (_other_head, r"changed beside its heads.*classifier\.bias', 'classifier\.weight"),
     ],
 )
 def test_what_could_not_be_loaded_is_not_written(change, message, tmp_path):
@@ -162,6 +257,13 @@ def test_what_could_not_be_loaded_is_not_written(change, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         save_pruned(model, tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_saved_as_what_it_is(tmp_path):
+    model = pruned()
+    save_pruned(torch.compile(model, backend="eager"), tmp_path / "model")
+    same(load_pruned(tmp_path / "model"), model)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -233,6 +335,10 @@ def _recorded(heads):
             lambda weights: weights.pop("classifier.bias"),
             r"lack 1 tensors that BertForSequenceClassification has.*classifier\.bias",
         ),
+        (
+            lambda weights: weights.update({"classifier.more": torch.zeros(2)}),
+            r"lacks 1 of their tensors, such as classifier\.more",
+        ),
     ],
 )
 def test_weights_that_do_not_belong_together(folder, change, message):
@@ -261,3 +367,11 @@ def test_an_older_folder_is_loaded(name, tmp_path):
     same(loaded, model, name)
     loaded.save_pretrained(tmp_path / "new")
     same(load_pruned(tmp_path / "new"), model, name)
+
+
+@pytest.mark.parametrize("change", [{"kept": {}}, {"model_class": None}, {"weights_sha256": "0"}])
+def test_an_older_record_that_cannot_be(tmp_path, change):
+    path = as_before(pruned(), tmp_path / "old") / "headprune.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="model has others|is damaged|changed after they were"):
+        load_pruned(path.parent)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
+from ownmodels import GroupedAttention, GroupedModel
 from tiny import removed_as_masked, same_weights
 from torch import nn
 
@@ -64,7 +65,7 @@ def test_every_layer_is_found_and_says_whose_keys_it_reads():
     assert [bool(b.keeps_one) for b in blocks] == [False, True, True, False, False]
 
 
-def test_masks_reach_the_layers_that_read():
+def test_masks_and_scores_reach_the_layers_that_read():
     model = build()
     for layer in READERS:
         zeroed = copy.deepcopy(model)
@@ -73,6 +74,22 @@ def test_masks_reach_the_layers_that_read():
             masked = logits(model)
         close(masked, logits(zeroed))
         assert not torch.allclose(masked, logits(model))
+    weights = torch.rand(6, 30, dtype=torch.double)
+
+    def loss(outputs, _batch):
+        return (outputs.logits * weights).sum((1, 2))
+
+    batch = {"input_ids": IDS[:1]}
+    scores = hp.head_importance(model, [batch], loss=loss, normalize=None)["self"]
+    for layer in range(5):
+        losses = []
+        for gate in (1 + 2**-9, 1 - 2**-9):  # exact in the float32 of a mask
+            mask = hp.full_mask(model)
+            mask["self"][layer, 3] = gate
+            with hp.masked_heads(model, mask), torch.no_grad():
+                losses.append(loss(model(**batch), batch))
+        difference = float((losses[0] - losses[1]).abs()) / 2**-8
+        assert float(scores[layer, 3]) == pytest.approx(difference, rel=0.01), layer
 
 
 @pytest.mark.parametrize("kernel", [pytest.param("eager", marks=pytest.mark.slow), "sdpa"])
@@ -105,6 +122,7 @@ REFUSED = [
     ([("self", 1, 0), ("self", 1, 1)], "layers.3.self_attn reads its keys"),
     ([("self", 2, head) for head in range(4)], "layers.4.self_attn reads its keys"),
     ([("self", 4, 2), ("self", 4, 3)], "the keys and values of.*layers.2"),
+    ([("self", layer, head) for layer in (1, 3) for head in (0, 1)], "layers.3.self_attn reads"),
 ]
 
 
@@ -135,3 +153,45 @@ def test_what_an_order_removes_can_be_removed(groups):
     assert [n_left[layer] for layer in (*FREE, *READERS)] == [0, 0, 0]
     assert all(n_left[layer] == groups for layer in MAKERS)
     assert hp.prune_mask(model, scores, 1.0)["self"].equal(mask["self"])
+
+
+class Summary(nn.Module):
+    """No attention: it adds the mean of another layer's values."""
+
+    def forward(self, x, store):
+        return store["values"].mean((1, 2), keepdim=True)[..., 0].expand_as(x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (lambda: GroupedAttention("reads"), "layers.1 reads its keys and values"),
+        (lambda: GroupedAttention("mixes"), "layers.1 reads its keys and values"),
+        (Summary, "another part of the model reads its keys and values"),
+        (lambda: GroupedAttention("own"), ""),
+    ],
+)
+def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
+    torch.manual_seed(0)
+    model = GroupedModel(GroupedAttention("hands on"), layer(), GroupedAttention("own")).train()
+    model.embedding.weight.requires_grad_(False)
+    learned = [parameter.requires_grad for parameter in model.parameters()]
+    blocks = {block.path: block for block in hp.find_heads(model)}
+    assert [p.requires_grad for p in model.parameters()] == learned
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert blocks["layers.0"].keeps_groups == reason
+    assert blocks["layers.2"].keeps_groups == ""
+    group = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 1)])
+    each = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 3)])
+    if reason:
+        with pytest.raises(ValueError, match=reason):
+            hp.prune_heads(copy.deepcopy(model), group)
+    for mask in (each,) if reason else (each, group):
+        removed_as_masked(model, mask, lambda each: each(IDS))
+
+
+def test_without_the_proof_any_layer_may_be_read():
+    assert [block.keeps_groups for block in hp.find_heads(build(), verify=False)] == [
+        *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
+        *["it reads the keys and values of another layer"] * 2,
+    ]

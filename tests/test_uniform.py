@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
 
-from headprune_lib import full_mask, prune_heads, uniform_mask
+from headprune_lib import cut_heads, find_heads, full_mask, prune_heads, uniform_mask
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 
@@ -65,3 +65,10 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
     kept = uniform_mask(model, scores, 0.5)
     assert kept["enc-enc"].tolist() == [[1, 0, 0, 1]] * 2
     assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases: each its own
+
+
+def test_a_model_that_is_uneven_is_made_even():
+    model = build("bert")
+    prune_heads(model, cut_heads(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
+    prune_heads(model, uniform_mask(model, drawn(model), 0.0))
+    assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]

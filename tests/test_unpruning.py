@@ -7,7 +7,7 @@ import torch
 import transformers as t
 from tiny import BUILDERS, batch_for, build, logits_of, same_weights
 
-from headprune_lib import cut_heads, find_heads, full_mask, prune_heads, prune_mask
+from headprune_lib import cut_heads, find_heads, full_mask, masked_heads, prune_heads, prune_mask
 from headprune_lib.unpruning import unprune_heads
 
 
@@ -81,3 +81,77 @@ def test_heads_of_groups_and_of_classes_that_were_found_are_put_back(make, per_g
     inputs = {"input_ids": torch.arange(4, 12)[None]}
     expected, logits = (logits_of(each, inputs) for each in (pruned, unprune_heads(pruned)))
     torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_a_caller_has_is_left_as_it_was():
+    pruned = cut(build("bert"), 0).train()
+    pruned.bert.embeddings.requires_grad_(False)
+    state = torch.get_rng_state()
+    whole = unprune_heads(pruned)
+    assert torch.equal(torch.get_rng_state(), state) and whole.training
+    assert not whole.bert.embeddings.word_embeddings.weight.requires_grad
+    assert whole.classifier.weight.requires_grad
+    with torch.no_grad():  # nothing is shared
+        whole.classifier.weight += 1
+    assert not torch.equal(whole.classifier.weight, pruned.classifier.weight)
+    model = build("bert")
+    copied = unprune_heads(model)
+    assert copied is not model and same_weights(copied, model.state_dict())
+
+
+def _other_activation(model):
+    model.bert.pooler.activation = torch.nn.ReLU()
+
+
+def _other_classifier(model):
+    model.classifier = torch.nn.Linear(16, 7)
+
+
+def _untied(model):
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() + 1)
+
+
+class Own(t.BertForSequenceClassification):
+    def __init__(self, config, more):
+        super().__init__(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bert", _other_activation, "bert.pooler.activation is ReLU"),
+        ("bert", _other_classifier, "classifier.*put other changes into model.config"),
+        ("gpt2", _untied, "is not tied as its class ties it"),
+        ("bert", lambda model: Own(model.config, 1), "Own is not made of its configuration alone"),
+        ("bert", torch.nn.DataParallel, "DataParallel is no model of transformers"),
+    ],
+)
+def test_what_cannot_be_made_again_is_refused(name, change, message):
+    model = cut(build(name), 0)
+    changed = change(model) or model
+    with pytest.raises(ValueError, match=message):
+        unprune_heads(changed)
+
+
+def test_another_original_and_a_mask_are_refused():
+    pruned = cut(build("bert"), 0)
+    small = t.BertForSequenceClassification(t.BertConfig(hidden_size=8, num_attention_heads=4))
+    with pytest.raises(ValueError, match="the model that the heads were removed from"):
+        unprune_heads(pruned, small)
+    with masked_heads(pruned, full_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
+        unprune_heads(pruned)
+
+
+def test_weights_computed_from_others_are_taken_as_they_are():
+    torch.manual_seed(0)
+    config = t.Wav2Vec2Config(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32,
+        conv_dim=(8,), conv_kernel=(4,), conv_stride=(2,), num_feat_extract_layers=1,
+        num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
+    )  # fmt: skip
+    model = t.Wav2Vec2Model(config).eval()  # its positions' convolution has weight_norm
+    pruned, sound = cut(model, seed=3), {"input_values": torch.randn(2, 40)}
+    whole = unprune_heads(pruned)
+    with torch.no_grad():
+        expected, states = (each(**sound).last_hidden_state for each in (pruned, whole))
+    torch.testing.assert_close(states, expected)

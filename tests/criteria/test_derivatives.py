@@ -1,5 +1,6 @@
 """Code that may give another gradient is seen, and its gradient compared with differences."""
 
+import copy
 import warnings
 
 import pytest
@@ -64,6 +65,18 @@ def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
     )
     with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
         score_heads(hiding(way), [batch(3)], by)
+
+
+def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
+    model = build("bert")
+    _, small, without = (layer.attention.output.dense for layer in model.bert.encoder.layer)
+    small.weight.data *= 1e-3
+    without.weight.data.zero_()  # no head of the last layer matters
+    score_heads(model, [batch(3)], "importance")
+    small.register_forward_hook(lambda _module, _given, made: (made + made.detach()) / 2)
+    other = copy.deepcopy(model)  # which nobody trusts yet
+    with pytest.raises(ValueError, match=r"test_derivatives.py:\d+ goes on without a gradient"):
+        score_heads(other, [batch(3)], "importance")
 
 
 class Linear(nn.Linear):
@@ -155,6 +168,33 @@ def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dty
             importance(own_backward(spoil, dtype, only, layer))
 
 
+@pytest.mark.parametrize("seed", [0, 11, 30])
+@pytest.mark.filterwarnings(f"ignore:.*{BLIND}")
+def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
+    right, wrong = (
+        own_backward(lambda _, by=by: by, torch.float32, torch.float32, seed=seed)
+        for by in (1, 1.5)
+    )
+    for model in (right, wrong):
+        for layer in model.bert.encoder.layer:
+            layer.intermediate.intermediate_act_fn = nn.ReLU()
+    assert head_importance(right, [batch(5)])["self"].isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        head_importance(wrong, [batch(5)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype):
+    def jumping(outputs, inputs):
+        losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
+        return losses + (losses.detach() * 2**12).round() / 2**10
+
+    right, wrong = (own_backward(lambda _, by=by: by, dtype) for by in (1, 1.01))
+    assert head_importance(right, [batch(3)], loss=jumping)["self"].isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        head_importance(wrong, [batch(3)], loss=jumping)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_where_nothing_can_tell_it_is_said(dtype):
     model = own_backward(lambda _: 1, dtype, dtype)
@@ -163,7 +203,41 @@ def test_where_nothing_can_tell_it_is_said(dtype):
     importance(model)  # once
 
 
+def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_not_asked_again():
+    passes, counts = [], []
+    for model in (build("bert"), own_backward(lambda _: 1, torch.float32)):
+        model.register_forward_hook(lambda *_: passes.append(1))
+        before = copy.deepcopy(model.state_dict())
+        for _ in range(2):
+            passes.clear()
+            importance(model)
+            counts.append(len(passes))
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, before[name]) and value.dtype == before[name].dtype
+    plain, again, first, second = counts
+    assert plain == again == second < first
+
+
 @pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])
 def test_what_is_seen_and_does_no_harm_is_let_through(way):
     expected = importance(build("bert"))
     torch.testing.assert_close(importance(hiding(way)), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_weights_that_are_noted_are_those_of_the_plain_pass():
+    # finite differences are passes too; and what this library detaches hides nothing
+    expected = score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
+    found = score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_coarse_precision_hides_nothing(auto):
+    def scored(way):
+        model = hiding(way).float() if auto else hiding(way).bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=auto):
+            return importance(model)
+
+    assert scored("straight").isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        scored("detach")

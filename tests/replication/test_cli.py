@@ -185,25 +185,6 @@ def some_result(name):
     return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
 
-def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch):
-    asked, error = [], OSError("the disk is full")
-
-    def get(name, profile, **_):
-        asked.append((name, profile.name))
-        if name == "table3":
-            raise error
-        return some_result(name)
-
-    monkeypatch.setattr(measurements, "artifacts", lambda _: ["figure1b", "table3", "table4"])
-    monkeypatch.setattr(measurements, "get", get)
-    told = headprune("reproduce", "all", "--profile", "smoke")
-    assert asked == [(name, "smoke") for name in ("figure1b", "table3", "table4")]
-    assert told.exit_code == 1
-    assert "figure1b: 7 examples, measured in 2 s" in told.output
-    assert f"table3: {error}" in told.output
-    assert "not measured: table3; the same command goes on there" in told.output
-
-
 ORDERS = (
     *("importance", "importance unnormalised", "importance reversed", "random"),
     *("entropy", "magnitude", "fisher", "confidence"),
