@@ -7,7 +7,7 @@ import torch
 import transformers as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ownmodels import GroupedAttention, OwnModel
+from ownmodels import GroupedAttention, GroupedModel
 from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
@@ -145,8 +145,7 @@ def test_the_mean_and_the_sum_of_a_group_are_two_orders():
 
 def test_code_that_counts_on_whole_groups_is_found_out():
     torch.manual_seed(0)
-    model = OwnModel("")
-    model.layers[0] = GroupedAttention()
+    model = GroupedModel(GroupedAttention("whole"))
     (block,) = hp.find_heads(model)
     assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
     scores = {"self": torch.rand(1, 4)}
