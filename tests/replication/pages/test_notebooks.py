@@ -94,7 +94,9 @@ def html_of(outputs) -> list[str]:
 
 @pytest.fixture(scope="module")
 def shell():
-    yield InteractiveShell.instance()
+    shell = InteractiveShell.instance()
+    yield shell
+    shell.restore_sys_module_state()  # it has a `__main__` of its own
     InteractiveShell.clear_instance()
     plt.close("all")
 
