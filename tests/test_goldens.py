@@ -21,5 +21,7 @@ def test_nothing_that_readers_see_has_changed(kind):
 def test_every_mutation_was_tried_as_it_is_and_noticed():
     with mutate.TABLE.open(newline="", encoding="utf-8") as file:
         noticed = {row["entry"]: row["noticed by"] for row in csv.DictReader(file)}
-    missed = [e["what"] for e in mutate.entries() if noticed.get(e["entry"]) not in ("check", "test")]
+    missed = [
+        e["what"] for e in mutate.entries() if noticed.get(e["entry"]) not in ("check", "test")
+    ]
     assert missed == [], "python tests/mutate.py"
