@@ -91,7 +91,7 @@ def verdicts() -> Golden:
             words |= {
                 f"{where}: word": row.word,
                 f"{where}: paper's criterion": str(row.judged.met),
-                f"{where}: power": str(row.judged.power),
+                f"{where}: power": f"{row.judged.power:.6g}",
                 f"{where}: counts": str(row.counts),
                 f"{where}: measured": row.judged.measured,
             }

@@ -173,6 +173,7 @@ def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
     assert refused.exit_code == 2 and "fairseq-preprocess" in refused.output
 
 
+@pytest.mark.nightly  # needs the extra fairseq, which `make test-all` installs
 def test_pieces_are_split_and_joined(tmp_path):
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\na b\nab c</w>\n")
