@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlparse
 
 import pytest
@@ -33,6 +32,11 @@ FLAGS = (
 )
 SETTLED = """new Promise(done => Promise.resolve(window.MathJax?.startup?.promise)
     .then(() => setTimeout(() => done(document.documentElement.outerHTML), 200)))"""
+
+
+def settled(script: str) -> str:
+    """The value of an expression once the page has come to rest."""
+    return f"new Promise(done => setTimeout(() => done(String({script})), 400))"
 
 
 def contents() -> list[str]:
@@ -67,13 +71,8 @@ class Browser:
         moved = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (commands, answers)]
         connect = 'exec "$0" "$@" 3<&{} 4>&{}'.format(*moved)
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
-        self.process = subprocess.Popen(
-            ["bash", "-c", connect, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=moved,
-        )
+        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        self.process = subprocess.Popen(["bash", "-c", connect, *command], pass_fds=moved, **silent)
         for end in (commands, answers, *moved):
             os.close(end)
         self.n_sent, self.events, self.buffer, self.session = 0, [], b"", None
@@ -85,12 +84,7 @@ class Browser:
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.write_to)  # Chromium leaves when the pipe closes
         try:
             self.process.wait(timeout=10)
@@ -131,13 +125,8 @@ class Browser:
             script: what to evaluate then; its value becomes the visit's ``markup``.
         """
         self.events.clear()
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         # this page's own load: a redirect of the page before may still be under way
         loaded = {"name": "load", "loaderId": self.call("Page.navigate", url=address)["loaderId"]}
         while not any(
@@ -146,16 +135,35 @@ class Browser:
             for event in self.events
         ):
             self.events.append(self.receive())
-        result = self.call(
-            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
-        )
+        value = self.value(script)
         found = map(problem, self.events)
         loaded = {
             urlparse(event["params"]["response"]["url"]).path
             for event in self.events
             if event.get("method") == "Network.responseReceived"
         }
-        return Visit(result["result"].get("value", ""), list(filter(None, found)), loaded)
+        return Visit(value or "", list(filter(None, found)), loaded)
+
+    def value(self, script: str) -> Any:
+        """The value of an expression on the page that is open."""
+        result = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        return result["result"].get("value")
+
+    @contextmanager
+    def in_mode(self, mode: str) -> Iterator[None]:
+        """What is opened in the block is shown ``light`` or ``dark``."""
+
+        def prefer(scheme: str) -> None:
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            self.call("Emulation.setEmulatedMedia", features=features)
+
+        prefer(mode)
+        try:
+            yield
+        finally:
+            prefer("light")
 
 
 def problem(event: dict) -> str | None:

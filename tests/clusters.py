@@ -22,19 +22,16 @@ def free_port() -> int:
 
 def start(*words: str, log: Path) -> subprocess.Popen:
     """``dask scheduler …`` or ``dask worker …`` as the head of a process group of its own."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(project_root()),
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+    }
     with log.open("ab") as opened:
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *words],
-            stdout=opened,
-            stderr=opened,
-            start_new_session=True,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": str(project_root()),
-                "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
-            },
-        )
+        streams = {"stdout": opened, "stderr": opened}
+        command = [sys.executable, "-m", "dask", *words]
+        return subprocess.Popen(command, start_new_session=True, env=environment, **streams)
 
 
 def start_scheduler(port: int, folder: Path) -> subprocess.Popen:

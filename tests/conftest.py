@@ -22,7 +22,6 @@ os.environ["HOME"] = os.environ["HEADPRUNE_TEST_HOME"]
 import pytest
 import torch
 from once import made_once
-from tiny import CASES
 
 from headprune_lib.architectures import ARCHITECTURES, REGISTERED
 from headprune_lib.replication.profiles import load_profile
@@ -35,6 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # whoever asks for trained models waits for them, and then measures
         if "trained" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.nightly)
         if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
@@ -88,32 +89,3 @@ def forget_taught():
     ARCHITECTURES.update(known)
     REGISTERED.clear()
     REGISTERED.update(registered)
-
-
-def pytest_terminal_summary(terminalreporter) -> None:
-    """Architecture x law x kernel: what was proved of each, none left out in silence."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for outcome in ("passed", "failed", "skipped", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            path, _, rest = report.nodeid.partition("::")
-            law, _, case = rest.removesuffix("]").partition("[")
-            name = next((c for c in CASES if f"-{case}-".find(f"-{c[0]}-{c[1]}-") >= 0), None)
-            if path.endswith("test_laws.py") and name:
-                row = found.setdefault(name, {})
-                row[law] = (
-                    "yes" if outcome == "passed" and row.get(law, "yes") == "yes" else outcome
-                )
-    if found:
-        terminalreporter.section("laws by architecture and attention kernel (-: not asked of it)")
-        laws = sorted({law for row in found.values() for law in row})
-        for number, law in enumerate(laws, 1):
-            terminalreporter.write_line(f"{number:2} {law.removeprefix('test_').replace('_', ' ')}")
-        table = [["", "", *map(str, range(1, len(laws) + 1))]]
-        table += [[*name, *(row.get(law, "-") for law in laws)] for name, row in found.items()]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for line in table:
-            terminalreporter.write_line(
-                "  ".join(
-                    cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-                ).rstrip()
-            )

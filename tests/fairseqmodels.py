@@ -11,52 +11,26 @@ from pathlib import Path
 SIZES = [
     f"--{side}-{name}={value}"
     for side in ("encoder", "decoder")
-    for name, value in (
-        ("layers", 2),
-        ("embed-dim", 32),
-        ("ffn-embed-dim", 48),
-        ("attention-heads", 4),
-    )
-]
+    for name, value in {
+        "layers": 2, "embed-dim": 32, "ffn-embed-dim": 48, "attention-heads": 4,
+    }.items()
+]  # fmt: skip
 TRAINING = [
-    "--optimizer=adam",
-    "--lr=5e-3",
-    "--lr-scheduler=inverse_sqrt",
-    "--warmup-updates=20",
-    "--criterion=label_smoothed_cross_entropy",
-    "--label-smoothing=0.1",
-    "--max-tokens=1000",
-    "--max-update=60",
-    "--cpu",
-    "--no-progress-bar",
-    "--seed=1",
-    "--no-epoch-checkpoints",
-]
+    "--optimizer=adam", "--lr=5e-3", "--lr-scheduler=inverse_sqrt", "--warmup-updates=20",
+    "--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1", "--max-tokens=1000",
+    "--max-update=60", "--cpu", "--no-progress-bar", "--seed=1", "--no-epoch-checkpoints",
+]  # fmt: skip
+_WMT = ["--arch=transformer_vaswani_wmt_en_fr_big", "--share-all-embeddings"]
+_IWSLT = ["--arch=transformer_iwslt_de_en"]
+_PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
 SHAPES = {
-    "joined": ["--arch=transformer_vaswani_wmt_en_fr_big", "--share-all-embeddings"],
-    "iwslt": ["--arch=transformer_iwslt_de_en", "--share-decoder-input-output-embed"],
-    "joined, learned positions": [
-        "--arch=transformer_vaswani_wmt_en_fr_big",
-        "--share-all-embeddings",
-        "--encoder-learned-pos",
-        "--decoder-learned-pos",
-    ],
-    "nothing shared": ["--arch=transformer_iwslt_de_en", "--activation-fn=gelu"],
-    "pre-norm, nothing shared": [  # as the paper's IWSLT model
-        "--arch=transformer_iwslt_de_en",
-        "--encoder-normalize-before",
-        "--decoder-normalize-before",
-    ],
-    "pre-norm, joined": [
-        "--arch=transformer_vaswani_wmt_en_fr_big",
-        "--share-all-embeddings",
-        "--encoder-normalize-before",
-        "--decoder-normalize-before",
-    ],
-    "pre-norm on one side": [
-        "--arch=transformer_iwslt_de_en",
-        "--encoder-normalize-before",
-    ],
+    "joined": _WMT,
+    "iwslt": [*_IWSLT, "--share-decoder-input-output-embed"],
+    "joined, learned positions": [*_WMT, "--encoder-learned-pos", "--decoder-learned-pos"],
+    "nothing shared": [*_IWSLT, "--activation-fn=gelu"],
+    "pre-norm, nothing shared": [*_IWSLT, *_PRE_NORM],  # as the paper's IWSLT model
+    "pre-norm, joined": [*_WMT, *_PRE_NORM],
+    "pre-norm on one side": [*_IWSLT, _PRE_NORM[0]],
 }
 
 

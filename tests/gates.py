@@ -20,11 +20,9 @@ def gate_derivatives(model, example):
 
     def gated(block):
         def hook(_module, inputs):
-            gate = torch.ones(
-                *inputs[0].shape[:2], len(block.kept), dtype=inputs[0].dtype, requires_grad=True
-            )
-            gates[block] = gate
-            return (inputs[0] * gate.repeat_interleave(block.width, -1),)
+            shape = (*inputs[0].shape[:2], len(block.kept))
+            gates[block] = torch.ones(shape, dtype=inputs[0].dtype, requires_grad=True)
+            return (inputs[0] * gates[block].repeat_interleave(block.width, -1),)
 
         return hook
 

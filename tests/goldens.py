@@ -12,6 +12,7 @@ import gzip
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +78,21 @@ def tables() -> Golden:
     return lines
 
 
+all_verdicts = cache(evidence.all_verdicts)
+
+
 def verdicts() -> Golden:
     """The word of each claim and of each of its results, and what they rest on."""
     words = {}
-    for verdict in evidence.all_verdicts():
+    for verdict in all_verdicts():
         words[verdict.claim] = verdict.word
         for row in verdict.rows:
             where = f"{verdict.claim} {row.name}, {row.setting}"
             words |= {
                 f"{where}: word": row.word,
                 f"{where}: paper's criterion": str(row.judged.met),
-                f"{where}: power": str(row.judged.power),
-                f"{where}: counts": str(row.votes),
+                f"{where}: power": f"{row.judged.power:.6g}",
+                f"{where}: counts": str(row.counts),
                 f"{where}: measured": row.judged.measured,
             }
     return words
@@ -96,7 +100,7 @@ def verdicts() -> Golden:
 
 def cards() -> Golden:
     """The claims' cards as HTML, line by line."""
-    html = cards_html(evidence.all_verdicts())
+    html = cards_html(all_verdicts())
     return {f"{i:04}": line for i, line in enumerate(html.splitlines())}
 
 

@@ -15,13 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 COMMIT = hashlib.sha1(b"the only revision").hexdigest()
-_MISSING, _GATED = {"X-Error-Code": "EntryNotFound"}, {"X-Error-Code": "GatedRepo"}
+_MISSING = {"X-Error-Code": "EntryNotFound"}
 
 
 class Hub(ThreadingHTTPServer):
     """``faults`` is file name -> what its next downloads end with: ``cut``, ``wrong``, or a status.
 
-    ``refused`` is file name -> the status of whatever is asked of it, 403 as of a gated repository.
     ``asked`` lists what was asked for, ``ranges`` with which bytes.
     """
 
@@ -29,7 +28,7 @@ class Hub(ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.folder, self.faults, self.refused = folder, {}, {}
+        self.folder, self.faults = folder, {}
         self.asked, self.ranges = [], []
         self.address = f"http://127.0.0.1:{self.server_port}"
 
@@ -97,14 +96,11 @@ class _Answer(BaseHTTPRequestHandler):
         return {"type": "file", "path": name, "oid": oid, "size": len(content)}
 
     def _send(self, file: Path) -> None:
-        if refused := self.server.refused.get(file.name):
-            self._status(refused, {403: _GATED, 404: _MISSING}[refused])
-            return
         ordered = self.server.faults.get(file.name, []) if self.command == "GET" else []
         fault = ordered.pop(0) if ordered else None
         if isinstance(fault, int) or not file.is_file():
             code = fault or 404
-            self._status(code, {403: _GATED, 404: _MISSING}.get(code))
+            self._status(code, {404: _MISSING}.get(code))
             return
         content = file.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()}"'

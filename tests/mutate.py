@@ -1,125 +1,135 @@
 """Whether the tests notice what is wrong: faults put into the code one at a time.
 
-``python tests/mutate.py`` applies each entry of ``tests/mutations/*.toml`` to a copy of the project, runs
-the fast tests on it (those named by the entry first), then the slow ones where these notice
-nothing, and writes what noticed it into ``tests/goldens/mutations.csv``. With words as arguments, only
-entries whose file or description holds one of them.
+``python tests/mutate.py`` puts each entry of ``tests/mutations/*.toml`` into a copy of the project, runs
+the fast tests (those named by the entry first), then the slow ones where these notice nothing, and
+writes what noticed it into ``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that
+have a row, and have not changed since, are left out, so that a run that was ended goes on. With words
+as arguments, only entries whose file or description holds one of them, row or not. With ``--fast`` no
+slow test is run: what fast ones do not notice is ``unknown`` until a run without it.
 
-An entry has ``file``, ``old`` (found in the file exactly once), ``new``, ``what`` (the fault, in words) and
-``tests``, the test files that are tried first.
+An entry has ``file``, ``old`` (there exactly once), ``new``, ``what`` (the fault) and ``tests`` to try first.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "tests" / "goldens" / "mutations.csv"
-COLUMNS = ("file", "fault", "noticed by", "first test that fails")
+COLUMNS = ("file", "fault", "noticed by", "first test that fails", "entry")
 COPIED = ("headprune_lib", "tests")
 WORKERS = 2
+FAST, SLOW = "not slow and not nightly", "slow and not nightly"
+Row = dict[str, str]
 
 
-def entries() -> list[dict[str, str]]:
-    """All mutations; raises ValueError for one whose text is not in its file exactly once."""
-    found = []
+def entries() -> list[Row]:
+    """All mutations, each with ``entry``, a hash of its text; ValueError for one that does not fit."""
+    known = []
     for path in sorted((ROOT / "tests" / "mutations").glob("*.toml")):
         for entry in tomllib.loads(path.read_text("utf-8"))["mutation"]:
             times = (ROOT / entry["file"]).read_text("utf-8").count(entry["old"])
             if times != 1:
-                raise ValueError(
-                    f"{path.name}: {entry['what']!r} is found {times} times in {entry['file']}. "
-                    "Give text that is there once"
-                )
-            found.append(entry)
-    return found
+                raise ValueError(f"{entry['what']!r} is found {times} times in {entry['file']}")
+            for test in entry["tests"].split():
+                if not (ROOT / test.partition("::")[0]).exists():
+                    raise ValueError(f"{entry['what']!r} names {test}, which is not there")
+            text = "\n".join(entry[name] for name in ("file", "old", "new", "what"))
+            known.append({**entry, "entry": hashlib.sha256(text.encode()).hexdigest()[:8]})
+    return known
 
 
-def copied(folder: Path) -> None:
+def copied(folder: Path) -> Path:
     """A copy of the project in which code and tests may change; the rest are links."""
+    folder.mkdir()
     for path in ROOT.iterdir():
         if path.name in COPIED:
-            shutil.copytree(
-                path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__", "mutations")
-            )
+            ignored = shutil.ignore_patterns("__pycache__", "mutations")
+            shutil.copytree(path, folder / path.name, ignore=ignored)
         elif path.name not in (".git", "_build"):
             (folder / path.name).symlink_to(path)
+    return folder
 
 
 def first_failure(folder: Path, tests: list[str], marks: str) -> str | None:
     """The first test of the given files that fails there; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, "-m", marks, *tests],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run([*command, "-n", "0", "-m", marks, *tests], check=False, **options)
     if done.returncode in (0, 5):  # all passed, or none has these marks
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
     return failed[1] if failed else f"pytest ended with {done.returncode}"
 
 
-def noticed(entry: dict[str, str]) -> dict[str, str]:
-    """The row of the table for one mutation."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        copied(folder)
-        path = folder / entry["file"]
-        path.write_text(path.read_text("utf-8").replace(entry["old"], entry["new"]), "utf-8")
-        likely = entry["tests"].split()
-        stages = (
-            ("check", likely, "not slow and not nightly"),
-            ("check", ["tests"], "not slow and not nightly"),
-            ("test", likely, "slow and not nightly"),
-            ("test", ["tests"], "slow and not nightly"),
-        )
-        tier, failed = "nothing", ""
-        for name_of_tier, tests, marks in stages:
-            if found := first_failure(folder, tests, marks):
-                tier, failed = name_of_tier, found
-                break
-    row = (entry["file"], entry["what"], tier, failed)
-    print(*row, sep=" | ", flush=True)
+def put(path: Path, text: str) -> None:
+    """Write a module; what was compiled of it, whose time and size may be the same, goes."""
+    path.write_text(text, "utf-8")
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        compiled.unlink()
+
+
+def noticed(entry: Row, folders: queue.Queue[Path], fast: bool) -> Row:
+    """The row of the table for one mutation, tried in a copy that nobody uses at the moment."""
+    folder = folders.get()
+    path, likely = folder / entry["file"], entry["tests"].split()
+    original = path.read_text("utf-8")
+    put(path, original.replace(entry["old"], entry["new"]))
+    tier, failed = "unknown" if fast else "nothing", None
+    for name, marks in (("check", FAST), ("test", SLOW))[: 1 if fast else 2]:
+        if failed := first_failure(folder, likely, marks) or first_failure(
+            folder, ["tests"], marks
+        ):
+            tier = name
+            break
+    put(path, original)
+    folders.put(folder)
+    row = (entry["file"], entry["what"], tier, failed or "", entry["entry"])
+    print(*row[:-1], sep=" | ", flush=True)
     return dict(zip(COLUMNS, row, strict=True))
 
 
-def main(words: list[str]) -> int:
-    """Try the mutations and write the table; 1 if one is noticed by nothing."""
-    asked = [
-        entry
-        for entry in entries()
-        if not words or any(word in entry["file"] + entry["what"] for word in words)
-    ]
-    known = {}
-    if TABLE.exists():
-        with TABLE.open(newline="", encoding="utf-8") as file:
-            known = {(row["file"], row["fault"]): row for row in csv.DictReader(file)}
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for row in pool.map(noticed, asked):
-            known[row["file"], row["fault"]] = row
-    listed = {(entry["file"], entry["what"]) for entry in entries()}
-    rows = [row for key, row in sorted(known.items()) if key in listed]
-    with TABLE.open("w", newline="", encoding="utf-8") as file:
+def write(rows: list[Row]) -> None:
+    """The table, the whole file at once."""
+    part = TABLE.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
-    tiers = [row["noticed by"] for row in rows]
-    print(*(f"{tier}: {tiers.count(tier)} of {len(rows)}" for tier in ("check", "test", "nothing")))
-    return int("nothing" in tiers)
+        writer.writerows(sorted(rows, key=lambda row: (row["file"], row["fault"])))
+    part.replace(TABLE)
+
+
+def main(words: list[str]) -> int:
+    """Try the mutations and write the table; 1 if one is noticed by nothing, as far as is known."""
+    fast, words = "--fast" in words, [word for word in words if word != "--fast"]
+    listed, lines = entries(), TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
+    rows = {row.get("entry"): row for row in csv.DictReader(lines)}
+    rows = {entry["entry"]: rows[entry["entry"]] for entry in listed if entry["entry"] in rows}
+    done = {name for name, row in rows.items() if fast or row["noticed by"] != "unknown"}
+    named = [e for e in listed if any(word in e["file"] + e["what"] for word in words)]
+    asked = named if words else [entry for entry in listed if entry["entry"] not in done]
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
+        folders: queue.Queue[Path] = queue.Queue()
+        for number in range(min(WORKERS, len(asked))):
+            folders.put(copied(Path(name) / str(number)))
+        for future in as_completed([pool.submit(noticed, e, folders, fast) for e in asked]):
+            rows[future.result()["entry"]] = future.result()
+            write(list(rows.values()))
+    tiers = [row["noticed by"] for row in rows.values()]
+    print({tier: f"{tiers.count(tier)} of {len(listed)}" for tier in dict.fromkeys(tiers)})
+    return int("nothing" in tiers or "unknown" in tiers)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""Tiny models with a tokenizer of whole words, as a user would keep them in a folder."""
+"""Tiny models as a user has them: in a folder with a tokenizer, and of classes of ones own."""
 
 import torch
 import transformers
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from headprune_lib.replication.pretrained import load_tokenizer
 
 SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
+    "vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
     "intermediate_size": 16,
+}  # fmt: skip
+CLASSES = {
+    "id2label": {0: "negative", 1: "positive"},
+    "label2id": {"negative": 0, "positive": 1},
 }
 
 
@@ -19,20 +22,12 @@ def tokenizer():
 
 
 def classifier(**config):
-    return bert(
-        transformers.BertForSequenceClassification,
-        **{
-            "id2label": {0: "negative", 1: "positive"},
-            "label2id": {"negative": 0, "positive": 1},
-            **config,
-        },
-    )
+    return bert(transformers.BertForSequenceClassification, **{**CLASSES, **config})
 
 
 def bert(model_class, **config):
     torch.manual_seed(0)
-    made = transformers.BertConfig(**SMALL, initializer_range=0.3, **config)
-    return model_class(made).eval()
+    return model_class(transformers.BertConfig(**SMALL, initializer_range=0.3, **config)).eval()
 
 
 def language_model():
@@ -44,17 +39,11 @@ def language_model():
 
 def translator():
     torch.manual_seed(0)
-    return transformers.T5ForConditionalGeneration(
-        transformers.T5Config(
-            vocab_size=64,
-            d_model=16,
-            d_kv=4,
-            num_heads=4,
-            d_ff=16,
-            num_layers=2,
-            decoder_start_token_id=0,
-        )
-    ).eval()
+    config = transformers.T5Config(
+        vocab_size=64, d_model=16, d_kv=4, num_heads=4, d_ff=16, num_layers=2,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    return transformers.T5ForConditionalGeneration(config).eval()
 
 
 def kept_in(folder, model, words=True):
@@ -62,3 +51,87 @@ def kept_in(folder, model, words=True):
     if words:
         tokenizer().save_pretrained(folder)
     return folder
+
+
+class OwnAttention(nn.Module):
+    """Named like no class of transformers; what it does with its heads is to be found out."""
+
+    def __init__(self, fault=""):
+        super().__init__()
+        self.n_heads, self.head_size, self.fault = 4, 2, fault
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x, bias=None):
+        query, key, value = (
+            part(x).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+            for part in (self.wq, self.wk, self.wv)
+        )
+        context = scaled_dot_product_attention(query, key, value, bias)
+        if self.fault == "mixing":
+            context = context + context.flip(1)
+        context = context.transpose(1, 2)
+        if self.fault == "fixed":
+            context = context.reshape(*x.shape[:-1], 8)
+        context = context.reshape(*x.shape[:-1], -1)
+        if self.fault == "random":
+            context = context + torch.randn_like(context)
+        if self.fault == "places":
+            return self.wo(context), x.sum(-1).argsort(-1)
+        return self.wo(context)
+
+
+class OwnModel(nn.Module):
+    def __init__(self, *faults):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.layers = nn.ModuleList([OwnAttention(fault) for fault in faults])
+
+    def forward(self, input_ids):
+        x = self.embedding(input_ids)
+        for layer in self.layers:
+            attended = layer(x)
+            x = x + (attended[0] if isinstance(attended, tuple) else attended)
+        return x
+
+
+class GroupedAttention(nn.Module):
+    """Two query heads a key; it hands its keys and values on, reads others', or mixes them in.
+
+    ``whole``: its code has the number of queries a key as a constant, so only whole groups can go.
+    """
+
+    def __init__(self, role):
+        super().__init__()
+        self.num_heads, self.head_dim, self.num_key_value_groups, self.role = 4, 2, 2, role
+        self.q_proj, self.o_proj = nn.Linear(8, 8), nn.Linear(8, 8)
+        if role != "reads":
+            self.k_proj, self.v_proj = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x, store):
+        def apart(tensor):
+            return tensor.unflatten(-1, (-1, 2)).transpose(1, 2)
+
+        if self.role != "reads":
+            key, value = apart(self.k_proj(x)), apart(self.v_proj(x))
+        if self.role == "hands on":
+            store["keys"], store["values"] = key, value
+        elif self.role == "reads":
+            key, value = store["keys"], store["values"]
+        elif self.role == "mixes":
+            value = value + store["values"]
+        queries = 2 if self.role == "whole" else self.num_key_value_groups
+        key, value = (part.repeat_interleave(queries, 1) for part in (key, value))
+        context = scaled_dot_product_attention(apart(self.q_proj(x)), key, value)
+        return self.o_proj(context.transpose(1, 2).flatten(-2))
+
+
+class GroupedModel(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.embedding, self.layers = nn.Embedding(20, 8), nn.ModuleList(layers)
+
+    def forward(self, input_ids):
+        x, store = self.embedding(input_ids), {}
+        for layer in self.layers:
+            x = x + layer(x, store)
+        return x

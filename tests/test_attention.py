@@ -2,19 +2,10 @@
 
 import pytest
 import torch
-import transformers
-from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, IMAGES, batch_for, build
+from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.attention import (
-    attention_of,
-    end_ids,
-    read_weights,
-    recorded_weights,
-    special_ids,
-)
-from headprune_lib.attention_statistics import mass_on
-from headprune_lib.criteria.gradients import batch_gradients, gate_gradients
+from headprune_lib.attention import attention_of
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -38,9 +29,7 @@ def test_they_are_what_the_model_hands_out(name):
     model, batch = build(name), batch_for(name)
     found = by_block(model, batch)
     assert {*found} == {(block.kind, block.layer) for block in find_heads(model)}
-    outputs = model(
-        **{key: value for key, value in batch.items() if key != "labels"}, output_attentions=True
-    )
+    outputs = model(**inputs_of(batch), output_attentions=True)
     for (kind, layer), weights in found.items():
         handed = getattr(outputs, OWN[kind], None)
         if handed:  # not by gpt2, in this version
@@ -77,84 +66,6 @@ def test_padding_and_what_comes_later_are_not_seen(name):
         assert torch.equal(weights.seen, expected_seen(name, kind, batch, window)), kind
 
 
-def test_images_have_no_padding_and_no_ids():
-    (name,) = IMAGES
-    for weights in by_block(build(name), batch_for(name)).values():
-        assert weights.seen.all() and weights.ids is None
-        assert mass_on(weights, [1])[0].sum() == 0
-
-
-def test_heads_that_are_gone_have_none():
-    model = prune_heads(build(), cut_heads(build(), [("self", 1, 0), ("self", 1, 3)]))
-    found = by_block(model, batch_for("bert"))
-    assert [weights.values.shape[1] for weights in found.values()] == [4, 2, 4]
-
-
-def test_one_pass_gives_importance_and_weights():
-    model, batch = build(), batch_for("bert")
-    blocks = find_heads(model)
-    with recorded_weights(model, blocks) as found:
-        ((moved, gradients),) = batch_gradients(model, [batch], blocks, None, None)
-    for number, weights in read_weights(blocks, found, moved):
-        alone = by_block(model, batch)["self", number]
-        torch.testing.assert_close(weights.values, alone.values)
-        assert not weights.values.requires_grad
-    assert found == [[], [], []], "emptied for the next batch"
-    for one, other in zip(gradients, gate_gradients(model, batch), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_the_model_is_as_it_was_also_after_an_error():
-    model, blocks = build(), find_heads(build())
-    with pytest.raises(RuntimeError, match="in the middle"), recorded_weights(model, blocks):
-        raise RuntimeError("in the middle")
-    assert not model.config.output_attentions
-    assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_a_kernel_without_weights_is_refused():
-    message = "the kernel 'sdpa' makes none: load the model with attn_implementation"
-    with pytest.raises(ValueError, match=message):
-        next(attention_of(build("bert", "sdpa"), [batch_for("bert")]))
-    model = build("bert", "sdpa")
-    model.set_attn_implementation("eager")
-    assert by_block(model, batch_for("bert"))
-
-
-def test_the_special_ids_a_model():
-    assert special_ids(build("bart")) == (0, 1, 2)
-
-
-def longformer(cls=transformers.LongformerForSequenceClassification):
-    torch.manual_seed(0)
-    shape = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.LongformerConfig(
-        **shape,
-        intermediate_size=16,
-        attention_window=[4, 4],
-        max_position_embeddings=66,
-        num_labels=3,
-    )
-    return cls(config).double().eval()
-
-
-@pytest.mark.parametrize(
-    "cls",
-    [
-        transformers.LongformerForSequenceClassification,
-        transformers.LongformerForTokenClassification,
-    ],
-)
-def test_weights_of_other_queries_or_places_are_refused(cls):
-    model, given = longformer(cls), batch_for("bert")
-    del given["labels"]
-    assert find_heads(model)
-    with pytest.raises(
-        ValueError, match="returns attention weights of shape .* not \\(example, head"
-    ):
-        list(attention_of(model, [given]))
-
-
 def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
     sharp = build("bert")
     for layer in sharp.bert.encoder.layer:
@@ -168,21 +79,3 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
         lost = (weights.values == 0).all(1) & expected
         assert lost.any(), "no weight is lost to the precision: the test is to be sharper"
         assert torch.equal(weights.seen, expected)
-
-
-def test_padding_that_is_of_no_query_is_refused():
-    model, given = build("bert"), batch_for("bert")
-    blocks = find_heads(model)
-    with recorded_weights(model, blocks) as found, torch.no_grad():
-        model(**{name: value for name, value in given.items() if name != "labels"})
-    longer = {**given, "attention_mask": torch.nn.functional.pad(given["attention_mask"], (0, 2))}
-    with pytest.raises(ValueError, match="which of them are padding is not known"):
-        list(read_weights(blocks, found, longer))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_end_marks_are_those_of_the_tokenizer(seed):
-    class Names:
-        eos_token_id, sep_token_id = (None, 7) if seed else (5, 7)
-
-    assert end_ids(Names()) == ((7,) if seed else (5, 7))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import batch_for, build
+from tiny import batch_for, build, inputs_of
 
 from headprune_lib.attention import Weights, attention_of
 from headprune_lib.attention_statistics import entropies, greatest, mass_at, mass_on
@@ -63,23 +63,6 @@ def test_entropy_and_greatest_weight_are_plain_loops(seed, leave_out):
         torch.testing.assert_close(found[1], torch.tensor(counts, dtype=torch.float64))
 
 
-def test_even_weights_have_entropy_1_and_a_single_one_0():
-    seen = torch.ones(1, 1, 4).bool()
-    even = Weights(torch.full((1, 1, 1, 4), 0.25), seen, None)
-    single = Weights(torch.tensor([[[[0.0, 1.0, 0.0, 0.0]]]]), seen, None)
-    assert (float(entropies(even)[0]), float(entropies(single)[0])) == (pytest.approx(1), 0)
-    assert (float(greatest(even)[0]), float(greatest(single)[0])) == (0.25, 1)
-
-
-def test_a_single_visible_key_and_none_leave_no_nan():
-    one = Weights(torch.ones(1, 2, 3, 1), torch.ones(1, 3, 1).bool(), None)
-    none = Weights(torch.full((1, 2, 3, 2), 0.5), torch.zeros(1, 3, 2).bool(), None)
-    for weights in (one, none):
-        sums, counts = entropies(weights)
-        assert sums.tolist() == [0, 0] and counts.tolist() == [0, 0]
-    assert greatest(none)[1].tolist() == [0, 0] and mass_on(none, [1])[1].tolist() == [0, 0]
-
-
 def test_the_mass_on_some_tokens():
     ids = torch.tensor([[7, 1, 2, 7]])
     values = torch.tensor([[[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.5, 0.0]]]])
@@ -91,9 +74,8 @@ def test_the_mass_on_some_tokens():
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(offset):
     model, batch = build("bert"), batch_for("bert")
-    inputs = {key: value for key, value in batch.items() if key != "labels"}
     with torch.no_grad():
-        handed = model(**inputs, output_attentions=True).attentions
+        handed = model(**inputs_of(batch), output_attentions=True).attentions
     lengths = batch["attention_mask"].sum(1).tolist()
     assert len({*lengths}) > 1, "without padding the test says less"
     for _, layer, weights in attention_of(model, [batch]):

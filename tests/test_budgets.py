@@ -10,7 +10,7 @@ from tiny import build
 
 from headprune_lib import find_heads, full_mask
 from headprune_lib.budgets import cut_until, cut_while
-from headprune_lib.costs import Seconds, cache_cost, parameters_cost, size_left
+from headprune_lib.costs import Seconds, cache_cost, parameters_cost
 from headprune_lib.orders import prune_steps
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
@@ -111,12 +111,3 @@ def test_a_quality_that_is_not_a_number_is_never_good_enough():
     model = MODELS["bert"]
     with pytest.raises(ValueError, match="the uncut model reaches nan itself"):
         cut_while(model, steps_of(model, 0), lambda _mask: math.nan, 0.5)
-
-
-def test_a_size_is_what_is_left_of_heads_and_of_groups():
-    model = MODELS["llama"]
-    mask = full_mask(model)
-    mask["self"][0] = torch.tensor([1, 0, 1, 0])
-    mask["self"][1] = torch.tensor([1, 1, 0, 0])
-    mask["self"][2] = 0
-    assert [size_left(block, mask) for block in find_heads(model)] == [(2, 2), (2, 1), (0, 0)]

@@ -1,24 +1,23 @@
-"""Who may import whom: the library below, the replication above it, and the order within."""
+"""Who may import whom: the library below, the replication above it."""
 
 import ast
-import graphlib
 import os
-import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import headprune_lib
-
 ROOT = Path(__file__).parents[1]
-LIBRARY = ROOT / "headprune_lib"
 UPPER = "headprune_lib.replication"
-
-CORE = {"torch", "transformers", "safetensors", "numpy"}
+ALWAYS = {
+    "headprune_lib",
+    "torch",
+    "transformers",
+    "safetensors",
+    "numpy",
+    *sys.stdlib_module_names,
+}
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
 FURTHER = {
@@ -27,182 +26,40 @@ FURTHER = {
     "gguf_reading": {"gguf"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
-INSTALLED_WITH_THE_CORE = CORE | {"typer"}
-# For annotations alone: a type checker has them, a user need not.
-ANNOTATIONS = {"jaxtyping"}
-
-# The replication from the bottom up. A module belongs to the longest name that fits; it imports its
-# own line's package and the lines above this one in the list, never a later one. What a profile's
-# parameters are made of lies below the profiles, what works with a profile above.
-ORDER = [
-    ["paths"],
-    ["census"],
-    ["store"],
-    ["data"],
-    ["stats"],
-    ["cluster"],
-    ["engine", "order_names"],
-    ["weights"],
-    ["training"],
-    ["pretrained"],
-    ["language.models"],
-    ["adapters"],
-    ["profiles"],
-    ["encoder", "translation", "language"],
-    ["paper", "published"],
-    ["published_orders"],
-    ["measurements"],
-    ["planning"],
-    ["titles"],
-    ["verification"],
-    ["claims"],
-    ["bench"],
-    ["pages"],
-    ["cli"],
+LOWER = [
+    path.relative_to(ROOT)
+    for path in sorted((ROOT / "headprune_lib").rglob("*.py"))
+    if "replication" not in path.parts
 ]
-# Of the lines above it, what a package must not know besides.
-APART = {"store": {"data", "measurements", "profiles"}, "stats": {"store", "engine", "cluster"}}
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def imports(node, lazy=False):
+    """What is imported below a node, and whether within a function; not what annotations need."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, lazy) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert not child.level, f"line {child.lineno}: give the whole name"
+            yield from ((f"{child.module}.{alias.name}", lazy) for alias in child.names)
+        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
+            yield from imports(child, lazy or isinstance(child, ast.FunctionDef))
 
 
-MODULES = {module_name(path): path for path in sorted(LIBRARY.rglob("*.py"))}
+@pytest.mark.parametrize("path", LOWER, ids=str)
+def test_the_lower_floor_imports_what_it_is_installed_with(path):
+    further = FURTHER.get(path.with_suffix("").parts[1], set())
+    for name, lazy in imports(ast.parse((ROOT / path).read_text("utf-8"))):
+        package = name.partition(".")[0]
+        assert not f"{name}.".startswith(f"{UPPER}."), f"{name} is of the upper floor"
+        assert package in ALWAYS or package in further, name
+        assert package in ALWAYS or package == "typer" or lazy, f"{name} outside of a function"
 
 
-def imports(name: str) -> Iterator[tuple[str, int, bool, bool]]:
-    """What a module imports: name, line, whether within a function, whether for annotations."""
-
-    def walk(node: ast.AST, lazy: bool, typed: bool) -> Iterator[tuple[str, int, bool, bool]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                for alias in child.names:
-                    yield alias.name, child.lineno, lazy, typed
-            elif isinstance(child, ast.ImportFrom):
-                source = child.module or ""
-                if child.level:
-                    package = name if MODULES[name].stem == "__init__" else name.rpartition(".")[0]
-                    parts = package.split(".")[: len(package.split(".")) - child.level + 1]
-                    source = ".".join([*parts, *filter(None, [child.module])])
-                for alias in child.names:
-                    inner = f"{source}.{alias.name}"
-                    yield inner if inner in MODULES else source, child.lineno, lazy, typed
-            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-                for statement in child.body:
-                    yield from walk(ast.Module([statement], []), lazy, True)
-            else:
-                inside = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-                yield from walk(child, inside, typed)
-
-    yield from walk(ast.parse(MODULES[name].read_text("utf-8")), False, False)
-
-
-def where(name: str, line: int) -> str:
-    return f"{MODULES[name].relative_to(ROOT)}:{line}"
-
-
-def upper(name: str) -> bool:
-    return name == UPPER or name.startswith(f"{UPPER}.")
-
-
-def rank(name: str) -> tuple[int, str]:
-    """The line of a module of the replication in ``ORDER``, and the package there."""
-    inner = name.removeprefix(f"{UPPER}.")
-    fitting = [
-        (len(package), line, package)
-        for line, packages in enumerate(ORDER)
-        for package in packages
-        if f"{inner}.".startswith(f"{package}.")
-    ]
-    assert fitting, f"{name} has no place in ORDER: give it one"
-    _, line, package = max(fitting)
-    return line, package
-
-
-def test_the_lower_floor_imports_what_it_is_installed_with():
-    wrong = []
-    for name in MODULES:
-        if upper(name):
-            continue
-        part = name.split(".")[1] if "." in name else ""
-        for target, line, lazy, typed in imports(name):
-            package = target.partition(".")[0]
-            if upper(target):
-                wrong.append(f"{where(name, line)} imports {target}, of the upper floor")
-            elif (
-                package == "headprune_lib"
-                or package in sys.stdlib_module_names
-                or package in CORE
-                or (typed and package in ANNOTATIONS)
-            ):
-                continue
-            elif package not in FURTHER.get(part, ()):
-                wrong.append(f"{where(name, line)} imports {package}")
-            elif package not in INSTALLED_WITH_THE_CORE and not lazy:
-                wrong.append(f"{where(name, line)} imports {package} outside of a function")
-    assert not wrong, "\n".join(wrong)
-
-
-def test_the_upper_floor_imports_one_way():
-    wrong = []
-    for name in MODULES:
-        if not name.startswith(f"{UPPER}."):
-            continue
-        own, package = rank(name)
-        for target, line, _, typed in imports(name):
-            if typed or not target.startswith(f"{UPPER}."):
-                continue
-            other, of = rank(target)
-            if other > own or (other == own and of != package) or of in APART.get(package, ()):
-                wrong.append(f"{where(name, line)}: {package} imports {of}")
-    assert not wrong, "\n".join(wrong)
-
-
-def test_no_module_imports_itself_by_a_detour():
-    graph = {
-        name: {
-            target
-            for target, _, _, typed in imports(name)
-            if target in MODULES and target != name and not typed
-        }
-        for name in MODULES
-    }
-    # A package that lists what is in it is imported with each of its modules; that is no detour.
-    graph = {
-        name: {target for target in targets if not name.startswith(f"{target}.")}
-        for name, targets in graph.items()
-    }
-    graphlib.TopologicalSorter(graph).prepare()
-
-
-# What a user of the library alone may not have. transformers takes scipy and accelerate where they
-# are, and does without; the others must not even be loaded, for each costs a user time.
+# What a command must not wait for before it is clear that it is needed.
 ELSEWHERE = {
-    "datasets",
-    "distributed",
-    "matplotlib",
-    "pandas",
-    "pydantic",
-    "sacrebleu",
-    "seaborn",
-    "sentencepiece",
-    "sklearn",
-    "statsmodels",
-    "typer",
+    *("datasets", "distributed", "matplotlib", "pandas", "pydantic", "sacrebleu", "seaborn"),
+    *("sentencepiece", "sklearn", "statsmodels", "typer"),
 }
-TAKEN_IF_THERE = {"accelerate", "scipy"}
-
-
-def test_the_library_can_be_imported_without_the_packages_of_the_replication():
-    missing = dict.fromkeys(sorted(ELSEWHERE | TAKEN_IF_THERE))
-    run(f"import sys; sys.modules.update({missing}); from headprune_lib import *")
-
-
-@pytest.mark.slow
-def test_the_library_loads_no_package_of_the_replication():
-    loaded = run("import sys; from headprune_lib import *; print(*sys.modules)").split()
-    assert not ELSEWHERE & set(loaded)
 
 
 def run(code: str) -> str:
@@ -217,65 +74,29 @@ def run(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        (["score", "--help"], 0),
-        (["prune", "--help"], 0),
-        (["reproduce", "--help"], 0),
-        (["export", "--help"], 0),
-        (["score"], 2),
-        (["nonsense"], 2),
-        (["export", "model", "out", "--format", "pickle"], 2),
-        (["score", "model", "data.tsv", "--batch-size", "0"], 2),
-        (["prune", "model", "data.tsv", "out", "--amount", "2"], 2),
-        (["translate", "enfr", "--beams", "0"], 2),
-        (["bench", "--rounds", "0"], 2),
-    ],
-)
-def test_help_and_wrong_arguments_wait_for_no_large_package(words, code):
-    asked = """
+ASKED = {
+    "--help": 0,
+    "score": 2,
+    "nonsense": 2,
+    "translate enfr --beams 0": 2,
+}
+
+
+def test_help_and_wrong_arguments_wait_for_no_large_package():
+    code = f"""
 import sys
 from headprune_lib.cli import main
-try:
-    main()
-except SystemExit as end:
-    print("ended", end.code, *sys.modules)
+ended = []
+for words in {list(ASKED)}:
+    sys.argv = ["headprune", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        ended.append(end.code)
+print("ended", *ended, "loaded", *sys.modules)
 """
-    found = run(f"import sys; sys.argv = {['headprune', *words]}{asked}")
-    _, _, said = found.partition("ended ")
-    ended, *loaded = said.split()
-    assert ended == str(code)
-    slow = {"torch", "transformers", "numpy", "pandas", "scipy", "safetensors", *ELSEWHERE} - {
-        "typer",
-        "pydantic",  # which rich takes where it is
-    }
-    assert not slow & set(loaded)
-
-
-# What computes nothing with a model, or gives a model of transformers, which other tests move.
-WITHOUT_A_DEVICE = {"import_fairseq", "prune_schedule", "register_attention"}
-
-
-def test_every_public_function_is_tested_on_a_gpu():
-    words = Counter(re.findall(r"\w+", (ROOT / "tests" / "test_gpu.py").read_text("utf-8")))
-    used = {name for name in headprune_lib.__all__ if words[name] > 1}  # imported, and used
-    assert set(headprune_lib.__all__) - used == WITHOUT_A_DEVICE
-
-
-def test_every_public_function_has_a_test_on_a_gpu():
-    named = set()
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        text = path.read_text(encoding="utf-8")
-        if "mark.gpu" not in text:
-            continue
-        tree = ast.parse(text)
-        whole = "pytestmark = pytest.mark.gpu" in text
-        for part in tree.body:
-            marks = [ast.unparse(mark) for mark in getattr(part, "decorator_list", ())]
-            if whole or "pytest.mark.gpu" in marks:
-                named |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
-    no_tensor = {"prune_schedule"}
-    assert set(headprune_lib.__all__) - named == no_tensor
+    ended, _, loaded = run(code).rpartition("ended ")[2].partition(" loaded ")
+    assert ended.split() == [str(code) for code in ASKED.values()]
+    slow = {"torch", "transformers", "numpy", "pandas", "scipy", "safetensors", *ELSEWHERE}
+    # typer is what runs; rich takes pydantic where it is
+    assert not (slow - {"typer", "pydantic"}) & set(loaded.split())

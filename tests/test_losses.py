@@ -60,17 +60,14 @@ def test_the_default_is_what_the_model_is_trained_on(name, expected):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda b: {**b, "labels": torch.tensor([0, 3, 1])},
-            "label 3 is outside the model's 3 classes",
-        ),
-        (lambda b: {**b, "labels": torch.tensor([0, -100, 1])}, "label -100 is outside"),
-        (lambda b: {k: v for k, v in b.items() if k != "labels"}, "no 'labels'"),
-    ],
-)
-def test_labels_that_cannot_be(change, message):
-    with pytest.raises(ValueError, match=message):
-        head_importance(build(), [change(batch(3, seed=2))])
+def test_labels_that_cannot_be():
+    inputs = batch(3, seed=2)
+    for labels, said in (
+        ([0, 3, 1], "label 3 is outside the model's 3"),
+        ([0, -100, 1], "-100 is"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            head_importance(build(), [{**inputs, "labels": torch.tensor(labels)}])
+    del inputs["labels"]
+    with pytest.raises(ValueError, match="no 'labels'"):
+        head_importance(build(), [inputs])

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-import transformers as t
 from tiny import batch, batch_for, build
 from torch import nn
 from torch.nn.utils import prune as torch_prune
@@ -21,6 +20,7 @@ from headprune_lib import (
     find_heads,
     full_mask,
     head_importance,
+    load_pruned,
     masked_heads,
     one_head_ablation,
     prune_heads,
@@ -50,18 +50,6 @@ def scored(model, by="importance", **changed):
 def under_inference(model):
     with torch.inference_mode():
         return head_importance(model, [batch(3)])
-
-
-def made_under_inference(_model):
-    with torch.inference_mode():
-        model = build("bert")
-    return head_importance(model, [batch(3)])
-
-
-def traced(model):
-    model.config.return_dict = False
-    ids = (batch(3)["input_ids"],)
-    return find_heads(torch.jit.trace(model, ids, check_trace=False, strict=False))
 
 
 def pruned_by_torch(model):
@@ -116,47 +104,28 @@ def prune_share(amount):
     return lambda model: prune_mask(model, {"self": torch.rand(3, 4)}, amount)
 
 
+ONES = torch.ones(3, 4)
 MISUSES = {
     "one batch for a list": (
         lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, swept": (
         lambda m: list(one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
-    "one batch for a list, masked": (
-        lambda m: list(masked_logits(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, tuned": (
         lambda m: tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
-    "one batch for a list, looked at": (
-        lambda m: score_heads(m, batch(3), "entropy"), TypeError, r"given str: .*\[batch\]"),
-    "pairs for dicts": (
-        lambda m: head_importance(m, [(1, 2)]), TypeError, "given tuple"),
-    "labels in a list": (
-        lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"batch\['labels'\] is of type list"),
-    "texts among tensors": (
-        lambda m: scored(m, "second-order", text=["a", "b", "c"]), TypeError, "is of type list"),
+    "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
     "an array among tensors": (
         lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
     "a single example": (
         lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
     "a data set": (
-        lambda m: head_importance(m, Rows(batch(3))), ValueError, "that is one example.*DataLoader"),
-    "a data set, searched": (
-        lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "that is one example"),
-    "a data set, swept": (
-        lambda m: list(one_head_ablation(m, Rows(batch(3)))), ValueError, "that is one example"),
+        lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "no examples": (
-        lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
-        ValueError, "has no rows"),
+        lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]), ValueError, "has no rows"),
     "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
-    "a model's class": (lambda _: find_heads(t.BertModel), TypeError, "given the class BertModel"),
-    "no model": (lambda _: head_importance(None, [batch(3)]), TypeError, "given NoneType"),
-    "a traced model": (traced, ValueError, "torch.jit made runs without Python"),
-    "a loss of torch's": (
-        lambda m: head_importance(m, [batch(3)], loss=nn.CrossEntropyLoss()),
-        TypeError, "the loss CrossEntropyLoss failed on .* give lambda outputs, batch: torch"),
-    "a loss of logits and labels": (
-        lambda m: head_importance(m, [batch(3)], loss=nn.functional.cross_entropy),
-        TypeError, "the loss cross_entropy failed on .* give lambda outputs, batch: torch"),
+
+    "no attention": (lambda _: find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
+    "a wrapped model": (lambda m: find_heads(nn.DataParallel(m)), ValueError, "give the model itself"),
     "a loss of outputs alone": (
         lambda m: score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
@@ -164,30 +133,33 @@ MISUSES = {
         lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
         TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
-    "weights of inference mode": (
-        made_under_inference, ValueError, "weights were made under torch.inference_mode"),
     "a mask that is learned": (
         masked_with(lambda ones: ones.requires_grad_()), ValueError, "no.* flows through a mask"),
-    "a mask of numpy": (masked_with(lambda ones: ones.numpy()), TypeError, "given ndarray"),
+    "a mask of integers": (masked_with(lambda ones: ones.long()), TypeError, "bool or floating-point"),
+    "a mask of another shape": (masked_with(lambda ones: ones[:2]), ValueError, r"has shape \(2, 4\)"),
+    "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
+    "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
+    "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
     "scores of numpy": (
         lambda m: prune_mask(m, {"self": np.ones((3, 4))}, 0.5), TypeError, "is a ndarray"),
     "heads for a mask": (
         lambda m: prune_heads(m, [("self", 0, 1)]), TypeError, r"given list.*cut_heads\(model"),
-    "heads by layer for a mask": (
-        lambda m: prune_heads(m, {0: [1, 2]}), ValueError, r"kinds \[0\].*cut_heads\(model"),
     "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
-        lambda _: full_mask(build("bart")) and prune_heads(build("bart"), torch.ones(2, 4)),
-        TypeError, r"given Tensor; the kinds are \['enc-enc'"),
+        lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
     "heads without their kind": (
         lambda _: cut_heads(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
+    "half of a group": (
+        lambda _: prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
-    "a share that is text": (prune_share("0.5"), TypeError, "amount is '0.5'"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
     "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
+    "no folder": (lambda _: load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
+
+
 }  # fmt: skip
 
 
@@ -198,20 +170,17 @@ def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
     expected = logits(model, batch(3))
     with pytest.raises(error, match=message):
         misuse(model)
-    if name not in ("a shared projection", "weights pruned by torch", "a traced model"):
+    if name not in ("a shared projection", "weights pruned by torch"):
         torch.testing.assert_close(logits(model, batch(3)), expected, rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name
 
 
-def test_labels_of_which_none_counts():
+def test_an_example_without_labels_beside_others_has_loss_0():
     model = build("gpt2")
     inputs = {k: v for k, v in batch(3).items() if k != "labels"}
     none = torch.full_like(inputs["input_ids"], -100)
-    for by in ("importance", "fisher", "second-order"):
-        with pytest.raises(ValueError, match="every head's score is exactly 0: no example has a"):
-            score_heads(model, [{**inputs, "labels": none}], by)
-    some = none.clone()  # an example without labels beside others is an example of loss 0
+    some = none.clone()
     some[0, 1:3] = inputs["input_ids"][0, 1:3]
     scores = head_importance(model, [{**inputs, "labels": some}], normalize=None)["self"]
     alone = {k: v[:1] for k, v in {**inputs, "labels": some}.items()}
@@ -225,16 +194,9 @@ def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
         made = copy.deepcopy(model)
         masked = logits(model, inputs)
         assert torch.equal(logits(made, inputs), masked) and not torch.equal(masked, plain)
-    assert torch.equal(logits(made, inputs), plain)
+    assert torch.equal(logits(made, inputs), plain) and torch.equal(logits(model, inputs), plain)
     pruned = prune_heads(made, first_cut(made))  # nor does anything refuse the copy
     torch.testing.assert_close(logits(pruned, inputs), masked)
-
-
-def test_after_an_exception_under_a_mask_heads_can_be_removed():
-    model = build("bert")
-    with contextlib.suppress(ZeroDivisionError), masked_heads(model, first_cut(model)):
-        raise ZeroDivisionError
-    assert find_heads(prune_heads(model, first_cut(model)))[0].kept == (0, 2, 3)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -381,22 +343,6 @@ def test_masks_that_end_out_of_order_are_each_repeated_with_their_own_model():
 
 
 @checkpointing
-@pytest.mark.parametrize("switched", ["before", "inside"])
-def test_a_backward_pass_inside_the_block(switched, reentrant):
-    model, (mask, _) = trained("bert")
-    with masked_heads(model, mask):
-        expected = gradients(model, model(**batch(3)).loss)
-    if switched == "before":
-        checkpoint(model, reentrant)
-    with masked_heads(model, mask):
-        if switched == "inside":
-            checkpoint(model, reentrant)
-        found = gradients(model, model(**batch(3)).loss)
-    for key, gradient in found.items():
-        torch.testing.assert_close(gradient, expected[key])
-
-
-@checkpointing
 def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
     model, (mask, _) = trained("bert")
     checkpoint(model, reentrant)
@@ -412,41 +358,19 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
     assert all(one is other for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("criterion", ["importance", "gates", "second-order"])
-def test_scores_of_a_model_whose_own_code_checkpoints(criterion):
-    settings = {"updates": 3} if criterion == "gates" else {}
-    expected = score_heads(build("bert"), [batch(3)], criterion, **settings)["self"]
+def test_scores_of_a_model_whose_own_code_checkpoints():
+    expected = score_heads(build("bert"), [batch(3)], "second-order")["self"]
     model = build("bert")
     for layer in model.bert.encoder.layer:
         layer.forward = partial(torch_checkpoint, layer.forward, use_reentrant=False)
-    found = score_heads(model, [batch(3)], criterion, **settings)["self"]
+    found = score_heads(model, [batch(3)], "second-order")["self"]
     torch.testing.assert_close(found, expected)
 
 
-def test_a_part_of_a_model_is_masked_as_the_whole_is():
+def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():
     model, inputs = build("bert"), batch(3)
-    with masked_heads(model, first_cut(model)):
-        expected = logits(model, inputs)
-    encoder = model.bert.encoder
-    with masked_heads(encoder, first_cut(encoder)):
-        assert torch.equal(logits(model, inputs), expected)
-
-
-def test_nested_masks_multiply():
-    model, inputs = build("bert"), batch(3)
+    encoder, other = model.bert.encoder, cut_heads(model, [("self", 1, 2)])
     with masked_heads(model, cut_heads(model, [("self", 0, 1), ("self", 1, 2)])):
         expected = logits(model, inputs)
-    with (
-        masked_heads(model, first_cut(model)),
-        masked_heads(model, cut_heads(model, [("self", 1, 2)])),
-    ):
+    with masked_heads(encoder, first_cut(encoder)), masked_heads(model, other):
         assert torch.equal(logits(model, inputs), expected)
-
-
-def test_scores_are_all_zero_under_a_mask_that_cuts_everything():
-    model = build("bert")
-    none = {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
-    for criterion in ("importance", "second-order"):
-        with masked_heads(model, none):
-            scores = score_heads(model, [batch(3)], criterion, normalize=None)
-        assert not any(values.any() for values in scores.values())

@@ -1,14 +1,12 @@
 """Orders, schedules and the masks that follow them."""
 
 import math
-import warnings
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from headprune_lib import (
     cut_heads,
@@ -27,6 +25,7 @@ from headprune_lib.replication.census import tiny as census_tiny
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.integers(1, 50))
 def test_the_schedule_is_the_papers(n_heads, steps):
     schedule = prune_schedule(n_heads, steps)
@@ -37,12 +36,6 @@ def test_the_schedule_is_the_papers(n_heads, steps):
 def test_the_order_is_ascending_with_ties_in_place_and_removed_heads_left_out():
     scores = {"self": torch.tensor([[0.3, 0.1], [0.1, float("nan")]])}
     assert prune_order(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
-
-
-def test_order_mask_cuts_the_first():
-    model = build()
-    mask = order_mask(model, [("self", 2, 3), ("self", 0, 0)], 1)
-    assert mask["self"][2, 3] == 0 and mask["self"].sum() == 11
 
 
 def test_masks_along_an_order_are_those_of_each_number_of_heads():
@@ -56,8 +49,6 @@ def test_masks_along_an_order_are_those_of_each_number_of_heads():
     for wrong in (-1, len(order) + 1):
         with pytest.raises(ValueError, match=f"n_cut is {wrong}; give 0 to {len(order)}"):
             order_masks(model, order, [1, wrong])
-    with pytest.raises(IndexError, match=r"no head \('self', layer 0"):
-        order_masks(model, [("self", 0, 0)], [1])
 
 
 def scores_of(model, seed):
@@ -68,6 +59,7 @@ def scores_of(model, seed):
 
 
 @pytest.mark.filterwarnings("ignore:amount")
+@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
 def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep, seed):
     model = MODELS[name]
@@ -105,76 +97,25 @@ def test_a_pruned_model_is_pruned_further():
     prune_heads(model, mask)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"amount": 1.2}, "amount is 1.2.*0 to 1"),
-        ({"amount": 0.5, "kinds": ["enc-enc"]}, r"no kind 'enc-enc' in Bert.*\['self'\]"),
-        ({"amount": 0.5, "keep_at_least": -1}, "0 or more"),
-    ],
-)
-def test_a_mask_that_cannot_be_made(given, message):
-    with pytest.raises(ValueError, match=message):
-        prune_mask(MODELS["bert"], scores_of(MODELS["bert"], 0), **given)
+def test_scores_that_cannot_be_of_this_model():
+    ones, message = torch.ones(3, 4), r"scores of shape .*has .*\(3, 4\).*another model"
+    for scores in ({"self": ones[:2]}, {"self": ones, "enc-dec": ones}, {}):
+        with pytest.raises(ValueError, match=message):
+            prune_mask(build(), scores, 0.5)
+    ones[0, 3] = math.nan
+    with pytest.raises(ValueError, match=r"layer 0, head 3\) is NaN.*infinite"):
+        prune_mask(build(), {"self": ones}, 0.5)
 
 
-NAN, MANY = float("nan"), torch.rand(3, 4)
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        ({"self": MANY[:2]}, r"scores of shape .*\(2, 4\).*has .*\(3, 4\).*another model"),
-        ({"self": torch.rand(4, 4)}, "another model"),
-        ({"self": MANY, "enc-dec": MANY}, "another model"),
-        ({}, "another model"),
-        (
-            {"self": MANY.index_fill(0, torch.tensor(1), NAN)},
-            r"\('self', layer 1, head 0\) is NaN.*was a loss infinite",
-        ),
-    ],
-)
-def test_scores_that_cannot_be_of_this_model(scores, message):
-    with pytest.raises(ValueError, match=message):
-        prune_mask(build(), scores, 0.5)
-
-
-def test_scores_of_the_kinds_that_go_are_enough():
-    model = MODELS["marian"]
-    mask = prune_mask(model, {"enc-dec": torch.rand(2, 4)}, 0.5, kinds=["enc-dec"])
-    assert mask["enc-dec"].sum() == 4 and mask["enc-enc"].all()
-
-
-@pytest.mark.parametrize("n_cut", [-1, 3])
-def test_an_order_cannot_be_cut_at_a_place_it_has_not(n_cut):
-    with pytest.raises(ValueError, match=f"n_cut is {n_cut}; give 0 to 2"):
-        order_mask(build(), [("self", 2, 3), ("self", 0, 0)], n_cut)
-    with pytest.raises(IndexError, match="no head"):
-        order_mask(build(), [("self", -1, 0)], 1)
-
-
-TOGETHER = "heads that share a key and value head go together, {} at a time"
 LESS = [
-    (prune_mask, "bert", 0.05, {}, "amount 0.05 of 12 heads is less than one: no head goes"),
-    (prune_mask, "bert", 1.0, {"keep_at_least": 1}, "asks for 12 of 12 heads, and 9 go: each layer keeps 1"),
     (prune_mask, "bert", 0.5, {"keep_at_least": 4}, "asks for 6 of 12 heads, and 0 go: each layer keeps 4"),
-    (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: " + TOGETHER.format(2)),
-    (prune_mask, "llama", 0.25, {"per_group": True}, "asks for 3 .* 2 go: each group loses equally many"),
-    (prune_mask, "llama", 0.9, {"keep_at_least": 1}, "6 go: each layer keeps 1 .*; " + TOGETHER.format(2)),
-    (prune_mask, "one key", 0.3, {}, "asks for 3 of 12 heads, and 0 go: " + TOGETHER.format(4)),
+    (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: .* go together, 2 at a time"),
     (prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
     (uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
-    (uniform_mask, "bert", 1.0, {}, "asks for 4 of 4 heads, and 3 go: each layer keeps 1"),
-    (uniform_mask, "one key", 0.75, {}, "asks for 3 of 4 heads, and 0 go: " + TOGETHER.format(4)),
 ]  # fmt: skip
 
 
 def of_name(name):
-    if name == "one key":
-        config = MODELS["llama"].config
-        return LlamaForCausalLM(
-            LlamaConfig.from_dict({**config.to_dict(), "num_key_value_heads": 1})
-        )
     return census_tiny.build("bloom") if name == "masks only" else MODELS[name]
 
 
@@ -184,10 +125,3 @@ def test_less_than_was_asked_for_is_said(choose, name, amount, options, message)
     with pytest.warns(UserWarning, match=message) as said:
         choose(model, scores_of(model, 0), amount, **options)
     assert len(said) == 1 and said[0].filename == __file__
-
-
-@pytest.mark.parametrize("choose", [prune_mask, uniform_mask])
-@pytest.mark.parametrize("amount", [0, 0.5, 0.7])
-def test_what_is_done_as_asked_is_not_warned_of(choose, amount):
-    with warnings.catch_warnings(action="error"):
-        choose(MODELS["bert"], scores_of(MODELS["bert"], 0), amount)

@@ -5,68 +5,31 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import build
-from transformers import GPT2Config, GPT2LMHeadModel
+from tiny import build, same_weights
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    load_pruned,
-    masked_heads,
-    prune_heads,
-    pruning,
-    register_attention,
-    save_pruned,
-)
-from headprune_lib.architectures import UnknownArchitecture
+import headprune_lib as hp
+from headprune_lib import pruning
+from headprune_lib.replication.census import tiny as census
 from headprune_lib.unpruning import unprune_heads
 
 
-def test_removing_a_removed_head_is_refused():
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 1)]))
+def test_removed_heads_and_soft_masks_are_refused():
+    model = hp.prune_heads(build(), hp.cut_heads(build(), [("self", 0, 1)]))
     with pytest.raises(ValueError, match=r"already removed.*\('self', 0, 1\).*unpruned model"):
-        prune_heads(model, cut_heads(model, [("self", 0, 1)]))
-
-
-def test_a_soft_mask_cannot_be_removed():
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
     with pytest.raises(ValueError, match="0 and 1 only"):
-        prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
+        hp.prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
 
 
-def test_nothing_is_overwritten_and_damage_is_named(tmp_path):
-    model = build(dtype=torch.float32)
-    folder = save_pruned(model, tmp_path / "model")
-    with pytest.raises(FileExistsError, match="not empty"):
-        save_pruned(model, folder)
-    with pytest.raises(FileNotFoundError, match="config.json is missing"):
-        load_pruned(tmp_path)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="damaged"):
-        load_pruned(folder)
-
-
-def test_part_of_a_group_is_refused_and_the_groups_are_named():
-    model = build("llama")
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    mask = cut_heads(model, [("self", 0, 0), ("self", 0, 1), ("self", 1, 2)])
-    named = r"layer 1: heads \[\[2, 3\]\] share.*\[\[0, 1\], \[2, 3\]\]"
-    with pytest.raises(ValueError, match=named):
-        prune_heads(model, mask)
-    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-
-
-def test_a_removed_group_takes_its_key_and_value_head():
-    model = build("qwen3")
-    prune_heads(model, cut_heads(model, [("self", 1, 2), ("self", 1, 3)]))
-    attention = model.model.layers[1].self_attn
-    assert (
-        attention.q_proj.out_features,
-        attention.k_proj.out_features,
-        attention.v_proj.out_features,
-        attention.o_proj.in_features,
-    ) == (8, 4, 4, 8)
+def everything(model):
+    """Each module's attributes, weights and hooks, by identity."""
+    return [
+        (
+            {k: v for k, v in vars(module).items() if not isinstance(v, dict)},
+            {k: list(v.items()) for k, v in vars(module).items() if isinstance(v, dict)},
+        )
+        for module in model.modules()
+    ]
 
 
 def _quantised(model):
@@ -84,6 +47,15 @@ def _tied(model):
     second.weight = first.weight
 
 
+def _weight_norm(model):
+    value = model.bert.encoder.layer[1].attention.self.value
+    torch.nn.utils.parametrizations.weight_norm(value)
+
+
+def _old_weight_norm(model):
+    torch.nn.utils.weight_norm(model.bert.encoder.layer[1].attention.output.dense)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -91,65 +63,24 @@ def _tied(model):
         (_quantised, "no plain weights to slice.*then quantise"),
         (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
+        (_weight_norm, "computes its weights from others.*remove that first"),
+        (_old_weight_norm, "computes its weights from others.*remove that first"),
     ],
 )
+@pytest.mark.filterwarnings("ignore")
 def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     model = build("bert")
     change(model)
-    shapes = [tuple(weight.shape) for weight in model.parameters()]
+    before = everything(model)
     with pytest.raises(ValueError, match=message):
-        prune_heads(model, cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
-    assert [tuple(weight.shape) for weight in model.parameters()] == shapes
-
-
-def everything(model):
-    """Each module's attributes, weights and hooks, by identity."""
-    return [
-        (
-            {k: v for k, v in vars(module).items() if not isinstance(v, dict)},
-            {k: list(v.items()) for k, v in vars(module).items() if isinstance(v, dict)},
-        )
-        for module in model.modules()
-    ]
-
-
-def _weight_norm(model):
-    torch.nn.utils.parametrizations.weight_norm(model.model.decoder.layers[1].encoder_attn.v_proj)
-
-
-def _old_weight_norm(model):
-    torch.nn.utils.weight_norm(model.model.decoder.layers[1].encoder_attn.out_proj)
-
-
-@pytest.mark.parametrize("change", [_weight_norm, _old_weight_norm])
-@pytest.mark.filterwarnings("ignore")
-def test_weights_that_are_computed_from_others_are_left_alone(change):
-    model = build("bart")
-    change(model)
-    before = everything(model)
-    mask = cut_heads(model, [("enc-enc", 0, 0), ("enc-dec", 1, 0), ("dec-dec", 1, 2)])
-    with pytest.raises(ValueError, match="computes its weights from others.*remove that first"):
-        prune_heads(model, mask)
-    assert everything(model) == before
-
-
-@pytest.mark.usefixtures("forget_taught")
-def test_a_group_that_was_forgotten():
-    register_attention("LlamaAttention", like="LlamaAttention", group=None)
-    with pytest.raises(UnknownArchitecture, match=r"as registered: .*heads mix before the output"):
-        find_heads(build("llama"))
-    model = build("llama")
-    find_heads(model, verify=False)  # what is assumed of it stays assumed
-    before = everything(model)
-    with pytest.raises(ValueError, match=r"0.self_attn, key: the weights have 8 numbers, not 16"):
-        prune_heads(model, cut_heads(model, [("self", 0, 0), ("self", 1, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
     assert everything(model) == before
 
 
 @pytest.mark.parametrize("name", ["mpnet", "t5", "gpt2", "llama"])
 def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     model, done = build(name), []
-    before, mask = everything(model), full_mask(model)
+    before, mask = everything(model), hp.full_mask(model)
     for values in mask.values():
         values[0, :2] = values[1] = 0
 
@@ -162,35 +93,35 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     run_out.own = pruning.keep_heads
     monkeypatch.setattr(pruning, "keep_heads", run_out)
     with pytest.raises(MemoryError):
-        prune_heads(model, mask)
+        hp.prune_heads(model, mask)
     assert len(done) == 2 and everything(model) == before
 
 
 def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
-    config = GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
-    model = GPT2LMHeadModel(config)
-    mask = {kind: torch.zeros_like(values) for kind, values in full_mask(model).items()}
+    model = t.GPT2LMHeadModel(
+        t.GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
+    )
+    mask = {kind: torch.zeros_like(values) for kind, values in hp.full_mask(model).items()}
     with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
-        prune_heads(model, mask)
+        hp.prune_heads(model, mask)
 
 
 def whisper():
     """Of two layers each, four heads; attention weights are returned by this kernel alone."""
     torch.manual_seed(0)
+    marks = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 1, "decoder_start_token_id": 3}
     config = t.WhisperConfig(
         vocab_size=60, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=16, num_mel_bins=8,
-        max_source_positions=30, max_target_positions=30, pad_token_id=1, bos_token_id=1,
-        eos_token_id=2, decoder_start_token_id=3, attn_implementation="eager",
+        max_source_positions=30, max_target_positions=30, attn_implementation="eager", **marks,
     )  # fmt: skip
     model = t.WhisperForConditionalGeneration(config).eval()
     for name, parameter in model.named_parameters():
         if "embed_positions" not in name and parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.4)
     model.generation_config = t.GenerationConfig(
-        alignment_heads=[[0, 3], [1, 2]], no_timestamps_token_id=50, decoder_start_token_id=3,
-        bos_token_id=1, eos_token_id=2, pad_token_id=1,
-    )  # fmt: skip
+        alignment_heads=[[0, 3], [1, 2]], no_timestamps_token_id=50, **marks
+    )
     return model
 
 
@@ -202,53 +133,46 @@ def times_of_words(model):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("heads", [[(0, 1)], [(0, 0), (0, 2), (1, 3), (1, 1)]])
-def test_heads_that_the_configuration_names_are_named_anew(heads, tmp_path):
+@pytest.mark.parametrize(
+    ("named", "gone"),
+    [
+        ([[0, 3], [1, 2]], [(0, 0), (0, 2), (1, 3), (1, 1)]),
+        ([[0, 3]], [(1, head) for head in range(4)]),  # a layer loses all
+    ],
+)
+def test_heads_that_the_configuration_names_are_named_anew(named, gone, tmp_path):
     model = whisper()
-    mask = cut_heads(model, [("enc-dec", *head) for head in heads])
-    with masked_heads(model, mask):
-        expected = times_of_words(model)
-    pruned = prune_heads(copy.deepcopy(model), mask)
-    loaded = load_pruned(save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
+    model.generation_config.alignment_heads = named
+    mask = hp.cut_heads(model, [("enc-dec", *head) for head in gone])
+    with hp.masked_heads(model, mask):
+        masked = times_of_words(model)
+    pruned = hp.prune_heads(copy.deepcopy(model), mask)
+    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
     for smaller in (pruned, loaded, unprune_heads(pruned)):
-        found = times_of_words(smaller)
-        assert torch.equal(found["sequences"], expected["sequences"])
-        assert torch.equal(found["token_timestamps"], expected["token_timestamps"])
-    assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
-
-
-def test_times_of_words_are_those_of_the_mask_where_a_layer_lost_all_its_heads():
-    model = whisper()
-    model.generation_config.alignment_heads = [[0, 3]]
-    mask = cut_heads(model, [("enc-dec", 1, head) for head in range(4)])
-    with masked_heads(model, mask):
-        expected = times_of_words(model)
-    found = times_of_words(prune_heads(model, mask))
-    assert torch.equal(found["token_timestamps"], expected["token_timestamps"])
+        times = times_of_words(smaller)
+        assert torch.equal(times["sequences"], masked["sequences"])
+        assert torch.equal(times["token_timestamps"], masked["token_timestamps"])
+    assert model.generation_config.alignment_heads == named
 
 
 def test_a_head_that_the_configuration_names_is_not_removed():
     model = whisper()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
-        prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    prune_heads(model, cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
+    assert same_weights(model, before)
+    hp.prune_heads(model, hp.cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
     assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
     model.generation_config.alignment_heads = [[0, 3]]
-    prune_heads(model, cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
     assert model.generation_config.alignment_heads == [[0, 2]]
 
 
 def test_the_first_heads_that_a_loss_reads_are_not_removed():
-    config = t.SpeechT5Config(
-        vocab_size=20, hidden_size=16, encoder_layers=2, encoder_attention_heads=4,
-        encoder_ffn_dim=16, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=16,
-        num_mel_bins=8, guided_attention_loss_num_heads=2, use_guided_attention_loss=True,
-    )  # fmt: skip
-    model = t.SpeechT5ForTextToSpeech(config).eval()
+    model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
+    assert model.config.use_guided_attention_loss
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
-        prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
-    prune_heads(model, cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
     model.config.use_guided_attention_loss = False
-    prune_heads(model, cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))

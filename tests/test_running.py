@@ -4,12 +4,12 @@ import pytest
 import torch
 from tiny import batch_for, build
 
-from headprune_lib import head_importance, running
+from headprune_lib import head_importance
 from headprune_lib.criteria import gradients
-from headprune_lib.running import in_halves, on_device, rounding
+from headprune_lib.running import in_halves
 
 
-@pytest.mark.parametrize("room", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("room", [1, 3, 7])
 def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     tried = []
 
@@ -25,41 +25,18 @@ def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
     assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
 
 
-def test_what_had_no_room_once_is_not_tried_again():
-    tried, room = [], running.Room()
-
-    def compute(batch):
-        tried.append(len(batch["input_ids"]))
-        if batch["input_ids"].numel() > 8:
-            raise torch.OutOfMemoryError("no room")
-        return batch["input_ids"].sum(1)
-
-    for length, expected in (
-        (4, [8, 4, 2, 2, 2, 2]),  # its second half is not tried whole
-        (4, [2, 2, 2, 2]),
-        (2, [4, 4]),  # fewer numbers than what had no room
-        (8, [1] * 8),
-    ):
-        batch = {"input_ids": torch.arange(8 * length).view(8, length)}
-        assert torch.equal(in_halves(compute, batch, torch.cat, room), batch["input_ids"].sum(1))
-        assert tried == expected
-        tried.clear()
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        {"input_ids": torch.ones(1, 2)},
-        {"input_ids": torch.ones(4, 2), "labels": torch.ones(3)},  # whose rows are whose?
-        {"input_ids": torch.ones(4, 2), "scale": torch.tensor(1.0)},
-    ],
-)
-def test_what_cannot_be_halved_is_the_error_of_memory(batch):
+def test_what_cannot_be_halved_is_the_error_of_memory():
     def compute(_batch):
         raise torch.OutOfMemoryError("no room")
 
-    with pytest.raises(torch.OutOfMemoryError):
-        in_halves(compute, batch, torch.cat)
+    ids = torch.ones(4, 2)
+    for batch in (
+        {"input_ids": ids[:1]},
+        {"input_ids": ids, "labels": torch.ones(3)},  # whose rows are whose?
+        {"input_ids": ids, "scale": torch.tensor(1.0)},
+    ):
+        with pytest.raises(torch.OutOfMemoryError):
+            in_halves(compute, batch, torch.cat)
 
 
 @pytest.mark.parametrize("name", ["bert", "marian"])
@@ -77,48 +54,3 @@ def test_importance_is_the_same_where_batches_are_taken_in_halves(name, monkeypa
     found = head_importance(model, [batch])
     for kind, values in expected.items():
         torch.testing.assert_close(found[kind], values, rtol=1e-5, atol=1e-7)
-
-
-def test_a_batch_stays_as_it_was_where_it_is_put():
-    batch = {"input_ids": torch.ones(2, 3, dtype=torch.long), "labels": torch.zeros(2)}
-    there = on_device(batch, "meta")
-    assert {value.device.type for value in there.values()} == {"meta"}
-    assert {value.device.type for value in batch.values()} == {"cpu"}
-
-
-def test_a_copy_to_a_gpu_is_pinned_and_not_waited_for(monkeypatch):
-    """As torch would be asked to; no GPU is needed for that."""
-    done = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda one: done.append("pinned") or one)
-    monkeypatch.setattr(
-        torch.Tensor, "to", lambda one, where, **how: done.append((str(where), how)) or one
-    )
-    ids = torch.ones(2, 3)
-    there = on_device({"input_ids": ids, "name": "x"}, "cuda")
-    assert done == ["pinned", ("cuda", {"non_blocking": True})]
-    assert there["input_ids"] is ids and there["name"] == "x"
-    done.clear()
-    on_device({"input_ids": ids}, "cpu")
-    assert done == [("cpu", {})], "nothing is pinned where nothing is copied to a GPU"
-
-
-@pytest.mark.parametrize("name", ["bart", "t5"])
-def test_quality_is_of_the_target_where_labels_alone_are_given(name):
-    """BART would take its source for its target, and T5 not run."""
-    from headprune_lib.cli.quality import quality
-
-    model = build(name).double().eval()
-    batch = {k: v for k, v in batch_for(name).items() if k != "decoder_input_ids"}
-    assert running.pass_seconds(model, [batch]) > 0
-    with torch.no_grad():
-        expected = model(**batch).loss.item()
-    assert quality(model, [batch])["loss"] == pytest.approx(expected, rel=1e-9)
-
-
-def test_rounding_is_that_of_the_coarsest_numbers():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2).double(), torch.nn.Linear(2, 2))
-    assert rounding(model) == torch.finfo(torch.float32).eps
-    with torch.autocast("cpu", torch.bfloat16):
-        assert rounding(model) == torch.finfo(torch.bfloat16).eps
-    assert rounding(model.half()) == torch.finfo(torch.float16).eps
-    assert rounding(torch.nn.Identity()) == 0

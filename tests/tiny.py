@@ -1,50 +1,34 @@
 """Tiny random models and batches for the laws, one for each known architecture."""
 
+import copy
+
 import torch
 import transformers as t
 
+from headprune_lib import masked_heads, prune_heads
+
 SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
 WIDE = {
-    "hidden_size": 16,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "intermediate_size": 24,
-}
+    "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 24,
+}  # fmt: skip
 TWO_SIDED = {
-    "vocab_size": 30,
-    "max_position_embeddings": 24,
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-}
+    "vocab_size": 30, "max_position_embeddings": 24, "d_model": 16, "encoder_layers": 2,
+    "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "pad_token_id": 1, "eos_token_id": 2,
+    "decoder_start_token_id": 1, "forced_eos_token_id": None,
+}  # fmt: skip
+MARKS = {"vocab_size": 30, "pad_token_id": 1, "eos_token_id": 2, "bos_token_id": 3}
+WRITER = {**WIDE, **MARKS, "max_position_embeddings": 24}
 # two query heads share a key and value head
-GROUPED = {
-    **WIDE,
-    "vocab_size": 30,
-    "max_position_embeddings": 24,
-    "num_key_value_heads": 2,
-    "head_dim": 4,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-    "bos_token_id": 3,
-}
+GROUPED = {**WRITER, "num_key_value_heads": 2, "head_dim": 4}
 DEBERTA = {
-    **SHAPE,
-    **WIDE,
-    "relative_attention": True,
-    "pos_att_type": ["c2p", "p2c"],
-    "max_relative_positions": 8,
-    "position_biased_input": False,
-    "type_vocab_size": 0,
-}
+    **SHAPE, **WIDE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
+    "max_relative_positions": 8, "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+WINDOWS = {
+    "sliding_window": 4, "query_pre_attn_scalar": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
 
 CLASSIFIERS = {
     "bert": lambda **k: t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE, **k)),
@@ -84,74 +68,27 @@ ENCODER_DECODERS = {
     "m2m100": lambda **k: t.M2M100ForConditionalGeneration(t.M2M100Config(**TWO_SIDED, **k)),
     "t5": lambda **k: t.T5ForConditionalGeneration(
         t.T5Config(
-            vocab_size=30,
-            d_model=16,
-            d_kv=4,
-            num_heads=4,
-            d_ff=24,
-            num_layers=2,
-            pad_token_id=1,
-            eos_token_id=2,
-            decoder_start_token_id=1,
-            relative_attention_num_buckets=8,
-            **k,
+            vocab_size=30, d_model=16, d_kv=4, num_heads=4, d_ff=24, num_layers=2, pad_token_id=1,
+            eos_token_id=2, decoder_start_token_id=1, relative_attention_num_buckets=8, **k,
         )
     ),
-}
+}  # fmt: skip
 DECODERS = {
     "gpt2": lambda **k: t.GPT2LMHeadModel(
-        t.GPT2Config(
-            vocab_size=30,
-            n_positions=24,
-            n_embd=16,
-            n_head=4,
-            n_layer=3,
-            n_inner=24,
-            pad_token_id=1,
-            eos_token_id=2,
-            bos_token_id=3,
-            **k,
-        )
+        t.GPT2Config(**MARKS, n_positions=24, n_embd=16, n_head=4, n_layer=3, n_inner=24, **k)
     ),
-    "gpt-neox": lambda **k: t.GPTNeoXForCausalLM(
-        t.GPTNeoXConfig(
-            **WIDE,
-            vocab_size=30,
-            max_position_embeddings=24,
-            pad_token_id=1,
-            eos_token_id=2,
-            bos_token_id=3,
-            **k,
-        )
-    ),
+    "gpt-neox": lambda **k: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WRITER, **k)),
     "opt": lambda **k: t.OPTForCausalLM(
         t.OPTConfig(
-            vocab_size=30,
-            max_position_embeddings=24,
-            hidden_size=16,
-            num_attention_heads=4,
-            num_hidden_layers=3,
-            ffn_dim=24,
-            word_embed_proj_dim=16,
-            pad_token_id=1,
-            eos_token_id=2,
-            bos_token_id=3,
-            **k,
+            **{name: value for name, value in WRITER.items() if name != "intermediate_size"},
+            ffn_dim=24, word_embed_proj_dim=16, **k,
         )
     ),
     "llama": lambda **k: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED, **k)),
     "mistral": lambda **k: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4, **k)),
     "qwen3": lambda **k: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, **k)),
-    "gemma3": lambda **k: t.Gemma3ForCausalLM(
-        t.Gemma3TextConfig(
-            **GROUPED,
-            sliding_window=4,
-            query_pre_attn_scalar=4,
-            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-            **k,
-        )
-    ),
-}
+    "gemma3": lambda **k: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GROUPED, **WINDOWS, **k)),
+}  # fmt: skip
 GENERATORS = ENCODER_DECODERS | DECODERS
 BUILDERS = CLASSIFIERS | IMAGES | GENERATORS
 # transformers has no sdpa for these
@@ -194,6 +131,21 @@ def batch(n: int = 5, length: int = 9, labels: bool = True, seed: int = 1):
     return made
 
 
+def inputs_of(batch: dict, dtype=None) -> dict:
+    """A batch without its labels, as a forward pass takes it; pixels in the given precision."""
+    return {
+        name: values.to(dtype) if dtype and values.is_floating_point() else values
+        for name, values in batch.items()
+        if name != "labels"
+    }
+
+
+def logits_of(model, inputs):
+    """The logits of a batch, whose labels and precision are left out of account."""
+    with torch.no_grad():
+        return model(**inputs_of(inputs, model.dtype)).logits
+
+
 def batch_for(name: str, n: int = 5, seed: int = 1):
     """A batch with what the model of this name wants: a class, or a target sentence, each."""
     made, generator = batch(n, seed=seed), torch.Generator().manual_seed(seed)
@@ -208,3 +160,23 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)
         made["labels"][1::2, -2:] = -100
     return made
+
+
+def removed_as_masked(model, mask, run, atol=1e-5):
+    """A copy without the heads that a mask cuts, once it is known to compute what the mask makes.
+
+    Args:
+        run: what to compute of a model, a tensor.
+    """
+    with masked_heads(model, mask), torch.no_grad():
+        masked = run(model)
+    pruned = prune_heads(copy.deepcopy(model), mask)
+    with torch.no_grad():
+        torch.testing.assert_close(run(pruned), masked, rtol=0, atol=atol)
+    return pruned
+
+
+def same_weights(model, before) -> bool:
+    """Whether a model's weights and buffers are those of a ``state_dict`` that was copied."""
+    now = model.state_dict()
+    return now.keys() == before.keys() and all(torch.equal(now[key], before[key]) for key in before)

@@ -22,11 +22,10 @@ NEWS = {
     "wmt12": ("test/newstest2012-src.en.sgm", "test/newstest2012-src.fr.sgm", 8),
     "wmt13": ("test/newstest2013-src.en.sgm", "test/newstest2013-src.fr.sgm", 14),
     "wmt14/full": (
-        "test-full/newstest2014-fren-src.en.sgm",
-        "test-full/newstest2014-fren-ref.fr.sgm",
-        12,
+        "test-full/newstest2014-fren-src.en.sgm", "test-full/newstest2014-fren-ref.fr.sgm", 12,
     ),
-}
+}  # fmt: skip
+TALKS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 _WORDS = [first + second for first in "bdgk" for second in "aeou"]
 
 
@@ -68,16 +67,13 @@ def write_talks(path: Path) -> None:
     for column, side in enumerate(("de", "en")):
         lines = [*tags, f"<title>{rows[0][column]}</title>", *(row[column] for row in rows[1:])]
         files[f"train.tags.de-en.{side}"] = "\n".join([*lines, ""])
-        for seed, name in enumerate(
-            ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-        ):
-            talk = "".join(
+        for seed, name in enumerate(TALKS):
+            lines = [
                 f'<seg id="{i}"> {row[column]} </seg>\n'
                 for i, row in enumerate(pairs(4, 400 + seed), 1)
-            )
-            files[f"IWSLT14.{name}.de-en.{side}.xml"] = (
-                f"<mteval>\n<doc>\n{talk}</doc>\n</mteval>\n"
-            )
+            ]
+            talk = f"<mteval>\n<doc>\n{''.join(lines)}</doc>\n</mteval>\n"
+            files[f"IWSLT14.{name}.de-en.{side}.xml"] = talk
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as opened:
         _add(opened, {f"de-en/{name}": text.encode() for name, text in files.items()})

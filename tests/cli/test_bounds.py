@@ -1,16 +1,14 @@
 """Which of the bounds was asked for, and what contradicts itself."""
 
 import json
-import math
 
 import pytest
-import torch
 from ownmodels import classifier, kept_in, language_model, tokenizer
 from typer.testing import CliRunner
 
 from headprune_lib import find_heads, load_pruned
 from headprune_lib.cli import app
-from headprune_lib.cli.bounds import TITLES, one_bound
+from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.quality import quality
 from headprune_lib.cli.text_batches import make_own_batches
 from headprune_lib.cli.text_files import read_rows
@@ -29,40 +27,6 @@ def labelled(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("text\tlabel\n" + ROWS)
     return path
-
-
-def bound(at=None, held_out=None, **given):
-    every = dict.fromkeys(TITLES) | {f"--{k.replace('_', '-')}": v for k, v in given.items()}
-    return one_bound(every, at, held_out)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "no bound given; name exactly one of --amount, --parameters"),
-        ({"amount": 0.5, "seconds": 1.0}, "--amount and --seconds given; name exactly one"),
-        ({"amount": -0.1}, "give the share of heads to remove, 0 to 1"),
-        ({"amount": math.nan}, "give the share of heads to remove, 0 to 1"),
-        ({"parameters": 0.0}, "--parameters is 0.0; give a number above 0"),
-        ({"parameters": math.inf}, "--parameters is inf"),
-        ({"lose_points": -1.0, "held_out": "x"}, "--lose-points is -1.0"),
-        ({"seconds": 0.1}, "--seconds needs --at"),
-        ({"cache_bytes": 9.0, "at": "16"}, "--at is '16'; give examples x tokens"),
-        ({"cache_bytes": 9.0, "at": "0x3"}, "--at is '0x3'"),
-        ({"amount": 0.5, "at": "16x1"}, "--at belongs to --cache-bytes and --seconds, not to"),
-        ({"lose_nats": 0.1}, "--lose-nats needs --held-out"),
-        ({"amount": 0.1, "held_out": "x"}, "--held-out belongs to --lose-points and --lose-nats"),
-    ],
-)
-def test_what_bounds_nothing_or_contradicts_itself(given, message):
-    with pytest.raises(ValueError, match=message):
-        bound(**given)
-
-
-def test_the_bound_that_was_given():
-    assert bound(seconds=0.2, at="16x128").at == (16, 128)
-    assert bound(lose_points=0.0, held_out="x").title == "accuracy on held-out text"
-    assert bound(amount=0.0).value == 0
 
 
 @pytest.mark.parametrize(("value", "limit"), [(0.9, 0.9), (12000.0, 12000)])
@@ -119,11 +83,3 @@ def test_a_quality_is_kept_on_held_out_text(tmp_path, labelled, option, lost):
     assert walked[gone] == pytest.approx(after, abs=1e-4)
     if gone < 8:
         assert bad * (walked[gone + 1] - before) > lost
-
-
-def test_points_of_accuracy_are_of_classifiers(tmp_path):
-    folder, rows = kept_in(tmp_path / "model", language_model()), tmp_path / "rows.tsv"
-    rows.write_text("text\nthe film is good\nbad film\n")
-    result = run("prune", folder, rows, tmp_path / "out", "--lose-points", 1, "--held-out", rows)
-    assert result.exit_code == 2 and "names no class of a text; give --lose-nats" in result.stderr
-    assert torch.is_grad_enabled()

@@ -4,14 +4,13 @@ import json
 
 import pytest
 import torch
-from browser import CHROMIUM, Browser
 from bs4 import BeautifulSoup
 from ownmodels import classifier, kept_in, language_model
 from typer.testing import CliRunner
 
-from headprune_lib import cut_heads, find_heads, prune_heads
+from headprune_lib import cut_heads, prune_heads
 from headprune_lib.cli import app
-from headprune_lib.cli.report import chart, grids, written
+from headprune_lib.cli.report import grids, written
 
 LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na dull plot\tnegative\n"
 
@@ -43,11 +42,9 @@ def test_the_map_the_curves_and_the_table_are_those_of_the_pruning(made, tmp_pat
     assert all(cell["class"][0] in cell["title"] and "importance 0" in cell["title"]
                for cell in cells)  # fmt: skip
     (walked,) = [one for one in soup.select("figure") if "What was walked" in one.text]
-    points = walked.select("tbody tr")
-    assert [int(row.th.text.split()[0]) for row in points] == [
-        point["heads gone"] for point in found["walked"]
-    ]
-    assert "(taken)" in points[-1].th.text
+    points = [row.th.text for row in walked.select("tbody tr")]
+    gone_at = [point["heads gone"] for point in found["walked"]]
+    assert [int(text.split()[0]) for text in points] == gone_at and "(taken)" in points[-1]
     table = {row.th.text: [td.text for td in row.select("td")] for row in soup.select("tbody tr")}
     assert table["heads"][:2] == ["8", str(8 - gone)]
     assert table["accuracy"][0] == f"{found['before']['accuracy']:.4f}"
@@ -56,68 +53,16 @@ def test_the_map_the_curves_and_the_table_are_those_of_the_pruning(made, tmp_pat
     assert soup.b is None and "<b>model" in soup.title.text  # the folder's name is no markup
 
 
-def test_the_page_is_whole_and_says_what_it_shows(made):
-    html = made[0].read_text("utf-8")
-    soup = BeautifulSoup(html, "html.parser")
-    assert soup.html["lang"] == "en" and soup.title.text and soup.find("meta", {"name": "viewport"})
-    assert (
-        not soup.select("script, link, img, iframe") and "http" not in html and "url(" not in html
-    )
-    assert "prefers-color-scheme: dark" in html
-    assert all(th.get("scope") in ("row", "col") for th in soup.select("th"))
-    for figure in soup.select("svg"):
-        named = [soup.find(id=name) for name in figure["aria-labelledby"].split()]
-        assert figure["role"] == "img" and all(one.text for one in named)
-    for box in soup.select(".scroll"):
-        assert box["tabindex"] == "0" and box["aria-label"]
-    ids = [one["id"] for one in soup.select("[id]")]
-    assert len(ids) == len(set(ids))
-    assert [h.name for h in soup.select("h1, h2")] == ["h1"] + ["h2"] * 4
-
-
-SEEN = """JSON.stringify({
-  wide: document.documentElement.scrollWidth,
-  small: Math.min(...[...document.querySelectorAll('body *')].filter(e => e.textContent.trim()
-    && e.getClientRects().length && !e.classList.contains('unseen')).map(e =>
-    parseFloat(getComputedStyle(e).fontSize) * (e.ownerSVGElement
-      ? e.ownerSVGElement.getScreenCTM().a : 1)))})"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-@pytest.mark.parametrize("width", [390, 1400])
-def test_it_is_read_on_a_phone_and_on_a_screen(made, tmp_path, width):
-    with Browser(tmp_path / "profile") as browser:
-        visit = browser.visit(made[0].as_uri(), width, SEEN)
-    assert not visit.problems
-    seen = json.loads(visit.markup)
-    assert seen["wide"] <= width and seen["small"] >= 10
-
-
 def test_heads_that_were_gone_before_and_places_without_a_head():
-    model = prune_heads(classifier(), cut_heads(classifier(), [("self", 0, 1)]))
+    def model(*gone):
+        return prune_heads(classifier(), cut_heads(classifier(), list(gone)))
+
     scores = {"self": torch.arange(8.0).reshape(2, 4)}
     scores["self"][0, 1] = torch.nan
-    after = prune_heads(
-        prune_heads(classifier(), cut_heads(classifier(), [("self", 0, 1)])),
-        cut_heads(model, [("self", 1, 0)]),
-    )
-    (grid,) = grids(model, after, scores)
+    (grid,) = grids(model(("self", 0, 1)), model(("self", 0, 1), ("self", 1, 0)), scores)
     states = [[cell["state"] for cell in layer["cells"]] for layer in grid["layers"]]
     assert states == [["kept", "gone", "kept", "kept"], ["removed", "kept", "kept", "kept"]]
     assert grid["layers"][0]["cells"][0]["high"] == 0 and grid["layers"][1]["cells"][3]["high"] == 1
-    assert len(find_heads(after)) == 2
-
-
-def test_a_chart_keeps_order_and_stays_inside():
-    made = chart("T", "loss", [(0, 1.0, False), (3, 4.0, True), (4, 2.0, False)], limit=3.0)
-    xs, ys = [point[0] for point in made.points], [point[1] for point in made.points]
-    assert xs == sorted(xs) and ys[1] < ys[2] < ys[0]  # up is more
-    assert ys[1] < made.limit < ys[2]
-    assert all(0 <= x <= 360 and 0 <= y <= 230 for x, y, *_ in made.points)
-    assert "loss: 1 with 0 heads gone" in made.words and "taken: 3 gone, 4." in made.words
-    flat = chart("T", "loss", [(0, 1.0, True)])
-    assert flat.points[0][1] == pytest.approx((16 + 230 - 42) / 2)
 
 
 def test_a_report_is_not_overwritten_and_not_written_by_half(tmp_path, monkeypatch):
@@ -129,8 +74,6 @@ def test_a_report_is_not_overwritten_and_not_written_by_half(tmp_path, monkeypat
     result = run(*words, report)
     assert result.exit_code == 2 and "is not overwritten" in result.stderr
     assert report.read_text() == "mine"
-    result = run(*words, tmp_path / "nowhere" / "report.html")
-    assert result.exit_code == 2 and "is no folder to write report.html into" in result.stderr
 
     def full(*_given):
         raise OSError(28, "No space left on device")

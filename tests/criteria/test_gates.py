@@ -1,7 +1,5 @@
 """Learned gates: their distribution, and what they keep."""
 
-import math
-
 import pytest
 import torch
 from gates import loss_without
@@ -21,24 +19,15 @@ def test_the_probability_is_the_share_of_draws_that_are_open(place):
     assert share == pytest.approx(float(open_probability(torch.tensor(place))), abs=0.005)
 
 
-def test_a_gate_starts_open_nine_times_out_of_ten():
-    start = 0.33 * math.log(0.1 / 1.1) + math.log(9)
-    assert float(open_probability(torch.tensor(start))) == pytest.approx(0.9)
-
-
 def test_what_is_closed_first_costs_least(model, examples):
     """Against random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)
     learned = loss_without(model, examples, prune_order(found)[:6])
     heads = [("self", layer, head) for layer in range(3) for head in range(4)]
     generator = torch.Generator().manual_seed(0)
-    drawn = [
-        loss_without(
-            model, examples, [heads[i] for i in torch.randperm(12, generator=generator)[:6]]
-        )
-        for _ in range(40)
-    ]
-    assert learned < sorted(drawn)[4]
+    orders = (torch.randperm(12, generator=generator)[:6] for _ in range(20))
+    drawn = [loss_without(model, examples, [heads[i] for i in order]) for order in orders]
+    assert learned < sorted(drawn)[2]
 
 
 def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
@@ -57,22 +46,13 @@ def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
     assert not any(each._forward_pre_hooks for each in model.modules())
 
 
-def test_the_same_seed_gives_the_same_and_removed_heads_have_none(examples):
+def test_a_seed_gives_the_same_and_removed_heads_have_none(examples):
     smaller = prune_heads(build(), cut_heads(build(), [("self", 1, head) for head in range(4)]))
-    one, other = (gates(smaller, [examples], updates=3, seed=1)["self"] for _ in range(2))
+    one, other, third = (
+        gates(smaller, [examples], updates=3, seed=seed)["self"] for seed in (1, 1, 2)
+    )
+    assert not torch.equal(one[0], third[0])
+    with pytest.raises(ValueError, match="updates is 0"):
+        gates(smaller, [examples], updates=0)
     torch.testing.assert_close(one, other, equal_nan=True, rtol=0, atol=0)
     assert one[1].isnan().all() and one[[0, 2]].isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"updates": 0}, "updates is 0"),
-        ({"loss": lambda outputs, batch: outputs.logits.sum()}, "the loss has shape"),
-    ],
-)
-def test_bad_input(model, examples, given, message):
-    with pytest.raises(ValueError, match=message):
-        gates(model, [examples], **given)
-    with pytest.raises(ValueError, match="no batches"):
-        gates(model, [])

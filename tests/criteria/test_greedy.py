@@ -2,10 +2,10 @@
 
 import pytest
 from gates import loss_without
-from tiny import batch, batch_for, build
+from tiny import batch_for, build
 
-from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
-from headprune_lib.criteria.greedy import greedy, losses_without
+from headprune_lib import cut_heads, prune_order, score_heads
+from headprune_lib.criteria.greedy import losses_without
 from headprune_lib.heads import find_heads
 from headprune_lib.losses import default_loss
 
@@ -29,36 +29,3 @@ def test_reused_activations_give_the_losses_of_plain_passes(name):
     left = [head for head in heads if head not in (heads[1], heads[-1])]
     plain = losses_without(model, batches, left, mask, loss=default_loss(model))
     assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
-
-
-def test_one_step_is_the_order_of_single_cuts(model, examples, split):
-    heads = [("self", layer, head) for layer in range(3) for head in range(4)]
-    expected = sorted(heads, key=lambda head: loss_without(model, examples, [head]))
-    assert prune_order(greedy(model, [examples], steps=1)) == expected
-    assert prune_order(greedy(model, iter(split([2])), steps=1)) == expected
-
-
-def test_kinds_and_heads_that_are_gone():
-    found = greedy(build("bart"), [batch_for("bart")], steps=2)
-    assert {kind: tuple(values.shape) for kind, values in found.items()} == {
-        "enc-enc": (2, 4),
-        "enc-dec": (2, 4),
-        "dec-dec": (2, 4),
-    }
-    smaller = prune_heads(build(), cut_heads(build(), [("self", 1, 1)]))
-    scores = greedy(smaller, [batch_for("bert")], steps=3)["self"]
-    assert scores.isnan().nonzero().tolist() == [[1, 1]]
-
-
-@pytest.mark.parametrize(
-    ("batches", "given", "message"),
-    [
-        ([], {}, "no batches"),
-        ([batch_for("bert")], {"steps": 0}, "steps is 0"),
-        ([batch(labels=False)], {}, "the batch has no 'labels'"),
-        ([batch_for("bert")], {"loss": lambda outputs, batch: outputs.logits.sum()}, "has shape"),
-    ],
-)
-def test_bad_input(model, batches, given, message):
-    with pytest.raises(ValueError, match=message):
-        greedy(model, batches, **given)

@@ -3,11 +3,9 @@
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny import batch_for, build
 
-from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
+from headprune_lib import prune_order, score_heads
 from headprune_lib.criteria.entropy import entropy
 from headprune_lib.criteria.importance import importance
 from headprune_lib.criteria.importance_entropy import both, importance_entropy, ranks
@@ -22,8 +20,7 @@ def test_one_pass_gives_what_two_give(model, split):
             torch.testing.assert_close(wide[kind], entropy(own, batches)[kind])
 
 
-@settings(max_examples=30, deadline=None)
-@given(values=st.lists(st.integers(0, 6), min_size=2, max_size=12))
+@pytest.mark.parametrize("values", [[0, 0], [3, 1, 2, 1, 1], [5, 5, 0, 6, 0, 5, 2]])
 def test_ranks_are_mean_places(values):
     found = ranks({"self": torch.tensor([values], dtype=torch.float64)})["self"][0]
     expected = (scipy.stats.rankdata(values) - 1) / (len(values) - 1)
@@ -61,25 +58,3 @@ def test_products(model, split):
     ):
         plain = score_heads(model, batches, by, normalize=None)["self"]
         torch.testing.assert_close(plain, important["self"] * factor)
-
-
-def test_heads_that_are_gone_have_no_rank(split):
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 1)]))
-    found = importance_entropy(model, split([]))["self"]
-    assert found.isnan().nonzero().tolist() == [[0, 1]]
-    assert found.nan_to_num(0.5).min() >= 0 and found.nan_to_num(0.5).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"alpha": 1.5}, "alpha is 1.5; give the weight of importance, a number from 0 to 1"),
-        ({"alpha": -0.1}, "alpha is -0.1"),
-        ({"among": "layer"}, "unknown among 'layer'"),
-    ],
-)
-def test_settings_that_make_no_sense(model, split, given, message):
-    with pytest.raises(ValueError, match=message):
-        score_heads(model, split([]), "importance-entropy", **given)
-    with pytest.raises(ValueError, match="no batches"):
-        importance_entropy(model, [])

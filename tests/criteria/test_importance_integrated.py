@@ -37,16 +37,8 @@ def test_it_is_the_mean_of_absolute_integrals(model, examples):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
 
 
-def test_of_one_example_the_integrals_bound_what_all_heads_together_change(model, examples):
-    for row in rows_of(examples)[:2]:
-        change = (loss_at(model, row, 0.0) - loss_at(model, row, 1.0)).abs()
-        assert importance_integrated(model, [row], steps=40)["self"].sum() >= change - 1e-4
-
-
 def test_batches_do_not_matter_and_bad_settings_are_named(model, split):
     one, several = (importance_integrated(model, split(cuts), steps=2) for cuts in ([], [1, 4]))
     torch.testing.assert_close(one["self"], several["self"], **ROUNDING)
     with pytest.raises(ValueError, match="steps is 0"):
         importance_integrated(model, split([]), steps=0)
-    with pytest.raises(ValueError, match="no batches"):
-        importance_integrated(model, [])

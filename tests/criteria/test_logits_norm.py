@@ -3,7 +3,6 @@
 import pytest
 import torch
 from gates import rows_of
-from tiny import batch_for, build
 
 from headprune_lib import masked_heads, score_heads
 from headprune_lib.criteria.logits_norm import logits_norm
@@ -29,16 +28,6 @@ def test_it_is_the_derivative_of_the_norm(model, split, examples):
     for cuts in ([], [2, 3]):
         found = score_heads(model, split(cuts), "logits-norm")["self"]
         torch.testing.assert_close(found[1, 2], expected, rtol=1e-5, atol=1e-8)
-
-
-def test_positions_without_a_label_do_not_count():
-    model, batch = build("bart"), batch_for("bart")
-    batch["labels"][0, -2:] = -100
-    found = logits_norm(model, [batch])["enc-dec"]
-    expected = by_differences(
-        model, batch, "enc-dec", 1, 3, lambda logits, labels: logits[labels != -100].norm()
-    )
-    torch.testing.assert_close(found[1, 3], expected, rtol=1e-5, atol=1e-8)
 
 
 def test_labels_are_not_needed_and_a_loss_is_refused(model, examples):

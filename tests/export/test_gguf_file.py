@@ -6,7 +6,6 @@ import transformers as t
 from tiny import GROUPED, build
 
 from headprune_lib import cut_heads, export_gguf, prune_heads
-from headprune_lib.export import gguf_file
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
@@ -63,27 +62,19 @@ def llama_cpp_logits(path, ids):
     return torch.tensor(context.get_logits_ith(-1))
 
 
+CASES = {
+    "whole": ([], {}),
+    "a group of each layer less": (OF_EACH, {}),
+    "two layers without": (GROUP + LAYERS, {}),
+    "llama 3": (GROUP, {"rope_parameters": LLAMA3}),
+    "mistral": (GROUP, {"model_class": t.MistralForCausalLM, "tie_word_embeddings": True}),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cut", "more"),
-    [
-        ([], {}),
-        (OF_EACH, {}),
-        (GROUP, {}),
-        (GROUP + LAYERS, {}),
-        (GROUP, {"rope_parameters": LLAMA3}),
-        (GROUP, {"model_class": t.MistralForCausalLM, "tie_word_embeddings": True}),
-    ],
-    ids=[
-        "whole",
-        "a group of each layer less",
-        "a group less",
-        "two layers without",
-        "llama 3",
-        "mistral",
-    ],
-)
-def test_llama_cpp_computes_the_same(cut, more, tmp_path):
+@pytest.mark.parametrize("name", CASES)
+def test_llama_cpp_computes_the_same(name, tmp_path):
+    cut, more = CASES[name]
     model, ids = pruned(cut, **more), [5, 9, 11, 20, 7, 8, 22, 4, 6, 13]
     written = export_gguf(model, tmp_path / "model.gguf")
     assert written.architecture == ("llama" if cut in ([], OF_EACH) else "deci")
@@ -149,14 +140,3 @@ def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_
     with pytest.raises(ValueError, match=message):
         export_gguf(model(), tmp_path / "model.gguf")
     assert not list(tmp_path.iterdir())
-
-
-def test_files_that_are_there_or_not(tmp_path, monkeypatch):
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(FileExistsError):
-        export_gguf(pruned([]), tmp_path / "model.gguf")
-    with pytest.raises(FileNotFoundError, match="to take the tokenizer from"):
-        export_gguf(pruned([]), tmp_path / "new.gguf", tokenizer_from=tmp_path / "none.gguf")
-    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'headprune\[gguf\]'"):
-        export_gguf(pruned([]), tmp_path / "new.gguf")

@@ -70,15 +70,8 @@ ROUTES = {
               lambda: drawn(t.LlamaForCausalLM)),
     "llama-biases": (CAUSAL, "as SeedOssForCausalLM", "SeedOssForCausalLM",
                      lambda: drawn(t.LlamaForCausalLM, attention_bias=True, mlp_bias=True)),
-    "llama-classifier": ("AutoModelForSequenceClassification", "as MistralForSequenceClassification",
-                         "MistralForSequenceClassification",
-                         lambda: drawn(t.LlamaForSequenceClassification)),
     "mistral": (CAUSAL, "uniform", "MistralForCausalLM", lambda: drawn(t.MistralForCausalLM)),
-    "qwen3": (CAUSAL, "uniform", "Qwen3ForCausalLM", lambda: drawn(t.Qwen3ForCausalLM)),
-    "gemma3": (CAUSAL, "uniform", "Gemma3ForCausalLM",
-               lambda: uniform(build("gemma3", dtype=torch.float32), 0.5)),
-    "bfloat16": (CAUSAL, "uniform", "MistralForCausalLM",
-                 lambda: drawn(t.MistralForCausalLM).to(torch.bfloat16)),
+
     "bert": ("AutoModelForSequenceClassification", "full size", "BertForSequenceClassification",
              lambda: cut_unevenly(build("bert", dtype=torch.float32))),
     "step3p7": ("AutoModelForImageTextToText", "per layer", "Step3p7ForConditionalGeneration", step),
@@ -109,8 +102,6 @@ def inputs_of(name):
     made.pop("labels")
     if kind == "vit":
         return {"pixel_values": made["pixel_values"].float()}
-    if name == "bfloat16":  # rows of padding differ by a rounding with the kernel
-        made.pop("attention_mask")
     return made
 
 
@@ -147,34 +138,12 @@ def test_plain_transformers_computes_the_same(name, opened):
     assert made[name]["class"] == model_class
     with torch.no_grad():
         logits = model(**inputs).logits
-    assert made[name]["logits"].dtype == logits.dtype
     scale = max(1.0, float(logits.abs().max()))  # of rounding
-    bound = 1e-5 * scale if logits.dtype == torch.float32 else 0.02 * scale
-    torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=bound)
-    if "tokens" in made[name] and logits.dtype == torch.float32:
+    torch.testing.assert_close(made[name]["logits"], logits, rtol=0, atol=1e-5 * scale)
+    if "tokens" in made[name]:
         asked = {k: v for k, v in inputs.items() if k != "decoder_input_ids"}
         tokens = model.generate(**asked, max_new_tokens=6, do_sample=False)
         assert torch.equal(made[name]["tokens"], tokens)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["bert", "bart", "gpt2", "gpt-neox", "opt", "modernbert", "albert"]
-)
-def test_a_class_without_a_width_of_its_own_for_heads_is_refused(name, tmp_path):
-    model = uniform(build(name, dtype=torch.float32), 0.5)
-    said = r"says 2 heads of width 4 in every layer.*Nor does it take fewer.*load_pruned.*onnx"
-    with pytest.raises(ValueError, match=said):
-        export_transformers(model, tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_number_that_the_class_refuses_comes_with_those_that_it_takes(tmp_path):
-    model = drawn(t.Gemma3ForCausalLM, query_pre_attn_scalar=4)
-    with pytest.raises(
-        ValueError, match=r"not a multiple of.*\(3\)\. It takes 1 or 2 heads in every"
-    ):
-        export_transformers(model, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -202,19 +171,13 @@ class Own(t.MistralForCausalLM):
     pass
 
 
-def test_a_class_that_is_not_of_transformers(tmp_path):
+def test_what_is_not_written_at_all(tmp_path):
     with pytest.raises(ValueError, match=r"Own is no class of transformers.*merge adapters"):
         export_transformers(drawn(Own), tmp_path / "out")
-
-
-def test_weights_that_are_not_in_memory(tmp_path):
     with torch.device("meta"):
-        model = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
+        empty = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
     with pytest.raises(ValueError, match="are not in memory"):
-        export_transformers(model, tmp_path / "out")
-
-
-def test_nothing_is_overwritten(tmp_path):
+        export_transformers(empty, tmp_path / "out")
     (tmp_path / "note").touch()
     with pytest.raises(FileExistsError):
         export_transformers(drawn(t.MistralForCausalLM), tmp_path)
@@ -246,17 +209,19 @@ def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_every_known_architecture_is_written_or_refused_in_words(tmp_path):
-    written = set()
-    for name in sorted(BUILDERS):
-        model = uniform(build(name, dtype=torch.float32), 0.5)
-        try:
-            export_transformers(model, tmp_path / name)
-        except ValueError as error:
-            refusal = str(error)
-        else:
-            written.add(name)
-            continue
-        assert "load_pruned" in refusal and "--format onnx" in refusal
-    assert written == {"gemma3", "llama", "mistral", "qwen3", "t5", "vit"}
+TAKE_FEWER = {"gemma3", "llama", "mistral", "qwen3", "t5", "vit"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in ("bert", "vit"))) for n in BUILDERS],
+)
+def test_every_known_architecture_is_written_or_refused_in_words(name, tmp_path):
+    model = uniform(build(name, dtype=torch.float32), 0.5)
+    if name in TAKE_FEWER:
+        export_transformers(model, tmp_path / "out")
+        return
+    said = r"says 2 heads of width 4 in every layer.*Nor does it take fewer.*load_pruned.*onnx"
+    with pytest.raises(ValueError, match=said):
+        export_transformers(model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())

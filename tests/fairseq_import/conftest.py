@@ -29,23 +29,10 @@ def prepared(text):
     def prepare(joined):
         folder = text / ("joined" if joined else "apart")
         if not folder.exists():
-            run(
-                "fairseq_cli.preprocess",
-                "-s",
-                "xx",
-                "-t",
-                "yy",
-                "--workers",
-                1,
-                *(
-                    word
-                    for split in ("train", "valid", "test")
-                    for word in (f"--{split}pref", text / split)
-                ),
-                "--destdir",
-                folder,
-                *(["--joined-dictionary"] if joined else []),
-            )
+            words = ["-s", "xx", "-t", "yy", "--workers", 1, "--destdir", folder]
+            for split in ("train", "valid", "test"):
+                words += [f"--{split}pref", text / split]
+            run("fairseq_cli.preprocess", *words, *["--joined-dictionary"] * joined)
         return folder
 
     return prepare

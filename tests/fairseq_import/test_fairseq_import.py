@@ -9,18 +9,13 @@ from fairseqmodels import train_shape
 from typer.testing import CliRunner
 
 from headprune_lib import (
-    head_importance,
     import_fairseq,
     load_pruned,
-    masked_heads,
-    order_mask,
-    prune_heads,
-    prune_order,
-    save_pruned,
 )
 from headprune_lib.cli import app
+from headprune_lib.fairseq_import.vocabulary import Splitter
 
-pytestmark = pytest.mark.nightly  # fairseq trains what is converted
+trains = pytest.mark.nightly  # fairseq trains what is converted
 
 
 def opened(data, checkpoint):
@@ -47,20 +42,7 @@ def logits(model, batch):
         return model(**{k: v for k, v in batch.items() if k != "labels"}).logits
 
 
-@pytest.mark.gpu
-def test_an_imported_model_is_the_same_on_a_gpu(trained, text):
-    data, checkpoint = trained
-    here, there = (import_fairseq(checkpoint, dictionaries(data)) for _ in range(2))
-    there.model.cuda()
-    batch = here.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
-    moved = {name: values.cuda() for name, values in batch.items()}
-    torch.testing.assert_close(
-        logits(there.model, moved).cpu(), logits(here.model, batch), rtol=1e-3, atol=1e-3
-    )
-    sources = lines(text, "test.xx")[:8]
-    assert there.translate(sources, beams=5) == here.translate(sources, beams=5)
-
-
+@trains
 def test_logits_are_fairseqs(trained, text):
     data, checkpoint = trained
     translator, (models, _) = import_fairseq(checkpoint, dictionaries(data)), opened(*trained)
@@ -76,31 +58,27 @@ def test_logits_are_fairseqs(trained, text):
     )
 
 
-@pytest.mark.parametrize(
-    "longest", [4, 20, 200]
-)  # pieces; what is made at the limit ends there, as theirs
+@trains
+# pieces; what is made at the limit ends there, as theirs
+@pytest.mark.parametrize("longest", [4, 200])
 def test_translations_are_fairseqs(trained, text, longest):
-    translator, (models, task) = (
-        import_fairseq(trained[1], dictionaries(trained[0])),
-        opened(*trained),
-    )
+    translator = import_fairseq(trained[1], dictionaries(trained[0]))
+    models, task = opened(*trained)
     from fairseq.dataclass.configs import GenerationConfig
 
     generator = task.build_generator(models, GenerationConfig(beam=5, max_len_b=longest))
     theirs = []
     for line in lines(text, "test.xx"):
         ids = torch.tensor([translator.source.encode(line.split())])
-        found = task.inference_step(
-            generator,
-            models,
-            {"net_input": {"src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}},
-        )
+        sample = {"src_tokens": ids, "src_lengths": torch.tensor([ids.shape[1]])}
+        found = task.inference_step(generator, models, {"net_input": sample})
         theirs.append(task.target_dictionary.string(found[0][0]["tokens"]))
     assert translator.translate(lines(text, "test.xx"), beams=5, max_len_b=longest) == theirs
     assert len(set(theirs)) > 10
     assert longest > 4 or longest in [len(line.split()) for line in theirs]
 
 
+@trains
 def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text):
     data, checkpoint = trained
     found = torch.load(checkpoint, weights_only=False)
@@ -125,27 +103,6 @@ def test_checkpoints_of_old_versions_are_the_same_model(trained, tmp_path, text)
     assert torch.equal(logits(new.model, batch), logits(same.model, batch))
 
 
-def test_a_converted_model_is_scored_pruned_and_kept(trained, tmp_path, text):
-    translator = import_fairseq(trained[1], dictionaries(trained[0]))
-    batch = translator.batch(lines(text, "test.xx")[:8], lines(text, "test.yy")[:8])
-    whole = logits(translator.model, batch)
-    translator.model.save_pretrained(tmp_path / "whole")
-    again = type(translator.model).from_pretrained(tmp_path / "whole")
-    torch.testing.assert_close(logits(again, batch), whole, rtol=0, atol=1e-6)
-    order = prune_order(head_importance(translator.model, [batch]))
-    mask = order_mask(translator.model, order, len(order) // 2)
-    with masked_heads(translator.model, mask):
-        masked = logits(translator.model, batch)
-    pruned = load_pruned(save_pruned(prune_heads(translator.model, mask), tmp_path / "pruned"))
-    torch.testing.assert_close(logits(pruned, batch), masked, rtol=0, atol=1e-5)
-
-
-def test_a_shape_without_counterpart_is_named(prepared, tmp_path_factory):
-    data, checkpoint = train_shape("pre-norm on one side", prepared, tmp_path_factory)
-    with pytest.raises(ValueError, match="before the blocks of one side only"):
-        import_fairseq(checkpoint, dictionaries(data))
-
-
 class Malicious:
     def __init__(self, target):
         self.target = target
@@ -166,28 +123,30 @@ def test_nothing_in_a_malicious_checkpoint_runs(place, tmp_path):
     assert trace.exists()  # opened without care, it does
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"model": {}}, "neither 'args' nor 'cfg'"),
-        ([1, 2], "no fairseq checkpoint"),
-        (b"not a checkpoint", "is not read|damaged"),
-    ],
-)
-def test_files_that_are_no_checkpoints(content, message, tmp_path):
+def test_files_that_are_no_checkpoints(tmp_path):
     path, words = tmp_path / "checkpoint.pt", tmp_path / "dict.txt"
     words.write_text("a 1\n")
-    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
         import_fairseq(path, [words])
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="is not read|damaged"):
+        import_fairseq(path, [words])
+    for content, message in (({"model": {}}, "neither 'args' nor"), ([1, 2], "no fairseq checkp")):
+        torch.save(content, path)
+        with pytest.raises(ValueError, match=message):
+            import_fairseq(path, [words])
     with pytest.raises(FileNotFoundError, match="no file .*other.txt"):
         import_fairseq(path, [tmp_path / "other.txt"])
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        import_fairseq(tmp_path / "none.pt", [words])
 
 
-def test_a_dictionary_of_another_training_is_refused(trained, tmp_path):
-    data, checkpoint = trained
+@trains
+def test_what_has_no_counterpart_or_is_of_another_training_is_refused(
+    prepared, tmp_path_factory, tmp_path
+):
+    data, checkpoint = train_shape("pre-norm on one side", prepared, tmp_path_factory)
+    with pytest.raises(ValueError, match="before the blocks of one side only"):
+        import_fairseq(checkpoint, dictionaries(data))
+    data, checkpoint = train_shape("joined", prepared, tmp_path_factory)
     words = tmp_path / "dict.txt"
     words.write_text("a 1\nb 1\n")
     with pytest.raises(ValueError, match=r"has 6 entries.*embeddings \d+: not of one training"):
@@ -197,6 +156,7 @@ def test_a_dictionary_of_another_training_is_refused(trained, tmp_path):
         import_fairseq(checkpoint, [words])
 
 
+@trains
 def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
     data, out = prepared(False), tmp_path / "out"
     small = [*(f"--{side}-layers=1" for side in ("encoder", "decoder")), "--cpu"]
@@ -213,9 +173,8 @@ def test_the_iwslt_recipe_is_started_resumed_and_converted(prepared, tmp_path):
     assert refused.exit_code == 2 and "fairseq-preprocess" in refused.output
 
 
+@pytest.mark.nightly  # needs the extra fairseq, which `make test-all` installs
 def test_pieces_are_split_and_joined(tmp_path):
-    from headprune_lib.fairseq_import.vocabulary import Splitter
-
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\na b\nab c</w>\n")
     splitter = Splitter(codes)

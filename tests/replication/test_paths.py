@@ -1,7 +1,5 @@
 """Where the project's folders are, in a checkout and without one."""
 
-from contextlib import suppress
-
 import pytest
 
 from headprune_lib.replication import paths
@@ -27,17 +25,16 @@ def installed(tmp_path, monkeypatch):
         monkeypatch.delenv(f"HEADPRUNE_{name}", raising=False)
 
 
-def test_this_checkout_is_found_from_anywhere(tmp_path, monkeypatch):
-    monkeypatch.delenv("HEADPRUNE_ROOT", raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert (paths.project_root() / "headprune_lib" / "replication" / "paths.py").is_file()
-
-
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("folder", [paths.results_root, paths.models_root, paths.reference_root])
-def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(folder):
-    with pytest.raises(paths.MissingCheckout, match="inside a checkout, or name one in HEADPRUNE_"):
-        folder()
+def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(tmp_path, monkeypatch):
+    for folder in (paths.results_root, paths.models_root, paths.reference_root):
+        with pytest.raises(paths.MissingCheckout, match="a checkout, or name one in HEADPRUNE_"):
+            folder()
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
+    assert paths.results_root() == tmp_path  # a folder that is named needs no checkout
+    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
+    with pytest.raises(paths.MissingCheckout, match="no checkout of headprune: it has no _toc.yml"):
+        paths.project_root()
 
 
 @pytest.mark.usefixtures("installed")
@@ -48,28 +45,3 @@ def test_a_checkout_is_named_or_found_upwards(checkout, monkeypatch):
     monkeypatch.delenv("HEADPRUNE_ROOT")
     monkeypatch.chdir(checkout / "notebooks")
     assert paths.results_root() == checkout / "data" / "results"
-
-
-def test_a_wrong_name_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_ROOT", str(tmp_path))
-    with pytest.raises(paths.MissingCheckout, match="no checkout of headprune: it has no _toc.yml"):
-        paths.project_root()
-
-
-@pytest.mark.usefixtures("installed")
-def test_folders_that_are_named_need_no_checkout(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path))
-    assert paths.results_root() == tmp_path
-
-
-def test_trained_apart_nothing_that_is_stored_counts(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path / "models"))
-    assert paths.trained_root() == paths.cache_root() == tmp_path / "cache"
-    with suppress(KeyError), paths.trained_apart(tmp_path / "again"):
-        assert paths.trained_root() == tmp_path / "again"
-        assert paths.cache_root() == tmp_path / "cache", "pretrained models stay where they are"
-        assert not paths.models_root().exists() and paths.models_root() != tmp_path / "models"
-        raise KeyError
-    assert paths.trained_root() == tmp_path / "cache"
-    assert paths.models_root() == tmp_path / "models"

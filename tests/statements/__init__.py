@@ -34,11 +34,18 @@ class Statement:
         page: path from the root of the project.
         words: exactly as they stand there; how lines are broken does not matter.
         follows: reads the stored results; anything but True, or an error, is a false statement.
+        slow: whether it computes for seconds.
     """
 
     page: str
     words: str
     follows: Callable[[], bool]
+    slow: bool = False
+
+
+def on(page: str, sentences: dict[str, Callable[[], bool]], slow: bool = False) -> list[Statement]:
+    """The statements of a page: its words, and what must be true for them to stand."""
+    return [Statement(page, words, follows, slow) for words, follows in sentences.items()]
 
 
 def timings(half: str = "encoder", machine: int = 0) -> list[dict[str, Any]]:

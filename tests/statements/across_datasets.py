@@ -4,7 +4,7 @@ import numpy as np
 
 from headprune_lib.replication import published
 from headprune_lib.replication.stats.bounds import C7_RELIABILITY
-from statements import Statement, result, row, rows, values
+from statements import on, row, rows, values
 
 PAGE = "notebooks/03_across_datasets.ipynb"
 REVIEWS = ("across_domains", "reviews", "minilm")
@@ -26,22 +26,32 @@ def without_the_edge(measure="bleu"):
     return np.corrcoef(home, far)[0, 1]
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "The clouds hardly have a direction:",
-        lambda: all(one["pearson"]["r"] < 0.3 for one in agreement("accuracy", *REVIEWS)),
-    ),
-    Statement(
-        PAGE,
-        "One head makes the line of BLEU; in loss the others lie on the line too.",
-        lambda: without_the_edge() < 0.2 and without_the_edge("loss") > 0.9,
-    ),
-    Statement(
-        PAGE,
+STATEMENTS = on(
+    PAGE,
+    {
+        "of SICK, leaves it open: {glue:text}`mpnet_held_r`": lambda: (
+            agreement("loss", *HELD_BY_MPNET)[0]["spearman"]["interval"][0] < 0
+            and row(*HELD_BY_MPNET, "C7").word == "differs"
+        ),
+        "both models' effects on the two texts are **reversed**": lambda: all(
+            (pearson := agreement("accuracy", *one)[0]["pearson"])["r"] < 0
+            and pearson["p"] < 0.01
+            and row(*one, "C7").word == "differs"
+            for one in (HELD, HELD_BY_MPNET)
+        ),
+        "only the translator's interval within layers lies clearly above 0.": lambda: (
+            values(*ENGLISH)["correlations"]["loss"]["within"]["interval"][0] > 0.2
+            and all(
+                correlation["within"]["interval"][0] < 0.05
+                for one in (SICK, HELD, HELD_BY_MPNET, REVIEWS, MPNET)
+                for correlation in agreement("loss", *one)
+            )
+        ),
+        "One head makes the line of BLEU; in loss the others lie on the line too.": lambda: (
+            without_the_edge() < 0.2 and without_the_edge("loss") > 0.9
+        ),
         "Now two clouds point up: heads that matter on reviews matter to Amazon reviews and NYT "
-        "editorials too.",
-        lambda: (
+        "editorials too.": lambda: (
             {
                 domain
                 for domain, found_there in values("across_domains", "reviews", "minilm")[
@@ -51,123 +61,41 @@ STATEMENTS = [
             }
             == {"amazon", "nyt"}
         ),
-    ),
-    Statement(
-        PAGE,
-        "Log-loss shows what accuracy hides.",
-        lambda: all(
+        "Log-loss shows what accuracy hides.": lambda: all(
             min(loss["reliability"]) > max(0.9, min(accuracy["reliability"]))
             for loss, accuracy in zip(
                 agreement("loss", *REVIEWS), agreement("accuracy", *REVIEWS), strict=True
             )
         ),
-    ),
-    Statement(
-        PAGE,
-        "so the differences *between* heads are noise and no agreement could show.",
-        lambda: agreement("accuracy", *REVIEWS)[0]["reliability"][0] < 0.1,
-    ),
-    Statement(
-        PAGE,
-        "a correlation hangs on such a dot",
-        lambda: (
-            min(
-                min(head[f"accuracy {domain}"] for head in values(*REVIEWS)["heads"])
-                for domain in values(*REVIEWS)["correlations"]
-            )
-            < -0.01
-        ),
-    ),
-    Statement(
-        PAGE,
-        "By log-loss, the heads that matter on reviews also matter in {glue:text}`sure_loss`",
-        lambda: (
+        "By log-loss, the heads that matter on reviews also matter in {glue:text}`sure_loss`": lambda: (
             sum(found["spearman"]["interval"][0] > 0 for found in agreement("loss", *REVIEWS)) >= 2
         ),
-    ),
-    Statement(
-        PAGE,
-        "Our rule asks for one half, so these rows do not vote.",
-        lambda: (
+        "Our rule asks for one half, so these results do not count.": lambda: (
             C7_RELIABILITY == 0.5
             and agreement("loss", *MPNET)[0]["reliability"][0] < C7_RELIABILITY
-            and not any(row.votes for row in rows(*MPNET, "C7"))
+            and not any(row.counts for row in rows(*MPNET, "C7"))
         ),
-    ),
-    Statement(
-        PAGE,
-        "The data are too noisy to tell whether this is weaker than the paper's 0.68.",
-        lambda: (
+        "The data are too noisy to tell whether this is weaker than the paper's 0.68.": lambda: (
             published.paper("figure2")["bert"]["pearson_r"] == 0.68
             and max(found["ceiling"] for found in agreement("loss", *MPNET)) < 0.68
         ),
-    ),
-    Statement(
-        PAGE,
-        "In log-loss the effects are measured well on both sides.",
-        lambda: all(min(agreement("loss", *one)[0]["reliability"]) > 0.8 for one in (SICK, HELD)),
-    ),
-    Statement(
-        PAGE,
-        "no correlation shows, {glue:text}`sick_r`",
-        lambda: agreement("loss", *SICK)[0]["spearman"]["interval"][0] < 0,
-    ),
-    Statement(
-        PAGE,
-        "From SNLI to SICK one fine-tuning of three agrees",
-        lambda: (
+        "In log-loss the effects are measured well on both sides.": lambda: all(
+            min(agreement("loss", *one)[0]["reliability"]) > 0.8 for one in (SICK, HELD)
+        ),
+        "From SNLI to SICK one fine-tuning of three agrees": lambda: (
             agreement("loss", *HELD)[0]["spearman"]["interval"][0] > 0
             and agreement("loss", *SICK)[0]["spearman"]["interval"][0] < 0
         ),
-    ),
-    Statement(
-        PAGE,
-        "of SICK, leaves it open: {glue:text}`mpnet_held_r`",
-        lambda: (
-            agreement("loss", *HELD_BY_MPNET)[0]["spearman"]["interval"][0] < 0
-            and row(*HELD_BY_MPNET, "C7").judged.word == "inconclusive"
+        "answering *neutral* everywhere would beat a model that learned from SNLI": lambda: (
+            values(*SICK)["baselines"]["sick"]["accuracy"] < 0.57
         ),
-    ),
-    Statement(
-        PAGE,
-        "It was made with the same seed on another machine",
-        lambda: (
-            result(*SICK).parts["outcomes"].runs[0]["seed"]
-            == result(*HELD).parts["outcomes"].runs[0]["seed"]
-            and result(*SICK).parts["outcomes"].runs[0] != result(*HELD).parts["outcomes"].runs[0]
-        ),
-    ),
-    Statement(
-        PAGE,
-        "with 72 heads the interval still allows a moderate one.",
-        lambda: (
-            len(values(*SICK)["heads"]) == 72
-            and agreement("loss", *SICK)[0]["spearman"]["interval"][1] > 0.3
-        ),
-    ),
-    Statement(
-        PAGE,
-        "answering *neutral* everywhere would beat a model that learned from SNLI",
-        lambda: values(*SICK)["baselines"]["sick"]["accuracy"] < 0.57,
-    ),
-    Statement(
-        PAGE,
-        "one head makes the line",
-        lambda: (
-            agreement_bleu()["pearson"]["r"] > 0.8
-            and agreement_bleu()["pearson"]["interval"][0] < 0
-            and abs(without_the_edge()) < 0.25
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Heads do matter alike in both Englishes; the paper's measure alone would not show it here.",
-        lambda: (
+        "Heads do matter alike in both Englishes; the paper's measure alone would not show it "
+        "here.": lambda: (
             values(*ENGLISH)["correlations"]["loss"]["spearman"]["interval"][0] > 0
             and agreement_bleu()["pearson"]["interval"][0] < 0
         ),
-    ),
-]
+    },
+)
 
 
 def agreement_bleu():

@@ -1,9 +1,7 @@
 """Page 13."""
 
-import math
-
 from headprune_lib.replication.published_orders import five_seeds, published_orders
-from statements import Statement, found, timings, values
+from statements import found, on, timings, values
 
 PAGE = "notebooks/13_board.ipynb"
 
@@ -51,62 +49,29 @@ def _widths():
     return [high - low for low, high in (orders[one]["area"]["interval"] for one in FOUR)]
 
 
-def more_than_timed():
-    """A pass and its gradient of six layers, whole over without 10 of the last one's 12 products."""
-    return (2 * 6 - 3 / 12) / (2 * (6 - 10 / 12) - 3 / 12)
-
-
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "scores that take them cost about a sixth more now.",
-        lambda: math.isclose(more_than_timed(), 7 / 6, abs_tol=0.01),
-    ),
-    Statement(
-        PAGE,
-        "All orders that take the size of a derivative keep more than random orders",
-        lambda: all(area(order) > area("random") for order in DERIVATIVES),
-    ),
-    Statement(
-        PAGE,
-        "less than random orders.",
-        lambda: max(area("magnitude"), area("entropy"), area("confidence")) < area("random"),
-    ),
-    Statement(
-        PAGE,
-        "**Fitted gates change little.**",
-        lambda: abs(area("importance tuned") - area("importance")) < 0.01,
-    ),
-    Statement(
-        PAGE,
-        "On the reviews they lie within two points of one another, less than their intervals are wide.",
-        lambda: _apart() < min(0.02, *_widths()),
-    ),
-    Statement(
-        PAGE,
-        "importance, of every kind, takes about three forward passes over the same sentences, and entropy "
-        "beside it in the same pass adds little. Attention alone takes one pass and a bit.",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "**Fitted gates change little.**": lambda: (
+            abs(area("importance tuned") - area("importance")) < 0.01
+        ),
+        "On the reviews they lie within two points of one another, less than their intervals "
+        "are wide.": lambda: _apart() < min(0.02, *_widths()),
+        "importance, of every kind, takes about three forward passes over the same sentences, "
+        "and entropy beside it in the same pass adds little. Attention alone takes one pass and "
+        "a bit.": lambda: (
             all(2.4 < cost(one) < 3.2 for one in ("importance", "importance-token", "fisher"))
             and cost("importance-entropy") < 1.25 * cost("importance")
             and all(1 < cost(one) < 1.7 for one in ("entropy", "confidence"))
         ),
-    ),
-    Statement(
-        PAGE,
-        "Integrating over the mask and second derivatives take about fifteen, learned gates and searches "
-        "hundreds to thousands.",
-        lambda: (
+        "Integrating over the mask and second derivatives take about fifteen, learned gates and "
+        "searches hundreds to thousands.": lambda: (
             all(13 < cost(one) < 17 for one in ("importance-integrated", "second-order"))
             and min(cost(one) for one in ("gates", "greedy", "shapley")) > 500
         ),
-    ),
-    Statement(
-        PAGE,
-        "Nothing on\nthis board shows that they pay: integrated importance, second derivatives, learned "
-        "gates and the greedy search keep within one point of what importance keeps, and Shapley values "
-        "no more than it, on the one model where they were followed.",
-        lambda: (
+        "Nothing on this board shows that they pay: integrated importance, second derivatives, "
+        "learned gates and the greedy search keep within one point of what importance keeps, "
+        "and Shapley values no more than it, on the one model where they were followed.": lambda: (
             all(abs(area(order) - area("importance")) < 0.01 for order in COSTLY)
             and area("shapley") < area("importance")
             and {
@@ -116,20 +81,14 @@ STATEMENTS = [
             }
             == {"reviews"}
         ),
-    ),
-    Statement(
-        PAGE,
-        "Orders by derivatives lie above random orders, orders by weights or attention alone below.",
-        lambda: (
+        "Orders by derivatives lie above random orders, orders by weights or attention alone "
+        "below.": lambda: (
             min(map(area, DERIVATIVES))
             > area("random")
             > max(map(area, ("magnitude", "entropy", "entropy-low", "confidence")))
         ),
-    ),
-    Statement(
-        PAGE,
-        "Importance by the authors' own code falls last; entropy alone falls with random orders.",
-        lambda: (
+        "Importance by the authors' own code falls last; entropy alone falls with random "
+        "orders.": lambda: (
             importance_keeps_more("importance and entropy")
             and abs(
                 published("Guo et al. 2026", "attention entropy")["mnli"]
@@ -137,17 +96,8 @@ STATEMENTS = [
             )
             < 0.02
         ),
-    ),
-    Statement(
-        PAGE,
-        "more than either.",
-        lambda: (
-            importance_keeps_more("importance") and importance_keeps_more("importance and entropy")
+        "over five fine-tunings on MNLI the gain turns into a loss at every share:": lambda: (
+            max(one["points"] for one in five_seeds()) < 0
         ),
-    ),
-    Statement(
-        PAGE,
-        "over five fine-tunings on MNLI the gain turns into a loss at every share:",
-        lambda: max(one["points"] for one in five_seeds()) < 0,
-    ),
-]
+    },
+)

@@ -41,7 +41,7 @@ def word(task, model):
 
 def silent(task, model):
     """Whether the row of C3 has no vote."""
-    return not row(CURVE, task, model, "C3").votes
+    return not row(CURVE, task, model, "C3").counts
 
 
 def goes(of, order="importance"):

@@ -1,13 +1,9 @@
 """The front page and the README."""
 
-from headprune_lib.replication import paper
-from statements import Statement, found
+from statements import found, on
 from statements.curves import heads_of
 
 INDEX = "index.md"
-IN_THE_PAPER = {
-    artifact.measurement for artifact in paper.ARTIFACTS.values() if artifact.half == "encoder"
-}
 
 
 def grid(model):
@@ -19,21 +15,18 @@ def grid(model):
     return int(layers), int(heads)
 
 
-STATEMENTS = [
-    Statement(
-        INDEX,
-        "an encoder of 6 layers with 12 heads each, half of BERT-base's heads",
-        lambda: grid("minilm") == (6, 12),
-    ),
-    Statement(
-        INDEX,
-        "an encoder of BERT-base's shape: 12 layers with 12 heads each",
-        lambda: grid("mpnet") == (12, 12),
-    ),
-    Statement(
-        INDEX,
-        "from English to French with 288 heads, as many as the paper's",
-        lambda: heads_of("enfr") == 288,
-    ),
-    Statement(INDEX, "from German to English with 144", lambda: heads_of("deen") == 144),
-]
+STATEMENTS = on(
+    INDEX,
+    {
+        "an encoder of 6 layers with 12 heads each, half of BERT-base's heads": lambda: (
+            grid("minilm") == (6, 12)
+        ),
+        "an encoder of BERT-base's shape: 12 layers with 12 heads each": lambda: (
+            grid("mpnet") == (12, 12)
+        ),
+        "from English to French with 288 heads, as many as the paper's": lambda: (
+            heads_of("enfr") == 288
+        ),
+        "from German to English with 144": lambda: heads_of("deen") == 144,
+    },
+)

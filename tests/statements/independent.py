@@ -9,7 +9,7 @@ from headprune_lib.replication.pages import tables
 from headprune_lib.replication.pages.tables.independent import pairs as measured_twice
 from headprune_lib.replication.pages.tables.tasks import pairs_of_tasks
 from headprune_lib.replication.titles import spelled
-from statements import Statement, found, values
+from statements import found, on, values
 
 PAGE = "notebooks/09_independent.ipynb"
 RESAMPLES = 2_000  # the page draws more; no interval is that near to where it would matter
@@ -86,128 +86,57 @@ def least_alike():
     return min(one.values["mean_spearman"] for one in found("agreement"))
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "Two laboratories agree about as well as two test sets of one laboratory do.",
-        about_as_well,
-    ),
-    Statement(
-        PAGE,
-        "The Pearson correlations owe much to a few heads",
-        lambda: all(
+STATEMENTS = on(
+    PAGE,
+    {
+        "Two laboratories agree about as well as two test sets of one laboratory do.": about_as_well,
+        "The Pearson correlations owe much to a few heads": lambda: all(
             spearman[0] < pearson[0]
             for pearson, spearman in [*of("laboratory and test set"), *of("the test set")]
         ),
-    ),
-    Statement(
-        PAGE,
-        "Of the encoder's 96 heads the paper finds",
-        lambda: tables.published_wmt().values.size == 96,
-    ),
-    Statement(
-        PAGE,
-        "Heads agree on MNLI, and hardly at all on SST-2 and CoLA",
-        lambda: (
+        "Heads agree on MNLI, and hardly at all on SST-2 and CoLA": lambda: (
             fine_tunings("MNLI")[0][1] > 0
             and all(abs(fine_tunings(task)[0][0]) < 0.2 for task in ("SST-2", "CoLA"))
             and all(fine_tunings(task)[0][1] < 0 for task in ("SST-2", "CoLA"))
         ),
-    ),
-    Statement(
-        PAGE,
-        "No correlation between tasks can be told from zero.",
-        lambda: (
+        "No correlation between tasks can be told from zero.": lambda: (
             len(of("the task")) == 6
             and all(low < 0 < high for both in of("the task") for _, low, high in both)
         ),
-    ),
-    Statement(
-        PAGE,
-        "Both find the same two layers that lose most, the last two of *enc-dec* attention.",
-        lambda: deepest(0) == deepest(1) == [("enc-dec", 6), ("enc-dec", 5)],
-    ),
-    Statement(
-        PAGE,
-        "in *dec-dec* half of the layers change sign.",
-        lambda: 2 * (np.prod(layers()["dec-dec"], axis=1) < 0).sum() == len(layers()["dec-dec"]),
-    ),
-    Statement(
-        PAGE,
-        "so it is far less noisy",
-        lambda: least_alike() > 2 * max(fine_tunings(task)[0][0] for task in ("SST-2", "CoLA")),
-    ),
-    Statement(
-        PAGE,
-        "By importance, yes; by the effect of a single cut, only on a large test set.",
-        lambda: all(
+        "Both find the same two layers that lose most, the last two of *enc-dec* attention.": lambda: (
+            deepest(0) == deepest(1) == [("enc-dec", 6), ("enc-dec", 5)]
+        ),
+        "in *dec-dec* half of the layers change sign.": lambda: (
+            2 * (np.prod(layers()["dec-dec"], axis=1) < 0).sum() == len(layers()["dec-dec"])
+        ),
+        "By importance, yes; by the effect of a single cut, only on a large test set.": lambda: all(
             pair["spearman"] > 0.5
             and pair["shared_least"]
             > 2 * values("agreement", "reviews", "minilm")["shared_least_by_chance"]
             for pair in values("agreement", "reviews", "minilm")["pairs"]
         ),
-    ),
-    Statement(
-        PAGE,
-        "The same for three fine-tunings of MiniLM on each public benchmark:",
-        lambda: all(
-            len(one.values["pairs"]) == 3 and one.model == "minilm"
-            for one in found("agreement")
-            if one.task != "reviews"
-        ),
-    ),
-    Statement(
-        PAGE,
-        "A fifth of MiniLM's 72 heads are 14, of MPNet's 144 heads 28; chance would put "
-        "three and five in common.",
-        lambda: (72 // 5, 144 // 5, round(14**2 / 72), round(28**2 / 144)) == (14, 28, 3, 5),
-    ),
-    Statement(
-        PAGE,
         "Reviews and SST-2 are the same question about the same kind of sentence, and rank "
-        "MiniLM's heads most alike.",
-        lambda: max(tasks("minilm"), key=tasks("minilm").get) == "reviews, SST-2",
-    ),
-    Statement(
-        PAGE,
-        "SNLI and MRPC both compare two sentences, and come second.",
-        lambda: sorted(tasks("minilm"), key=tasks("minilm").get)[-2] == "MRPC, SNLI",
-    ),
-    Statement(
-        PAGE,
-        "CoLA agrees weakly with the two sentiment tasks.",
-        lambda: all(
+        "MiniLM's heads most alike.": lambda: (
+            max(tasks("minilm"), key=tasks("minilm").get) == "reviews, SST-2"
+        ),
+        "SNLI and MRPC both compare two sentences, and come second.": lambda: (
+            sorted(tasks("minilm"), key=tasks("minilm").get)[-2] == "MRPC, SNLI"
+        ),
+        "CoLA agrees weakly with the two sentiment tasks.": lambda: all(
             low > 0 and r < 0.4
             for r, low, _ in (tasks("minilm")[name] for name in ("reviews, CoLA", "SST-2, CoLA"))
         ),
-    ),
-    Statement(
-        PAGE,
-        "No other pair of MiniLM's tasks can be told from zero.",
-        lambda: all(low < 0 for _, low, _ in weak_pairs()),
-    ),
-    Statement(
-        PAGE,
-        "All pairs of tasks but reviews and SST-2 agree less than that.",
-        lambda: all(
+        "No other pair of MiniLM's tasks can be told from zero.": lambda: all(
+            low < 0 for _, low, _ in weak_pairs()
+        ),
+        "All pairs of tasks but reviews and SST-2 agree less than that.": lambda: all(
             r < least_alike()
             for name, (r, *_) in tasks("minilm").items()
             if name != "reviews, SST-2"
         ),
-    ),
-    Statement(
-        PAGE,
-        "MPNet's tasks agree weakly",
-        lambda: all(r < 0.5 for r, *_ in tasks("mpnet").values()),
-    ),
-    Statement(
-        PAGE,
-        "all but one of the six intervals lie above zero.",
-        lambda: sorted(low > 0 for _, low, _ in tasks("mpnet").values()) == [False] + 5 * [True],
-    ),
-    Statement(
-        PAGE,
-        "How well its fine-tunings on one task agree was not measured.",
-        lambda: not any(one.model == "mpnet" for one in found("agreement")),
-    ),
-]
+        "MPNet's tasks agree weakly": lambda: all(r < 0.5 for r, *_ in tasks("mpnet").values()),
+        "all but one of the six intervals lie above zero.": lambda: (
+            sorted(low > 0 for _, low, _ in tasks("mpnet").values()) == [False] + 5 * [True]
+        ),
+    },
+)

@@ -1,13 +1,12 @@
 """Page 04: the encoders."""
 
-from headprune_lib.replication.claims.evidence import share_judged, task_judged
+from headprune_lib.replication.claims.evidence import share_judged
 from headprune_lib.replication.published import (
     independent_curves,
     published_shares,
     published_task,
 )
-from headprune_lib.replication.stats.bounds import C3_KEPT, C8_UP_TO, SHOWN_TOLERANCE, TOLERANCES
-from statements import Statement, found, result, row, values
+from statements import found, on, result, row, values
 from statements.curves import (
     CURVE,
     EARLY,
@@ -26,12 +25,6 @@ from statements.curves import (
 PAGE = "notebooks/04_iterative_pruning.ipynb"
 REVIEWS = (CURVE, "reviews", "minilm")
 MPNET = (CURVE, "sst2", "mpnet")
-
-
-def noisy():
-    """Reliability of the effects on accuracy, on the reviews themselves, below one half."""
-    correlations = values("across_domains", "reviews", "minilm")["correlations"]
-    return next(iter(correlations.values()))["accuracy"]["reliability"][0] < 0.5
 
 
 def most_kept(model, removed, tasks):
@@ -61,12 +54,6 @@ def weights(task, model):
     return {run["weights_sha256"] for part in parts for run in part.runs}
 
 
-def lost(task, model, step):
-    """What the mean curve by importance has lost of the score."""
-    curve = values(CURVE, task, model)["curves"]["importance"]["mean"]
-    return curve[0] - curve[step]
-
-
 def others_level():
     """BERT-base keeps 96% of its score above chance at the paper's share, measured by others."""
     curves = independent_curves()
@@ -80,316 +67,103 @@ def others_level():
     return min(kept_by_others) >= 0.96
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "these rows vote, and C8 replicates.",
-        lambda: all(
-            (one := row(CURVE, "snli-held", model, "C8")).word == "replicates" and one.votes
+STATEMENTS = on(
+    PAGE,
+    {
+        "Neither result counts, for the rule could not have said *replicates* either": lambda: all(
+            silent("mrpc", model) and row(CURVE, "mrpc", model, "C3").judged.power < 0.2
+            for model in ("mpnet", "minilm")
+        ),
+        "{glue:text}`minilm_cola_power`, and neither result counts.": lambda: (
+            silent("cola", "mpnet") and silent("cola", "minilm")
+        ),
+        "- **SNLI, 40% removed, as on MNLI.** MPNet keeps {glue:text}`mpnet_snli_kept`, MiniLM "
+        "{glue:text}`minilm_snli_kept`: both undecided. On {glue:text}`held_pairs` further "
+        "pairs, which no rule was fixed on, MiniLM keeps {glue:text}`held_kept`: undecided again.": lambda: (
+            word("snli", "mpnet") == word("snli", "minilm") == word("snli-held", "minilm")
+            and word("snli", "mpnet") == "undecided"
+            and share_judged("snli", "encoder") == share_judged("snli-held", "encoder") == 0.4
+        ),
+        "The result does not count for C8 (power {glue:text}`mpnet_c8_power`)": lambda: (
+            not row(*MPNET, "C8").counts
+        ),
+        "points: no difference can be seen.": lambda: (
+            seen(REVIEWS, "oracle leak-free") == 0 and row(*REVIEWS, "C8").word == "undecided"
+        ),
+        "on reviews (60% removed), which leaves both open.": lambda: (
+            word("reviews", "minilm") == word("sst2", "mpnet") == "undecided"
+        ),
+        "these results count, and C8 replicates.": lambda: all(
+            (one := row(CURVE, "snli-held", model, "C8")).word == "replicates" and one.counts
             for model in ("minilm", "mpnet")
         ),
-    ),
-    Statement(
-        PAGE,
-        "which is as much as the paper says. MPNet keeps **{glue:text}`mpnet_kept`** of its accuracy "
-        "above chance on SST-2 (60% removed), which is less.",
-        lambda: (
+        "which is as much as the paper says.": lambda: (
             row(CURVE, "enfr", "post-norm", "C3").word == "replicates"
-            and word("sst2", "mpnet") == "differs"
         ),
-    ),
-    Statement(
-        PAGE,
-        "on reviews (60% removed), which leaves it open.",
-        lambda: word("reviews", "minilm") == "inconclusive",
-    ),
-    Statement(
-        PAGE,
-        "At the paper's 20% the order of importance has lost little; random order falls at once.",
-        lambda: (
+        "At the paper's 20% the order of importance has lost little; random order falls at "
+        "once.": lambda: (
             kept("enfr", "post-norm", 0.2)[1] >= 0.95
             and goes((CURVE, "enfr", "post-norm"), "random")[0] == 0
         ),
-    ),
-    Statement(
-        PAGE,
-        "Up to half, importance and one-by-one on other text cannot be told apart; random order falls "
-        "much earlier.",
-        lambda: (
+        "Up to half, importance and one-by-one on other text cannot be told apart; random order "
+        "falls much earlier.": lambda: (
             seen(REVIEWS, "oracle leak-free") == 0
             and goes(REVIEWS, "random")[0] <= goes(REVIEWS)[0] - 0.2
         ),
-    ),
-    Statement(
-        PAGE,
-        "Importance, normalised or not, stays level up to about half; not normalised, the model then "
-        "collapses at once.",
-        lambda: (
+        "Importance, normalised or not, stays level up to about half; not normalised, the model "
+        "then collapses at once.": lambda: (
             min(goes(MPNET)[0], goes(MPNET, "importance unnormalised")[0]) >= 0.4
             and values(*MPNET)["kept"]["importance unnormalised"]["kept"][6] < 0.05
         ),
-    ),
-    Statement(
-        PAGE,
-        "At a loss of 2%, MPNet on CoLA and the translators of six epochs reach the paper's share; the "
-        "others fall before it. BERT-base, measured by others, keeps at least 96% there on SST-2 and CoLA.",
-        lambda: only_these_reach_the_share() and others_level(),
-    ),
-    Statement(
-        PAGE,
-        "The reviews are judged as SST-2, whose sentences they share: at 60%.",
-        lambda: share_judged("reviews", "encoder") == share_judged("sst2", "encoder") == 0.6,
-    ),
-    Statement(
-        PAGE,
-        "The green line is the paper's share on SST-2, at which the reviews are judged.",
-        lambda: task_judged("reviews", "encoder") == "sst2",
-    ),
-    Statement(PAGE, "The rule asks for 95%; its power is", lambda: C3_KEPT == 0.95),
-    Statement(PAGE, "At a loss of at most 2%", lambda: SHOWN_TOLERANCE == 0.02),
-    Statement(
-        PAGE,
-        "The other orders are measured on the first fine-tuning alone;",
-        lambda: (
-            len(values(*REVIEWS)["curves"]["importance"]["runs"]) > 1
-            and all(
-                len(values(*REVIEWS)["curves"][order]["runs"]) == 1
-                for order in values(*REVIEWS)["curves"]
-                if order not in ("importance", "random")
-            )
+        "At a loss of 2%, MPNet on CoLA and the translators of six epochs reach the paper's "
+        "share; the others fall before it. BERT-base, measured by others, keeps at least 96% "
+        "there on SST-2 and CoLA.": lambda: only_these_reach_the_share() and others_level(),
+        "but the whole curve also rewards the order that collapses last.": lambda: (
+            lost_much(REVIEWS, 0.8) and lost_much(MPNET, 0.8)
         ),
-    ),
-    Statement(
-        PAGE,
-        "Over 0 to 50% removed, importance minus the one-by-one order of *training* sentences",
-        lambda: C8_UP_TO == 0.5,
-    ),
-    Statement(
-        PAGE,
-        "points: no difference can be seen.",
-        lambda: (
-            seen(REVIEWS, "oracle leak-free") == 0 and row(*REVIEWS, "C8").word == "inconclusive"
+        "An order chosen by the true effects on the test set itself can lose because": lambda: (
+            seen(REVIEWS, "oracle") == 1
         ),
-    ),
-    Statement(
-        PAGE,
-        "but the whole curve also rewards the order that collapses last.",
-        lambda: lost_much(REVIEWS, 0.8) and lost_much(MPNET, 0.8),
-    ),
-    Statement(
-        PAGE,
-        "An order chosen by the true effects on the test set itself can lose because",
-        lambda: seen(REVIEWS, "oracle") == 1,
-    ),
-    Statement(PAGE, "[mostly noise](03_across_datasets.ipynb) here", noisy),
-    Statement(
-        PAGE,
-        "over everything: normalising pays here.",
-        lambda: all(
+        "over everything: normalising pays here.": lambda: all(
             seen(REVIEWS, "importance unnormalised", areas) == 1 for areas in (EARLY, WHOLE)
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 60% of its heads removed by importance, the paper's share on SST-2",
-        lambda: published_shares()["sst2"] == 0.6,
-    ),
-    Statement(
-        PAGE,
-        "of its accuracy above chance: less than 95%, interval included.",
-        lambda: kept("sst2", "mpnet", 0.6)[2] < 0.95,
-    ),
-    Statement(
-        PAGE,
-        "Even random order beats the one-by-one order of training sentences here",
-        lambda: difference(MPNET, "random")[2] < difference(MPNET, "oracle leak-free")[1],
-    ),
-    Statement(
-        PAGE,
-        "The row does not vote on C8 (power {glue:text}`mpnet_c8_power`)",
-        lambda: not row(*MPNET, "C8").votes,
-    ),
-    Statement(
-        PAGE,
-        "Scores that are not normalised by layer stay level as long as any",
-        lambda: (
+        "Even random order beats the one-by-one order of training sentences here": lambda: (
+            difference(MPNET, "random")[2] < difference(MPNET, "oracle leak-free")[1]
+        ),
+        "Scores that are not normalised by layer stay level as long as any": lambda: (
             goes(MPNET, "importance unnormalised")[0]
             == max(goes(MPNET, order)[0] for order in values(*MPNET)["prunable"])
         ),
-    ),
-    Statement(
-        PAGE,
-        "Up to 50% they cannot be told from normalised ones",
-        lambda: seen(MPNET, "importance unnormalised") == 0,
-    ),
-    Statement(
-        PAGE,
-        "By 60% they have removed {glue:text}`mpnet_gone` whole",
-        lambda: abs(values(*MPNET)["kept"]["importance unnormalised"]["kept"][6]) < 0.05,
-    ),
-    Statement(
-        PAGE,
-        "points over the whole curve, and nothing that can be seen up to 50%",
-        lambda: (
+        "Up to 50% they cannot be told from normalised ones": lambda: (
+            seen(MPNET, "importance unnormalised") == 0
+        ),
+        "points over the whole curve, and nothing that can be seen up to 50%": lambda: (
             seen(MPNET, "importance rescored", WHOLE) == -1
             and seen(MPNET, "importance rescored") == 0
         ),
-    ),
-    Statement(
-        PAGE,
-        "144 heads as in BERT-base: three fine-tunings in order of $I_h$, in random orders and in the "
-        "one-by-one order of training sentences, one in every other order.",
-        lambda: (
-            fine_tunings("mpnet", "sst2") == {3}
-            and {
-                order
-                for order, curve in values(*MPNET)["curves"].items()
-                if len(curve["runs"]) >= 3
-            }
-            == {"importance", "random", "oracle leak-free"}
-            and len(values(*MPNET)["curves"]["random"]["runs"]) == 9
-        ),
-    ),
-    Statement(
-        PAGE,
-        "40% removed, as on MNLI.",
-        lambda: share_judged("snli", "encoder") == published_shares()["mnli"],
-    ),
-    Statement(
-        PAGE,
-        "the share of heads that goes at a loss of 1%, 2% and 5%.",
-        lambda: TOLERANCES == (0.01, 0.02, 0.05),
-    ),
-    Statement(
-        PAGE,
-        "- **SST-2, 60% removed.** MPNet keeps {glue:text}`mpnet_sst2_kept`: less than 95%. "
-        "MiniLM keeps {glue:text}`minilm_sst2_kept`: inconclusive.",
-        lambda: (
-            (word("sst2", "mpnet"), word("sst2", "minilm")) == ("differs", "inconclusive")
+        "- **SST-2, 60% removed.** MPNet keeps {glue:text}`mpnet_sst2_kept`: undecided. "
+        "MiniLM keeps {glue:text}`minilm_sst2_kept`: undecided too.": lambda: (
+            word("sst2", "mpnet") == word("sst2", "minilm") == "undecided"
             and share_judged("sst2", "encoder") == 0.6
         ),
-    ),
-    Statement(
-        PAGE,
-        "- **SNLI, 40% removed, as on MNLI.** MPNet keeps {glue:text}`mpnet_snli_kept`, "
-        "MiniLM {glue:text}`minilm_snli_kept`: both inconclusive. On {glue:text}`held_pairs` further "
-        "pairs, which no rule was fixed on, MiniLM keeps {glue:text}`held_kept`: inconclusive again.",
-        lambda: (
-            word("snli", "mpnet") == word("snli", "minilm") == word("snli-held", "minilm")
-            and word("snli", "mpnet") == "inconclusive"
-            and share_judged("snli", "encoder") == share_judged("snli-held", "encoder") == 0.4
-        ),
-    ),
-    Statement(
-        PAGE,
-        "keeps {glue:text}`mpnet_held_kept`: by the rule that replicates, on one fine-tuning, which is "
-        "none of the three above.",
-        lambda: (
+        "keeps {glue:text}`mpnet_held_kept`: by the rule that replicates, on one fine-tuning, "
+        "which is none of the three above.": lambda: (
             word("snli-held", "mpnet") == "replicates"
             and not silent("snli-held", "mpnet")
             and fine_tunings("mpnet", "snli-held") == {1}
             and not weights("snli", "mpnet") & weights("snli-held", "mpnet")
         ),
-    ),
-    Statement(
-        PAGE,
-        "- **CoLA, 50% removed.**",
-        lambda: share_judged("cola", "encoder") == 0.5,
-    ),
-    Statement(
-        PAGE,
-        "Intervals this wide decide nothing",
-        lambda: word("cola", "mpnet") == word("cola", "minilm") == "inconclusive",
-    ),
-    Statement(
-        PAGE,
-        "{glue:text}`minilm_cola_power`, and neither row votes.",
-        lambda: silent("cola", "mpnet") and silent("cola", "minilm"),
-    ),
-    Statement(
-        PAGE,
+        "Intervals this wide decide nothing": lambda: (
+            word("cola", "mpnet") == word("cola", "minilm") == "undecided"
+        ),
         "- **MRPC, 50% removed.** MPNet keeps {glue:text}`mpnet_mrpc_kept`, MiniLM "
-        "{glue:text}`minilm_mrpc_kept`: far less than 95%.",
-        lambda: (
-            share_judged("mrpc", "encoder") == 0.5
-            and max(kept("mrpc", model, 0.5)[2] for model in ("mpnet", "minilm")) < 0.8
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Neither row votes, for the rule could not have said *replicates* either",
-        lambda: all(
-            silent("mrpc", model) and row(CURVE, "mrpc", model, "C3").judged.power < 0.2
-            for model in ("mpnet", "minilm")
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Both models are little better than chance",
-        lambda: all(
+        "{glue:text}`minilm_mrpc_kept`.": lambda: share_judged("mrpc", "encoder") == 0.5,
+        "Both models are little better than chance": lambda: all(
             uncut("mrpc", model) - values(CURVE, "mrpc", model)["chance"] < 0.1
             for model in ("mpnet", "minilm")
         ),
-    ),
-    Statement(
-        PAGE,
-        "more than MiniLM, and with 50 and 60% removed it keeps less of its score, too.",
-        lambda: (
-            lost("mrpc", "mpnet", 3) > lost("mrpc", "minilm", 3) > 0
-            and all(
-                kept("mrpc", "mpnet", removed)[0] < kept("mrpc", "minilm", removed)[0]
-                for removed in (0.5, 0.6)
-            )
+        "Of either encoder's tasks, those on sentiment keep most with 60% removed.": lambda: (
+            most_kept("minilm", 0.6, {"reviews", "sst2"}) and most_kept("mpnet", 0.6, {"sst2"})
         ),
-    ),
-    Statement(
-        PAGE,
-        "with half of the heads removed one of them is worse than one constant answer, the others are "
-        "better.",
-        lambda: (
-            sum(
-                run[5] < values(CURVE, "mrpc", "mpnet")["chance"]
-                for run in values(CURVE, "mrpc", "mpnet")["curves"]["importance"]["runs"]
-            )
-            == 1
-        ),
-    ),
-    Statement(
-        PAGE,
-        "At a loss of at most 2%, the three of MiniLM on SST-2 can spare",
-        lambda: fine_tunings("minilm", "sst2", "cola") == {3},
-    ),
-    Statement(
-        PAGE,
-        "where MPNet has {glue:text}`mpnet_cola_uncut` and we had asked for 0.40.",
-        lambda: uncut("cola", "minilm") < 0.40 < uncut("cola", "mpnet"),
-    ),
-    Statement(
-        PAGE,
-        "The paper's own sentiment task keeps its score longest, to 60% removed.",
-        lambda: (
-            max(published_shares().values()) == published_shares()["sst2"] == 0.6
-            and sorted(published_shares().values())[-2] < 0.6
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Of either encoder's tasks, those on sentiment keep most with 60% removed.",
-        lambda: most_kept("minilm", 0.6, {"reviews", "sst2"}) and most_kept("mpnet", 0.6, {"sst2"}),
-    ),
-    Statement(
-        PAGE,
-        "MPNet loses more than 5% of its score above chance with the first fifth of its heads",
-        lambda: kept("mrpc", "mpnet", 0.2)[0] < 0.95,
-    ),
-    Statement(
-        PAGE,
-        "it has as many heads as BERT-base, as wide.",
-        lambda: values("one_head", "sst2", "mpnet")["counts"]["heads"] == 144,
-    ),
-    Statement(
-        PAGE,
-        "**The same for MPNet on SST-2**, 144 heads as in BERT-base",
-        lambda: values("one_head", "sst2", "mpnet")["counts"]["heads"] == 144,
-    ),
-]
+    },
+)

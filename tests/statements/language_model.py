@@ -3,7 +3,7 @@
 import numpy as np
 
 from headprune_lib.replication.claims.rules import language
-from statements import Statement, result
+from statements import on, result
 
 PAGE = "notebooks/12_language_model.ipynb"
 
@@ -50,12 +50,11 @@ def answers():
     return [language.together(one) for one in found]
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "A fifth of its heads can go at a small cost, half of them cannot. By our rule the paper's "
-        "redundancy is there on one of two texts, and narrowly not on the other.",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "A fifth of its heads can go at a small cost, half of them cannot. By our rule the "
+        "paper's redundancy is there on one of two texts, and narrowly not on the other.": lambda: (
             [one.answer for one in answers()] == ["there", "not there"]
             and all(0.93 < one.kept < 0.97 for one in answers())
             and min(
@@ -64,74 +63,33 @@ STATEMENTS = [
             )
             > np.log(2)
         ),
-    ),
-    Statement(
-        PAGE,
-        "On review sentences the order without it is better at every share,",
-        lambda: bool((on_reviews("importance unnormalised") < on_reviews("importance"))[1:].all()),
-    ),
-    Statement(
-        PAGE,
-        "Entropy is hardly better than chance there.",
-        lambda: (
-            0
-            < np.mean(on_reviews("random")[1:] - on_reviews("entropy")[1:])
-            < np.mean(curve("random")[1:] - curve("entropy")[1:])
+        "On review sentences the order without it is better at every share,": lambda: bool(
+            (on_reviews("importance unnormalised") < on_reviews("importance"))[1:].all()
         ),
-    ),
-    Statement(
-        PAGE,
-        "Half of the heads add less than 0.006 nats.",
-        lambda: 0.005 < np.median([loss for loss, _ in added()]) < 0.006,
-    ),
-    Statement(
-        PAGE,
-        "The four that matter most all lie in layer 2, and the absence of the first of them alone raises "
-        "perplexity by almost half.",
-        lambda: (
+        "Half of the heads add less than 0.006 nats.": lambda: (
+            0.005 < np.median([loss for loss, _ in added()]) < 0.006
+        ),
+        "The four that matter most all lie in layer 2, and the absence of the first of them "
+        "alone raises perplexity by almost half.": lambda: (
             [layer for _, layer in added()[:4]] == [2] * 4 and 1.45 < np.exp(added()[0][0]) < 1.5
         ),
-    ),
-    Statement(
-        PAGE,
-        "Measured on the first 20 of the 40 chapters.",
-        lambda: (
-            result("language_heads", "web", "smollm2").n_examples == 20
-            and result("language_curve", "web", "smollm2").n_examples == 40
-        ),
-    ),
-    Statement(
-        PAGE,
-        "most of what it cost comes back, not all.",
-        lambda: (
+        "most of what it cost comes back, not all.": lambda: (
             [one["share"] for one in recovered()] == [0.0, 0.3]
             and 1.05
             < recovered()[1]["tuned"] / recovered()[0]["tuned"]
             < (recovered()[1]["pruned"] / recovered()[0]["pruned"]) ** 0.5
         ),
-    ),
-    Statement(
-        PAGE,
-        "in the mean of five random ones, each of which is worse at every share.",
-        lambda: (
+        "in the mean of five random ones, each of which is worse at every share.": lambda: (
             random_runs().shape == (5, len(SHARES))
             and bool((random_runs() > curve("importance")[1:]).all())
         ),
-    ),
-    Statement(
-        PAGE,
-        "On the book the paper's division costs a little while a tenth of the heads goes, and pays "
-        "after that.",
-        lambda: (
+        "On the book the paper's division costs a little while a tenth of the heads goes, and "
+        "pays after that.": lambda: (
             values()["shares"][1:] == SHARES
             and [bool(a > b) for a, b in zip(*beside("importance unnormalised"), strict=True)]
             == [True, True, False, False, False, False]
         ),
-    ),
-    Statement(
-        PAGE,
-        "Whole groups cost little more than single heads, up to a fifth.",
-        lambda: all(
+        "Whole groups cost little more than single heads, up to a fifth.": lambda: all(
             1 < np.exp(whole - single) < 1.05
             for whole, single in zip(
                 curve("importance unnormalised whole groups")[1:4],
@@ -139,29 +97,19 @@ STATEMENTS = [
                 strict=True,
             )
         ),
-    ),
-    Statement(
-        PAGE,
-        "Equally many heads of each group cost more.",
-        lambda: bool(
+        "Equally many heads of each group cost more.": lambda: bool(
             (
                 curve("importance unnormalised per group")[1:]
                 > curve("importance unnormalised whole groups")[1:]
             ).all()
         ),
-    ),
-    Statement(
-        PAGE,
-        "With the most important heads first the first twentieth nearly triples it.",
-        lambda: 2.7 < np.exp(curve("importance reversed")[1] - curve("importance")[0]) < 3,
-    ),
-    Statement(
-        PAGE,
-        "Attention entropy is a better order than chance, and from a tenth of the heads on a worse one than "
-        "importance.",
-        lambda: (
+        "With the most important heads first the first twentieth nearly triples it.": lambda: (
+            2.7 < np.exp(curve("importance reversed")[1] - curve("importance")[0]) < 3
+        ),
+        "Attention entropy is a better order than chance, and from a tenth of the heads on a "
+        "worse one than importance.": lambda: (
             bool((curve("entropy")[2:] > curve("importance")[2:]).all())
             and bool((curve("entropy")[1:] < random_runs().min(0)).all())
         ),
-    ),
-]
+    },
+)

@@ -2,7 +2,7 @@
 
 from headprune_lib.replication.claims.recovery import WAY, decide, word_of
 from headprune_lib.replication.pages.numbers.recovery import lead_of, row_of
-from statements import Statement, found, result
+from statements import on, result
 
 PAGE = "notebooks/14_recovery.ipynb"
 SHARES = (0.4, 0.6)  # of which something is lost; beside them 0.2
@@ -38,35 +38,26 @@ def row(order, share):
     return row_of(values(), order, share)
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "on a small encoder, by a hair, and on a small translator it {glue:text}`bleu_word`: of its lead "
-        "over random orders a fifth is left on the first and an eighth on the second, after one epoch "
-        "of training.",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "on a small encoder, by a hair, and on a small translator it {glue:text}`bleu_word`: of "
+        "its lead over random orders a fifth is left on the first and an eighth on the second, "
+        "after one epoch of training.": lambda: (
             decide(values()).word == decide(translated()).word == "still matters"
             and 0 < decide(values()).after[1] < 0.001
             and all(round(1 / left(lead(share))) == 5 for share in SHARES)
             and round(1 / left(bleu_lead(0.4))) == 8
         ),
-    ),
-    Statement(
-        PAGE,
-        "Random orders recover almost all they had lost.",
-        lambda: all(
+        "Random orders recover almost all they had lost.": lambda: all(
             0.8
             < (row("random", share)["after"]["score"] - row("random", share)["before"]["score"])
             / (values()["whole"] - row("random", share)["before"]["score"])
             < 1
             for share in SHARES
         ),
-    ),
-    Statement(
-        PAGE,
-        "nothing is left of the lead.** After training all weights the loss by importance is no lower than "
-        "that of random orders, and by LoRA no interval lies below 0.",
-        lambda: (
+        "nothing is left of the lead.** After training all weights the loss by importance is no "
+        "lower than that of random orders, and by LoRA no interval lies below 0.": lambda: (
             all(lead(share)["loss_before"]["interval"][1] < 0 for share in SHARES)
             and all(
                 (after := lead(share)["loss_after"])["difference"] >= 0 > after["interval"][0]
@@ -74,86 +65,27 @@ STATEMENTS = [
             )
             and all(lead(share, way="LoRA")["loss_after"]["interval"][1] >= 0 for share in EVERY)
         ),
-    ),
-    Statement(
-        PAGE,
-        "for the epoch alone might change it. It hardly does.",
-        lambda: (
-            abs(row("uncut", 0.0)["after"]["score"] - row("uncut", 0.0)["before"]["score"]) < 0.002
-        ),
-    ),
-    Statement(
-        PAGE,
-        "After training all weights: with 40 and 60% removed each random order is worse than importance "
-        "before training, and after it as well, by less.",
-        lambda: all(
+        "After training all weights: with 40 and 60% removed each random order is worse than "
+        "importance before training, and after it as well, by less.": lambda: all(
             max(row("random", share)[when]["runs"]) < row("importance", share)[when]["score"]
             and lead(share)["after"]["difference"] < lead(share)["before"]["difference"]
             for share in SHARES
             for when in ("before", "after")
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 20% removed one of the three is better after it.",
-        lambda: (
-            sum(
-                score > row("importance", 0.2)["after"]["score"]
-                for score in row("random", 0.2)["after"]["runs"]
-            )
-            == 1
-        ),
-    ),
-    Statement(
-        PAGE,
-        "little is lost, and the order hardly matters",
-        lambda: (
-            word_of(lead(0.2)["after"]["interval"]) == "hardly matters"
-            and values()["whole"] - row("random", 0.2)["before"]["score"] < 0.01
-        ),
-    ),
-    Statement(
-        PAGE,
-        "with 40% removed its lead is smaller than that of importance scored once, and its interval "
-        "holds 0.",
-        lambda: (
+        "with 40% removed its lead is smaller than that of importance scored once, and its "
+        "interval holds 0.": lambda: (
             (again := lead(0.4, "importance rescored")["after"])["difference"]
             < lead(0.4)["after"]["difference"]
             and again["interval"][0] < 0 < again["interval"][1]
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 60% removed it keeps more before training, and no more after it.",
-        lambda: (
-            (again := row("importance rescored", 0.6))["before"]["score"]
-            > row("importance", 0.6)["before"]["score"]
-            and again["after"]["score"] <= row("importance", 0.6)["after"]["score"]
-        ),
-    ),
-    Statement(
-        PAGE,
-        "With 20% removed nothing that could be told from 0 is left of either's lead.",
-        lambda: all(
-            (after := lead(0.2, order)["after"]["interval"])[0] < 0 < after[1]
-            for order in ("importance", "importance rescored")
-        ),
-    ),
-    Statement(
-        PAGE,
-        "One more epoch raises the loss of the uncut model and of what importance leaves with 40% "
-        "removed, while they answer as well as before",
-        lambda: all(
+        "One more epoch raises the loss of the uncut model and of what importance leaves with "
+        "40% removed, while they answer as well as before": lambda: all(
             one["after"]["loss"] - one["before"]["loss"] > 0.03
             and abs(one["after"]["score"] - one["before"]["score"]) < 0.002
             for one in (row("uncut", 0.0), row("importance", 0.4))
         ),
-    ),
-    Statement(
-        PAGE,
-        "It shows that one epoch makes up for most of what a random order costs these two models, and not "
-        "quite all. The encoder's decision is as close as can be",
-        lambda: all(
+        "It shows that one epoch makes up for most of what a random order costs these two "
+        "models, and not quite all. The encoder's decision is as close as can be": lambda: all(
             0
             < of(share)["after"]["interval"][0]
             < of(share)["after"]["difference"]
@@ -161,78 +93,14 @@ STATEMENTS = [
             for share in SHARES
             for of in (lead, bleu_lead)
         ),
-    ),
-    Statement(
-        PAGE,
-        "By LoRA one of the random orders ends above importance with 40% removed. The lead of importance "
-        "scored again is the larger one with 20, 40 and 60% removed, by 0.3 points at most; with 20% "
-        "removed its interval lies above 0.",
-        lambda: (
-            sum(
-                score > row_of(values(), "importance", 0.4, "LoRA")["after"]["score"]
-                for score in row_of(values(), "random", 0.4, "LoRA")["after"]["runs"]
-            )
-            == 1
-            and all(
-                0
-                < lead(share, "importance rescored", "LoRA")["after"]["difference"]
-                - lead(share, way="LoRA")["after"]["difference"]
-                < 0.003
-                for share in EVERY
-            )
-            and lead(0.2, "importance rescored", "LoRA")["after"]["interval"][0] > 0
-        ),
-    ),
-    Statement(
-        PAGE,
-        "**By LoRA** it is open whether the order matters with 20 and 40% removed",
-        lambda: all(
+        "**By LoRA** it is open whether the order matters with 20 and 40% removed": lambda: all(
             word_of(lead(share, way="LoRA")["after"]["interval"]) == "open" for share in (0.2, 0.4)
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 60% it still matters",
-        lambda: word_of(lead(0.6, way="LoRA")["after"]["interval"]) == "still matters",
-    ),
-    Statement(
-        PAGE,
-        "LoRA with 20 and 60% removed, and in the order of importance scored again, was trained on a GPU, "
-        "everything else on CPUs",
-        lambda: (
-            {
-                name
-                for name, part in result("recovery", "reviews", "minilm").parts.items()
-                if part.provenance["hardware"]["gpu"]
-            }
-            == {
-                f"{order} {share} LoRA"
-                for order in ("importance", "random")
-                for share in ("20%", "60%")
-            }
-            | {f"importance rescored {share} LoRA" for share in ("20%", "40%", "60%")}
+        "With 60% it still matters": lambda: (
+            word_of(lead(0.6, way="LoRA")["after"]["interval"]) == "still matters"
         ),
-    ),
-    Statement(
-        PAGE,
-        "Two small models, a task and a recipe each",
-        lambda: (
-            {(one.task, one.model) for one in found("recovery")}
-            == {("reviews", "minilm"), ("deen", "pre-norm")}
-        ),
-    ),
-    Statement(
-        PAGE,
-        "the epoch makes the uncut model better by more than 1 BLEU, since the learning rate falls to 0",
-        lambda: (
-            (uncut := bleu_row("uncut", 0.0))["after"]["score"] > uncut["before"]["score"] + 0.01
-        ),
-    ),
-    Statement(
-        PAGE,
-        "by importance the model ends 0.1 BLEU below the uncut one with 20% of the heads removed, and 1 "
-        "BLEU below it with 60%.",
-        lambda: (
+        "by importance the model ends 0.1 BLEU below the uncut one with 20% of the heads "
+        "removed, and 1 BLEU below it with 60%.": lambda: (
             [
                 round(
                     100
@@ -246,32 +114,14 @@ STATEMENTS = [
             ]
             == [0.1, 1.0]
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 20% the interval lies within 1 BLEU and above 0.",
-        lambda: (
-            0
-            < bleu_lead(0.2)["after"]["interval"][0]
-            < bleu_lead(0.2)["after"]["interval"][1]
-            < 0.01
-        ),
-    ),
-    Statement(
-        PAGE,
-        "random orders is below importance after training too, and the loss of the references says the "
-        "same, unlike the encoder's.",
-        lambda: all(
+        "random orders is below importance after training too, and the loss of the references "
+        "says the same, unlike the encoder's.": lambda: all(
             max(bleu_row("random", share)["after"]["runs"])
             < bleu_row("importance", share)["after"]["score"]
             and bleu_lead(share)["loss_after"]["interval"][1] < 0
             for share in EVERY
         ),
-    ),
-    Statement(
-        PAGE,
-        "Importance scored again after each step gives as much, within 0.2 BLEU.",
-        lambda: all(
+        "Importance scored again after each step gives as much, within 0.2 BLEU.": lambda: all(
             abs(
                 bleu_row("importance rescored", share)["after"]["score"]
                 - bleu_row("importance", share)["after"]["score"]
@@ -279,16 +129,5 @@ STATEMENTS = [
             < 0.002
             for share in EVERY
         ),
-    ),
-    Statement(
-        PAGE,
-        "The translator was trained on two GPUs of one kind.",
-        lambda: (
-            {
-                part.provenance["hardware"]["gpu"]
-                for part in result("recovery", "deen", "pre-norm").parts.values()
-            }
-            == {"NVIDIA H100 80GB HBM3"}
-        ),
-    ),
-]
+    },
+)

@@ -1,7 +1,7 @@
 """Page 15."""
 
 from headprune_lib.replication.measurements.stability import CRITERIA, PLAIN
-from statements import Statement, values
+from statements import on, values
 
 PAGE = "notebooks/15_scores.ipynb"
 MODEL = ("reviews", "minilm")
@@ -41,67 +41,38 @@ def changes():
     return [head["delta_loss"] for head in values("one_head", *MODEL)["heads"]]
 
 
-def positional():
-    """Layers, from 1, of the heads with the most weight on one place, a tenth of all."""
-    heads = sorted(
-        roles()["heads"], key=lambda one: -max(one["previous"], one["same"], one["next"])
-    )
-    return [one["layer"] + 1 for one in heads[: round(len(heads) / 10)]]
-
-
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "A few hundred sentences are enough, and it hardly matters from where; another fine-tuning changes "
-        "more. But none of the criteria ranks single heads by what their absence costs.",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "A few hundred sentences are enough, and it hardly matters from where; another "
+        "fine-tuning changes more. But none of the criteria ranks single heads by what their "
+        "absence costs.": lambda: (
             size("importance", 256)["with_all"]["interval"][0] > 0.85
             and min(domains("importance").values()) > 0.85
             and between_seeds() < min(domains("importance").values())
             and all(criterion(one)["effect"]["interval"][0] < 0 for one in CRITERIA)
         ),
-    ),
-    Statement(
-        PAGE,
-        "Attention entropy needs no more than 16:",
-        lambda: size("entropy", 16)["with_all"]["interval"][0] > 0.9,
-    ),
-    Statement(
-        PAGE,
-        "the loss is *lower*. Importance has no sign, and cannot know.",
-        lambda: sum(change < 0 for change in changes()) > len(changes()) / 2,
-    ),
-    Statement(
-        PAGE,
-        "By the paper's order, heads that look at special tokens go early. Without its division by layer "
-        "the upper layers go first, and heads that look at one place beside the word go late.",
-        lambda: (
+        "Attention entropy needs no more than 16:": lambda: (
+            size("entropy", 16)["with_all"]["interval"][0] > 0.9
+        ),
+        "the loss is *lower*. Importance has no sign, and cannot know.": lambda: (
+            sum(change < 0 for change in changes()) > len(changes()) / 2
+        ),
+        "By the paper's order, heads that look at special tokens go early. Without its division "
+        "by layer the upper layers go first, and heads that look at one place beside the word "
+        "go late.": lambda: (
             rank("importance", "special")[1] < 0
             and rank(PLAIN, "layer")[1] < 0 < rank(PLAIN, "place")[0]
         ),
-    ),
-    Statement(
-        PAGE,
-        "With 256 sentences the ranks are nearly those of all.",
-        lambda: all(
-            size(order, 256)["with_all"]["value"] > 0.9 for order in ("importance", "entropy")
-        ),
-    ),
-    Statement(
-        PAGE,
-        "The area differs less than the ranks: for importance every interval of what is lost includes 0.",
-        lambda: all(
+        "The area differs less than the ranks: for importance every interval of what is lost "
+        "includes 0.": lambda: all(
             size("importance", n)["lost"]["interval"][0]
             <= 0
             <= size("importance", n)["lost"]["interval"][1]
             for n in sizes("importance")
         ),
-    ),
-    Statement(
-        PAGE,
-        "Criteria that read attention alone hardly change from text to text; those that take derivatives "
-        "of the loss change more, the squared ones most, and most on tweets.",
-        lambda: (
+        "Criteria that read attention alone hardly change from text to text; those that take "
+        "derivatives of the loss change more, the squared ones most, and most on tweets.": lambda: (
             min(r for order in ("entropy", "confidence") for r in domains(order).values()) > 0.98
             and all(
                 max(domains(order).values()) < 0.98
@@ -114,13 +85,9 @@ STATEMENTS = [
                 for name in domains(order)
             )
         ),
-    ),
-    Statement(
-        PAGE,
-        "No criterion alone has an interval above 0; within layers confidence has, by a little. Beyond "
-        "importance and the layer one has an interval that excludes 0, the logits' norm, and the wrong way "
-        "round",
-        lambda: (
+        "No criterion alone has an interval above 0; within layers confidence has, by a little. "
+        "Beyond importance and the layer one has an interval that excludes 0, the logits' norm, "
+        "and the wrong way round": lambda: (
             [one for one in CRITERIA if criterion(one)["given_layer"]["interval"][0] > 0]
             == ["confidence"]
             and criterion("confidence")["given_layer"]["interval"][0] < 0.05
@@ -132,23 +99,13 @@ STATEMENTS = [
                 if order != "logits-norm" and (found := criterion(order)["given_both"])
             )
         ),
-    ),
-    Statement(
-        PAGE,
-        "A single head costs little here, and its absence lowers the loss more often than it raises it;",
-        lambda: (
+        "A single head costs little here, and its absence lowers the loss more often than it "
+        "raises it;": lambda: (
             max(changes()) < 0.02
             and sum(change < 0 for change in changes()) > sum(change > 0 for change in changes())
         ),
-    ),
-    Statement(
-        PAGE,
-        "The paper's order has no trend in entropy",
-        lambda: rank("importance", "entropy")[0] < 0 < rank("importance", "entropy")[1],
-    ),
-    Statement(
-        PAGE,
-        "most of these are in the lower layers.",
-        lambda: sum(layer <= 3 for layer in positional()) > len(positional()) / 2,
-    ),
-]
+        "The paper's order has no trend in entropy": lambda: (
+            rank("importance", "entropy")[0] < 0 < rank("importance", "entropy")[1]
+        ),
+    },
+)

@@ -1,11 +1,7 @@
 """Page 08."""
 
-from collections import Counter
-
-from headprune_lib.heads import KINDS
-from headprune_lib.replication.pages import numbers, tables
-from statements import Statement, result, values
-from statements.curves import heads_of
+from headprune_lib.replication.pages import numbers
+from statements import on, result, values
 
 PAGE = "notebooks/08_translation_models.ipynb"
 SEARCH = ("search", "enfr", "post-norm")
@@ -23,40 +19,13 @@ def rank(text):
     return float(text.partition(" [")[0])
 
 
-STATEMENTS = [
-    Statement(
-        PAGE,
-        "(6 × 8 in each kind, 144 heads)",
-        lambda: heads_of("deen") < heads_of("enfr"),
-    ),
-    Statement(
-        PAGE,
-        "one column leaves out those with ten words in a row in common with a training verse",
-        lambda: (
-            "without verses that share a 10-gram"
-            in tables.quality_table({"enfr": result("quality", "enfr", "post-norm")}).columns
-        ),
-    ),
-    Statement(
-        PAGE,
-        "A single cut mostly changes BLEU less than these verses can show",
-        mostly_too_small_to_see,
-    ),
-    Statement(
-        PAGE,
-        "in each kind of attention the six heads without which the uncut model's own "
-        "translation becomes least likely, and each layer reduced to its best head.",
-        lambda: (
-            Counter((cut["kind"], cut["alone"]) for cut in values(*SEARCH)["cuts"])
-            == {(kind, alone): 6 for kind in KINDS for alone in (False, True)}
-        ),
-    ),
-    Statement(
-        PAGE,
-        "Smaller changes rank less alike",
-        lambda: (
+STATEMENTS = on(
+    PAGE,
+    {
+        "A single cut mostly changes BLEU less than these verses can show": mostly_too_small_to_see,
+        "Smaller changes rank less alike": lambda: (
             rank(numbers.translation_models(result(*SEARCH))["rank_small"])
             < values(*SEARCH)["spearman"]["all"]["r"]
         ),
-    ),
-]
+    },
+)

@@ -1,6 +1,6 @@
 """What the rules say of the paper's own models, as others measured them again.
 
-BERT-base on MNLI, SST-2 and CoLA, and the paper's IWSLT model. These rows never vote: they show
+BERT-base on MNLI, SST-2 and CoLA, and the paper's IWSLT model. These never count: they show
 what the paper's own setting gives by our rules. Others published scores, not the outcome of every
 example, so that an interval of accuracy takes the two models' errors as independent, which makes it
 wider than a paired one; BLEU and Matthews correlation have none, and only the paper's criterion.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,19 +51,22 @@ def others_rows() -> list[Row]:
 
 
 _IWSLT = "fairseq's IWSLT model"
-_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
+BERT_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
 
 
 def _bert(curve: Mapping[str, Any]) -> str:
-    return f"BERT-base, {_TASKS[curve['task']]}"
+    return f"BERT-base, {BERT_TASKS[curve['task']]}"
 
 
 def _row(claim: str, name: str, half: str, setting: str, judged: Judged) -> Row:
     return Row(claim, half, name, setting, judged, seen=True)
 
 
-def _read(word: str, met: bool, measured: str, power: float | None = None) -> Judged:
-    return Judged(word, met, measured, power, aside=WHO)
+def _read(judged: Judged, measured: str) -> Judged:
+    """What a rule says of scores without an interval: the paper's criterion alone."""
+    estimates = tuple(replace(one, interval=None) for one in judged.estimates)
+    told = f"{measured} {_NO_INTERVAL}"
+    return Judged("undecided", judged.met, told, aside=WHO, estimates=estimates)
 
 
 def _curve(curve: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -73,30 +77,45 @@ def _curve(curve: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _together(curve: Mapping[str, Any]) -> Judged:
-    share = published_share(curve["task"])
+def kept_by_others(task: str) -> float:
+    """Share of the score above chance that BERT-base keeps at the paper's share, by others.
+
+    1, nothing lost, for a task of which there is no such curve, and for translation.
+    """
+    for name in ("figure3b", "figure6a", "figure6b"):
+        if (curve := independent_curves()[name])["task"] == task:
+            return _kept(curve)[0]
+    return 1.0
+
+
+def _kept(curve: Mapping[str, Any]) -> tuple[float, float]:
+    """Share kept of the score above chance at the paper's share, and the score there."""
     x, y = _curve(curve)
-    cut, uncut = float(np.interp(share, x, y)), curve["base"]
-    kept = (cut - curve["chance"]) / (uncut - curve["chance"])
+    cut = float(np.interp(published_share(curve["task"]), x, y))
+    return (cut - curve["chance"]) / (curve["base"] - curve["chance"]), cut
+
+
+def _together(curve: Mapping[str, Any]) -> Judged:
+    share, uncut, (kept, cut) = published_share(curve["task"]), curve["base"], _kept(curve)
+    found = {"share": share, "kept": kept, "raw": cut / uncut}
     if curve["metric"] != "accuracy":
-        judged = rules.together({"share": share, "kept": kept, "interval": [kept, kept]})
+        judged = rules.together({**found, "interval": [kept, kept]})
         told = f"With {share:.0%} removed, {kept:.1%} of the score above chance is kept."
-        return _read("inconclusive", judged.met, f"{told} {_NO_INTERVAL}")
+        return _read(judged, told)
     # of a ratio: the uncut model's error counts by what is kept
     variance = (cut * (1 - cut) + kept**2 * uncut * (1 - uncut)) / curve["n_test"]
     error = math.sqrt(variance) / (uncut - curve["chance"])
     interval = [kept - Z95 * error, kept + Z95 * error]
-    judged = rules.together({"share": share, "kept": kept, "interval": interval})
-    return _read(judged.word, judged.met, judged.measured, judged.power)
+    judged = rules.together({**found, "interval": interval})
+    return replace(judged, power=None, smallest="", aside=WHO)
 
 
 def _together_bleu(curve: Mapping[str, Any]) -> Judged:
     share = published_share("deen")
     x, y = np.array(curve["percent_removed"]) / 100, np.array(curve["importance"])
     kept = float(np.interp(share, x, y) / y[0])
-    met = rules.together({"share": share, "kept": kept, "interval": [kept, kept]}).met
-    told = f"With {share:.0%} removed, {kept:.1%} of BLEU is kept. {_NO_INTERVAL}"
-    return _read("inconclusive", met, told)
+    found = {"share": share, "kept": kept, "raw": kept, "interval": [kept, kept]}
+    return _read(rules.together(found), f"With {share:.0%} removed, {kept:.1%} of BLEU is kept.")
 
 
 def _kinds(curves: Mapping[str, Any]) -> Judged:
@@ -119,7 +138,7 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
         + f". With {rules.C4_PAPER_LEFT:.0%} of a kind left: "
         + ", ".join(f"{name} {left[name]:.0%}" for name in names)
     )
-    return _read("inconclusive", judged.met, f"{told}. {_NO_INTERVAL}")
+    return _read(judged, f"{told}.")
 
 
 def _training(curves: Mapping[str, Any]) -> Judged:
@@ -133,8 +152,7 @@ def _training(curves: Mapping[str, Any]) -> Judged:
         "removed": C5_REMOVED,
         "trainings": [{"checkpoints": checkpoints}],
     }
-    judged = rules.apart(values)
-    return _read("inconclusive", judged.met, judged.measured)
+    return replace(rules.apart(values), power=None, smallest="", aside=WHO)
 
 
 def _orders(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Judged:
@@ -158,6 +176,7 @@ def _areas(x: np.ndarray, y: np.ndarray, z: np.ndarray, uncut: float) -> Judged:
     told = (
         f"Mean over 0-{C8_UP_TO:.0%} removed, importance minus the paper's one-by-one: "
         f"{minus / uncut:+.3f} of the score above chance; at or above it at {above.sum()} of "
-        f"{len(above)} steps. {_NO_INTERVAL}"
+        f"{len(above)} steps."
     )
-    return _read("inconclusive", bool(2 * above.sum() > len(above)), told)
+    area = {"difference": minus / uncut, "interval": [minus / uncut] * 2}
+    return _read(rules.orders(area, above.tolist(), "encoder"), told)

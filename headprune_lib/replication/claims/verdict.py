@@ -1,4 +1,4 @@
-"""What the two columns say of a result, of a row, and of a claim; and how rows become a claim's word."""
+"""What the two columns say of a result and of a claim; and how results become a claim's word."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Word = Literal["replicates", "differs", "mixed", "inconclusive", "not run"]
+Word = Literal["replicates", "differs", "mixed", "undecided", "not run"]
 WORDS: tuple[Word, ...] = get_args(Word)
 
 LEAST_POWER = 0.8
-"""A row votes if its rule would decide at least this often, were the paper's effect there."""
+"""A result counts if its rule would decide at least this often, were the paper's effect there."""
 
 COMBINING = (
-    f"A row votes if its rule decides with probability {LEAST_POWER:g} or more where the truth is the "
-    "paper's. All voting rows alike: that word. At least one replicates and at least one differs, or "
-    "one is mixed in itself: mixed. Otherwise the word that at least half of the voting rows have, if "
-    "none has the opposite one; else inconclusive."
+    f"A result counts if its rule decides with probability {LEAST_POWER:g} or more where the truth is the "
+    "paper's, and if no other result of the same model and task counts in its place. All counted results "
+    "alike: that word. None differs and at least half replicate: replicates. At least one replicates and "
+    "at least one differs, or one is mixed in itself: mixed. Otherwise: undecided. A result that differs "
+    "though its rule could not have said replicates does not count; such results are told apart."
 )
-"""The one rule that makes a claim's word from its rows."""
+"""The one rule that makes a claim's word from its results."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Judged:
         measured: the numbers behind both, in a sentence.
         power: probability that our rule decides where the truth is the paper's; None if it has none.
         smallest: the smallest effect that it could see, in words.
-        aside: why the row never votes, whatever its power.
+        aside: why the result never counts, whatever its power.
         estimates: the numbers of ``measured`` that our rule compares with its bound.
         trainings: how many trainings of the model the numbers are means over.
     """
@@ -65,7 +66,7 @@ class Judged:
 
 
 NOTHING_TO_KEEP = Judged(
-    "inconclusive",
+    "undecided",
     None,
     "The unpruned model, or a resample of its test set, is not above chance.",
     0.0,
@@ -81,7 +82,8 @@ class Row:
     Attributes:
         name: of the table or figure, as the paper has it.
         setting: model and task, as pages call them.
-        seen: whether it was measured before the second rules were fixed; None if it was not run.
+        seen: whether it was measured before the bounds were fixed, "partly" where other results had
+            shown much of it; None if it was not run.
         model: as results call it; empty if it was not run, or measured by others.
     """
 
@@ -90,7 +92,7 @@ class Row:
     name: str
     setting: str
     judged: Judged
-    seen: bool | None = None
+    seen: bool | Literal["partly"] | None = None
     model: str = ""
 
     @property
@@ -99,32 +101,40 @@ class Row:
         return self.judged.word
 
     @property
-    def votes(self) -> bool:
+    def counts(self) -> bool:
         """Whether it counts for the claim's word."""
-        return self.word != "not run" and not self.silent
+        return self.word != "not run" and not self.why_not
 
     @property
-    def silent(self) -> str:
-        """Why it does not vote; empty where it does."""
+    def one_way(self) -> bool:
+        """Whether it differs though its rule had no power to say that it replicates."""
+        return self.word == "differs" and not self.judged.aside and not self.counts
+
+    @property
+    def why_not(self) -> str:
+        """Why it does not count; empty where it does."""
         if self.word == "not run" or self.judged.aside:
             return self.judged.aside
         if self.judged.power is None:
             return "its power is not known"
         if self.judged.power < LEAST_POWER:
-            return f"power {self.judged.power:.2f}"
+            only = "it could only differ, " if self.word == "differs" else ""
+            return f"{only}power {self.judged.power:.2f}"
         return ""
 
     @property
     def kind(self) -> str:
-        """Exploratory where its data were seen when the rule was written, else confirmatory."""
+        """Exploratory where its data were seen when the bounds were fixed, else confirmatory."""
+        if self.seen == "partly":
+            return "partly known"
         return "" if self.seen is None else "exploratory" if self.seen else "confirmatory"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim with its word and the rows that it rests on; see :data:`COMBINING`.
+    """A claim with its word and the results that it rests on; see :data:`COMBINING`.
 
-    ``others`` are rows of what others measured: they never count.
+    ``others`` are what others measured: they never count.
     """
 
     claim: str
@@ -133,31 +143,39 @@ class Verdict:
     others: tuple[Row, ...] = ()
 
     @property
-    def voting(self) -> tuple[Row, ...]:
-        """The rows that count."""
-        return tuple(row for row in self.rows if row.votes)
+    def counted(self) -> tuple[Row, ...]:
+        """The results that count."""
+        return tuple(row for row in self.rows if row.counts)
+
+    @property
+    def one_way(self) -> tuple[Row, ...]:
+        """Those that differ by a rule that could not have said that they replicate."""
+        return tuple(row for row in self.rows if row.one_way)
 
     @property
     def met(self) -> tuple[int, int]:
-        """Of how many rows the paper's criterion is met, and of how many it could be read."""
+        """Of how many results the paper's criterion is met, and of how many it could be read."""
         read = [row.judged.met for row in self.rows if row.judged.met is not None]
         return sum(read), len(read)
 
     @property
     def why(self) -> str:
-        """The count of voting rows by word, and of those that do not vote."""
+        """The number of counted results by word, and of those that do not count."""
         if self.word == "not run":
             return "Not measured."
-        counts = Counter(row.word for row in self.voting)
-        silent = sum(row.word != "not run" for row in self.rows) - len(self.voting)
-        parts = [f"{counts[word]} {word}" for word in WORDS if counts[word]]
-        told = f"Rows that vote: {len(self.voting)}"
+        numbers = Counter(row.word for row in self.counted)
+        parts = [f"{numbers[word]} {word}" for word in WORDS if numbers[word]]
+        others = sum(row.word != "not run" for row in self.rows) - len(self.counted)
+        told = f"Results that count: {len(self.counted)}"
         told += f" ({', '.join(parts)})" if parts else ""
-        return f"{told}; that do not: {silent}."
+        told += f"; that do not: {others}"
+        if self.one_way:
+            told += f", of which {len(self.one_way)} could only differ and did"
+        return f"{told}."
 
 
 def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
-    """The verdict on a claim from its rows, by :data:`COMBINING`; those of others stand beside.
+    """The verdict on a claim from its results, by :data:`COMBINING`; those of others never count.
 
     Raises:
         ValueError: no row, or rows of several claims.
@@ -172,15 +190,14 @@ def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
 def _word(rows: Sequence[Row]) -> Word:
     if all(row.word == "not run" for row in rows):
         return "not run"
-    counts = Counter(row.word for row in rows if row.votes)
-    if len(counts) == 1:
-        return next(iter(counts))
-    if counts["mixed"] or (counts["replicates"] and counts["differs"]):
+    numbers = Counter(row.word for row in rows if row.counts)
+    if len(numbers) == 1:
+        return next(iter(numbers))
+    if numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
         return "mixed"
-    for word in ("replicates", "differs"):
-        if counts[word] and 2 * counts[word] >= counts.total():
-            return word
-    return "inconclusive"
+    if not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
+        return "replicates"
+    return "undecided"
 
 
 def ends(interval: Sequence[float]) -> tuple[float, float]:
@@ -201,4 +218,4 @@ def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
     found = [sorted(sign * end for end in ends(interval)) for interval in intervals]
     if all(low > 0 for low, _ in found):
         return "replicates"
-    return "differs" if any(high < 0 for _, high in found) else "inconclusive"
+    return "differs" if any(high < 0 for _, high in found) else "undecided"

@@ -35,6 +35,7 @@ class Effect(TypedDict):
     interval: list[float]
     p: float
     p_holm: float
+    p_paper: float
     discordant: list[int]
     smallest_detectable: float
     removable: bool
@@ -53,6 +54,8 @@ class Counts(TypedDict):
     significant_gains: int
     raw_losses: int
     raw_gains: int
+    paper_losses: int
+    paper_gains: int
     loss_losses: int
     loss_gains: int
 
@@ -72,14 +75,15 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     """One record a cut, with Holm's correction over all of them as one family.
 
     ``delta`` and its interval are changes of accuracy (cut minus uncut, as a fraction);
-    ``delta_loss`` of log-loss in nats; ``smallest_detectable`` is what McNemar's test at the
+    ``delta_loss`` of log-loss in nats; ``p`` is McNemar's,
+    ``p_paper`` that of the paper's unpaired test; ``smallest_detectable`` is what McNemar's test at the
     family's first Holm step would find with power 0.8.
     """
     correct, uncut = raw["correct"], raw["correct_uncut"]
     n = len(uncut)
     lost = (uncut & ~correct).sum(-1)
     gained = (~uncut & correct).sum(-1)
-    p = stats.mcnemar_exact(lost, gained)
+    p, unpaired = stats.mcnemar_exact(lost, gained), stats.unpaired_t(uncut, correct)
     low, high = stats.paired_proportion_interval(lost, gained, n)
     detectable = stats.smallest_detectable(
         (lost + gained) / n, n, tests.alpha / len(correct), tests.power
@@ -96,6 +100,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
             "interval": [low[i], high[i]],
             "p": p[i],
             "p_holm": adjusted[i],
+            "p_paper": unpaired[i],
             "discordant": [int(lost[i]), int(gained[i])],
             "smallest_detectable": detectable[i],
             "removable": bool(removable[i]),
@@ -121,6 +126,8 @@ def counts(records: list[Effect], tests: Tests) -> Counts:
         "significant_gains": number("p_holm", "delta", 1),
         "raw_losses": number("p", "delta", -1),
         "raw_gains": number("p", "delta", 1),
+        "paper_losses": number("p_paper", "delta", -1),
+        "paper_gains": number("p_paper", "delta", 1),
         "loss_losses": number("delta_loss_p_holm", "delta_loss", 1),
         "loss_gains": number("delta_loss_p_holm", "delta_loss", -1),
     }

@@ -26,7 +26,11 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.measurements.one_head import ONE_HEAD
-from headprune_lib.replication.measurements.records import Correlation, correlation_record
+from headprune_lib.replication.measurements.records import (
+    Correlation,
+    correlation_record,
+    partial_record,
+)
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.losses import MILLINAT
@@ -48,11 +52,13 @@ class Statistics:
 class Agreement(TypedDict):
     """How the effects of the same cuts on two texts correlate, and what noise allows.
 
-    ``left_out`` has the least and the largest Spearman correlation with any one head left out.
+    ``left_out`` has the least and the largest Spearman correlation with any one head left out,
+    ``within`` that of all heads with the layer held fixed.
     """
 
     pearson: Correlation
     spearman: Correlation
+    within: Correlation
     left_out: list[float]
     reliability: list[float]
     ceiling: float
@@ -113,7 +119,9 @@ def _summarise_encoder(raw: Arrays, statistics: Statistics) -> Values:
         "heads": records,
         "correlations": {
             name: {
-                measure: _correlation(effects[home][measure], effects[name][measure], statistics)
+                measure: _correlation(
+                    effects[home][measure], effects[name][measure], heads[:, 0], statistics
+                )
                 for measure in ("accuracy", "loss")
             }
             for name in others
@@ -134,24 +142,31 @@ def _effects(part: Arrays, heads: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _correlation(inside: np.ndarray, outside: np.ndarray, statistics: Statistics) -> Agreement:
+def _correlation(
+    inside: np.ndarray, outside: np.ndarray, layers: np.ndarray, statistics: Statistics
+) -> Agreement:
     """Pearson and Spearman of the heads' mean effects, with the ceiling that noise sets."""
     x, y = inside.mean(-1), outside.mean(-1)
     reliability = [
         stats.split_half_reliability(side, statistics.splits, statistics.seed)
         for side in (inside, outside)
     ]
-    return _agreement(x, y, reliability, statistics)
+    return _agreement(x, y, layers, reliability, statistics)
 
 
 def _agreement(
-    x: np.ndarray, y: np.ndarray, reliability: list[float], statistics: Statistics
+    x: np.ndarray,
+    y: np.ndarray,
+    layers: np.ndarray,
+    reliability: list[float],
+    statistics: Statistics,
 ) -> Agreement:
     return {
         **{
             method: correlation_record(x, y, method, statistics.resamples, statistics.seed)
             for method in ("pearson", "spearman")
         },
+        "within": partial_record(x, y, layers, statistics.resamples, statistics.seed),
         "left_out": stats.spearman_without_one(x, y),
         "reliability": reliability,
         "ceiling": stats.correlation_ceiling(*reliability),
@@ -210,7 +225,7 @@ def _summarise_translation(raw: Arrays, statistics: Statistics) -> Values:
     for measure in ("bleu", "loss"):
         sides = effects["home"][measure], effects["far"][measure]
         both = [reliability[place][measure] for place in ("home", "far")]
-        correlations[measure] = _agreement(*sides, both, statistics)
+        correlations[measure] = _agreement(*sides, raw["heads"][:, 1], both, statistics)
     heads = [
         {
             "layer": int(layer),

@@ -24,7 +24,7 @@ class Tests:
     """Level, largest loss that counts as none, and resamples of the paired bootstrap.
 
     ``resamples`` are enough that Holm's correction over 96 heads can reject at 0.01;
-    ``papers_resamples`` are the paper's: its p-values are shown beside those.
+    ``papers_resamples`` are the draws of the paper's test.
     """
 
     alpha: float = ALPHA
@@ -65,6 +65,8 @@ class Counts(TypedDict):
     significant_gains: int
     raw_losses: int
     raw_gains: int
+    paper_losses: int
+    paper_gains: int
 
 
 def baseline(raw: Arrays, tests: Tests) -> dict:
@@ -97,7 +99,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     """One record a cut, with Holm's correction over all of the same kind as one family.
 
     ``delta`` and its interval are changes of BLEU points; ``p`` and ``p_holm`` come from
-    ``tests.resamples`` resamples, ``p_paper`` from a thousand. ``smallest_detectable`` is what a normal
+    ``tests.resamples`` resamples, ``p_paper`` is compare-mt's. ``smallest_detectable`` is what a normal
     test with the bootstrap's standard error would find at Holm's first step with power 0.8;
     ``delta_loss`` is the change, in nats a verse, of the loss on the unmasked model's translation.
     ``delta_sacrebleu`` is there where BLEU was taken in sacrebleu's own way beside another.
@@ -108,7 +110,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
     for kind in np.unique(raw["heads"][:, 0]):
         rows = np.flatnonzero(raw["heads"][:, 0] == kind)
         many = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], tests.resamples, tests.seed)
-        few = stats.paired_bootstrap(
+        papers = stats.share_of_wins(
             corpus_bleu, uncut, cuts[rows], tests.papers_resamples, tests.seed + 1
         )
         loss = stats.paired_t(raw["draft_loss_change"][rows] / MILLINAT)
@@ -124,7 +126,7 @@ def effect_records(raw: Arrays, tests: Tests) -> list[Effect]:
                 "interval": [many.low[i], many.high[i]],
                 "p": many.p[i],
                 "p_holm": adjusted[i],
-                "p_paper": few.p[i],
+                "p_paper": papers[i],
                 "smallest_detectable": detectable[i],
                 "removable": bool(removable[i]),
                 "changed": int((raw["counts_change"][row] != 0).any(-1).sum()),
@@ -159,8 +161,10 @@ def counts(records: list[Effect], tests: Tests) -> dict[str, Counts]:
             "removable": sum(r["removable"] for r in rows),
             "significant_losses": number(rows, "p_holm", -1),
             "significant_gains": number(rows, "p_holm", 1),
-            "raw_losses": number(rows, "p_paper", -1),
-            "raw_gains": number(rows, "p_paper", 1),
+            "raw_losses": number(rows, "p", -1),
+            "raw_gains": number(rows, "p", 1),
+            "paper_losses": number(rows, "p_paper", -1),
+            "paper_gains": number(rows, "p_paper", 1),
         }
         for kind, rows in families.items()
     }

@@ -15,7 +15,7 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import C5_REMOVED
+from headprune_lib.replication.stats.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.translation.outcomes import all_counts
@@ -32,12 +32,12 @@ SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces",
 class Statistics:
     """``removed`` is the share of the heads at which orders and checkpoints are compared.
 
-    ``least_bleu`` is what an unpruned checkpoint must reach to count in the slope of the BLEU kept:
+    ``least_bleu`` is what an unpruned checkpoint must reach to count in the slopes of the BLEU kept:
     below it the ratio is noise. ``least_trainings`` is how many an interval over them takes.
     """
 
     removed: float = C5_REMOVED
-    least_bleu: float = 1.0
+    least_bleu: float = LEAST_BLEU
     least_trainings: int = 3
     resamples: int = 5_000
     seed: int = 0
@@ -46,11 +46,14 @@ class Statistics:
 class Slope(TypedDict):
     """Mean over trainings of a slope over ln(updates), and each training's.
 
-    The 95% t interval is over trainings; None of fewer than three.
+    The 95% t interval is over trainings and, of the BLEU kept, over verses, with Satterthwaite's
+    degrees of freedom (``freedom``, and the standard ``error``); None of fewer than three.
     """
 
     difference: float
     interval: list[float] | None
+    error: float | None
+    freedom: float | None
     runs: list[float]
 
 
@@ -58,10 +61,10 @@ class Values(TypedDict, total=False):
     """What a page says of all trainings.
 
     ``trainings`` holds the checkpoints of each, in order of updates. ``slopes`` are of the share of
-    BLEU kept above random orders (``kept``, checkpoints of at least ``least_bleu`` BLEU), of the
-    loss that random orders add above importance's (``loss``) and of the Gini coefficient within
-    layers (``gini``), the untrained model left out; there are none where random orders were not
-    measured.
+    BLEU kept by importance, by random orders and of their difference (``importance``, ``random``
+    and ``kept``, checkpoints of at least ``least_bleu`` BLEU), of the loss that random orders add
+    above importance's (``loss``) and of the Gini coefficient within layers (``gini``), the untrained
+    model left out; there are none where random orders were not measured.
     """
 
     shares: np.ndarray
@@ -92,7 +95,8 @@ along the curve in the paper's order (steps + 1,). At the one share removed stan
 ``added_loss`` of that order, ``kept_unnormalised``, ``kept_random`` and their ``added_loss_``, None
 where they were not measured; of random orders the mean. ``sacrebleu`` is BLEU in sacrebleu's own
 way, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_within``
-the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses.
+the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses. ``settled`` is
+Spearman's correlation of normalised importance with that of the training's last checkpoint.
 """
 
 
@@ -101,15 +105,15 @@ def values_of(outcomes: Outcomes, statistics: Statistics) -> Values:
     outcomes = dict(sorted(outcomes.items(), key=lambda part: seed_in(part[0])))
     shares = next(iter(outcomes.values()))["shares"]
     at = int(np.flatnonzero(np.isclose(shares, statistics.removed))[0])
-    trainings = [
-        {
-            "seed": seed_in(part),
-            "checkpoints": [
-                _checkpoint(outcomes_of(raw, i), at, statistics) for i in range(len(raw["updates"]))
-            ],
-        }
-        for part, raw in outcomes.items()
-    ]
+    trainings, texts = [], []
+    for part, raw in outcomes.items():
+        points = [outcomes_of(raw, i) for i in range(len(raw["updates"]))]
+        checkpoints = [_checkpoint(point, at, statistics) for point in points]
+        importance = [_normalised(point) for point in points]
+        for checkpoint, scores in zip(checkpoints, importance, strict=True):
+            checkpoint["settled"] = float(scipy.stats.spearmanr(scores, importance[-1]).statistic)
+        trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
+        texts.append([_influences(point, at) for point in points])
     values: Values = {
         "shares": shares,
         "removed": statistics.removed,
@@ -117,7 +121,7 @@ def values_of(outcomes: Outcomes, statistics: Statistics) -> Values:
         "n_trainings": len(trainings),
         "log_range": float(np.mean([np.ptp(_log_updates(_trained(one))) for one in trainings])),
     }
-    found = slopes(trainings, statistics)
+    found = slopes(trainings, statistics, texts)
     return {**values, "slopes": found} if found else values
 
 
@@ -158,6 +162,29 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
         drawn = stats.bootstrap_scores(shaped, flat, *draws)[:, 0]
         record |= {name: statistic(each.mean(0)), f"{name}_interval": interval_record(drawn)}
     return record
+
+
+def _normalised(raw: Arrays) -> np.ndarray:
+    """Importance of every head over the l2 norm of its layer, flat."""
+    each = np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float).mean(0)
+    norm = np.linalg.norm(each, axis=-1, keepdims=True)
+    return np.divide(each, norm, out=np.zeros_like(each), where=norm > 0).ravel()
+
+
+def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
+    """Name of a slope -> what each verse contributes to its share of BLEU kept, (verses,)."""
+    uncut, cuts = all_counts(raw)
+    systems = np.concatenate([uncut[None], cuts]).astype(float)
+    bleu, of_texts = corpus_bleu(systems.sum(1)), stats.text_influences(corpus_bleu, systems)
+    if bleu[0] <= 0:
+        return {name: np.zeros(len(uncut)) for name in ("importance", "random", "kept")}
+    kept = (of_texts - (bleu / bleu[0])[:, None] * of_texts[0]) / bleu[0]
+    rows = _compared(raw, at)
+    found = {"importance": kept[at]}
+    if rows["random"]:
+        found["random"] = kept[rows["random"]].mean(0)
+        found["kept"] = found["importance"] - found["random"]
+    return found
 
 
 def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
@@ -218,44 +245,76 @@ def _log_updates(points: list[Record]) -> np.ndarray:
     return np.log([point["updates"] for point in points])
 
 
-def slopes(trainings: list[Record], statistics: Statistics) -> dict[str, Slope]:
+def slopes(
+    trainings: list[Record],
+    statistics: Statistics,
+    texts: list[list[dict[str, np.ndarray]]] | None = None,
+) -> dict[str, Slope]:
     """What grows along training, see ``Values``; none where random orders were not measured.
 
     Of the BLEU kept none either, where a training has fewer than two checkpoints that count.
+
+    Args:
+        texts: of each checkpoint of each training, what its verses contribute to a measure.
     """
-    every = [_trained(training) for training in trainings]
-    if any(point["kept_random"] is None for points in every for point in points):
-        return {}
-    able = [translating(points, statistics.least_bleu) for points in every]
-    return {
-        name: _slope([(_log_updates(points), [*map(of, points)]) for points in each], statistics)
-        for name, of in GROWING.items()
-        for each in (able if name == "kept" else every,)
-        if all(len(points) > 1 for points in each)
-    }
+    found: dict[str, Slope] = {}
+    for name, of in GROWING.items():
+        lines = []
+        for i, training in enumerate(trainings):
+            points = [
+                (point, texts[i][j].get(name) if texts else None)
+                for j, point in enumerate(training["checkpoints"])
+                if point["updates"]
+            ]
+            if any(point["kept_random"] is None for point, _ in points):
+                return {}
+            if name in KEPT:
+                points = [pair for pair in points if pair[0]["bleu"][0] >= statistics.least_bleu]
+            lines.append(points)
+        if all(len(points) > 1 for points in lines):
+            found[name] = _slope(lines, of, statistics)
+    return found
 
 
 GROWING: dict[str, Callable[[Record], float]] = {
+    "importance": lambda point: point["kept_at"],
+    "random": lambda point: point["kept_random"],
     "kept": lambda point: point["kept_at"] - point["kept_random"],
     "loss": lambda point: point["added_loss_random"] - point["added_loss"],
     "gini": lambda point: point["gini_within"],
 }
 """Name of a slope -> what a checkpoint has of it."""
+KEPT = ("importance", "random", "kept")
+"""Those of a share of BLEU, for which a checkpoint must translate."""
 
 
 def translating(
-    points: Iterable[Record], least_bleu: float = Statistics.least_bleu
+    points: Iterable[Record],
 ) -> list[Record]:
-    """The checkpoints that translate: a BLEU of at least ``least_bleu`` with all heads."""
-    return [point for point in points if point["bleu"][0] >= least_bleu]
+    """The checkpoints that translate anything, which are shown: a BLEU of 1 with all heads."""
+    return [point for point in points if point["bleu"][0] >= 1]
 
 
-def _slope(lines: list[tuple[np.ndarray, list[float]]], statistics: Statistics) -> Slope:
-    runs = [float(scipy.stats.linregress(x, y).slope) for x, y in lines]
-    enough = len(runs) >= statistics.least_trainings
-    found = stats.paired_t(runs) if enough else None
+def _slope(
+    lines: list[list[tuple[Record, np.ndarray | None]]],
+    of: Callable[[Record], float],
+    statistics: Statistics,
+) -> Slope:
+    runs, influences = [], []
+    for points in lines:
+        x = _log_updates([point for point, _ in points])
+        weights = (x - x.mean()) / np.square(x - x.mean()).sum()
+        runs.append(float(weights @ [of(point) for point, _ in points]))
+        of_texts = [np.zeros(2) if verses is None else verses for _, verses in points]
+        influences.append(weights @ np.stack(of_texts))
+    if len(runs) < statistics.least_trainings:
+        nothing = {"interval": None, "error": None, "freedom": None}
+        return {"difference": float(np.mean(runs)), **nothing, "runs": runs}
+    mean = stats.over_trainings(runs, influences)
     return {
-        "difference": float(np.mean(runs)),
-        "interval": [found.low, found.high] if found else None,
+        "difference": mean.value,
+        "interval": [mean.low, mean.high],
+        "error": mean.error,
+        "freedom": mean.freedom,
         "runs": runs,
     }

@@ -52,6 +52,17 @@ def correlation_record(
     return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
 
 
+def partial_record(
+    x: np.ndarray, y: np.ndarray, groups: np.ndarray, resamples: int, seed: int
+) -> Correlation:
+    """Spearman's correlation over heads with their group held fixed; all None without variation."""
+    try:
+        found = stats.partial_spearman(x, y, [], groups, resamples, seed)
+    except ValueError:  # nothing is left to correlate
+        return {"r": None, "interval": [None, None], "p": None}
+    return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
+
+
 def prunable_record(
     shares: np.ndarray,
     mean: np.ndarray,

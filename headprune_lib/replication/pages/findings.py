@@ -48,24 +48,24 @@ def shown_curve() -> Result:
     return curve
 
 
-def findings(figure3b: dict) -> str:
-    """The Markdown between the README's two marks; the values of Figure 3b are what it shows."""
-    verdicts = evidence.all_verdicts()
+def findings(curve: Result) -> str:
+    """The Markdown between the README's two marks; the pruning curve of Figure 3b is what it shows."""
+    figure3b, verdicts = curve.values, evidence.all_verdicts()
     sure = " ".join(how_sure(verdicts, all_results()))
     share, main, random = (
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
     )
-    runs = len(figure3b["curves"]["importance"]["runs"])
     removed = evidence.share_judged(_TASK, "encoder")
-    kept = kept_text(evidence.kept_at(figure3b, removed))
+    at_share = evidence.kept_at(curve)
+    kept, trainings = kept_text(at_share), at_share["trainings"]
     picture = (
         f"![Accuracy against the share of heads removed, for several orders of removal; by importance "
         f"{kept} of the accuracy above chance is kept with {removed:.0%} removed]({FIGURE})\n\n"
         f"*Heads of MiniLM removed together, without retraining. In the order of the paper's importance "
         f"score the model keeps {kept} of its accuracy above chance with {removed:.0%} of the heads "
-        f"removed, the paper's share on SST-2 (95% interval, mean of {runs} fine-tunings). At a loss of at "
-        f"most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
+        f"removed, the paper's share on SST-2 (95% interval, mean of {trainings} fine-tunings). At a loss of "
+        f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
         f"importance and {random:.0%} in random order.*"
     )
     table = short_table(verdicts).to_markdown(index=False)
@@ -105,7 +105,7 @@ def write_findings() -> list[Path]:
     before, after = around(readme, START, END)
     curve = shown_curve()
     files = {
-        readme: f"{before}\n{findings(curve.values)}\n{after}".encode(),
+        readme: f"{before}\n{findings(curve)}\n{after}".encode(),
         figure: plots.as_png(plots.figure3b(curve.values, curve.task)),
     }
     if orders := collect(measurements.found("which_first")):

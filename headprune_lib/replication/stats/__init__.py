@@ -9,6 +9,7 @@ from headprune_lib.replication.stats.bootstrap import (
     bootstrap_indices,
     bootstrap_scores,
     paired_bootstrap,
+    share_of_wins,
 )
 from headprune_lib.replication.stats.checks import Estimate
 from headprune_lib.replication.stats.correlations import (
@@ -27,12 +28,12 @@ from headprune_lib.replication.stats.paired import (
     paired_t,
     ratio_interval,
     smallest_detectable,
+    unpaired_t,
 )
 from headprune_lib.replication.stats.power import (
     all_of,
     detectable,
     power_above,
-    power_above_t,
     power_of_share,
     share_above,
     standard_error,
@@ -45,9 +46,15 @@ from headprune_lib.replication.stats.scores import (
     matthews,
     prunable_share,
 )
+from headprune_lib.replication.stats.trainings import (
+    TrainingsMean,
+    over_trainings,
+    text_influences,
+)
 
 __all__ = [
     "Estimate",
+    "TrainingsMean",
     "all_of",
     "area_under_curve",
     "bootstrap_curves",
@@ -63,19 +70,22 @@ __all__ = [
     "holm",
     "matthews",
     "mcnemar_exact",
+    "over_trainings",
     "paired_bootstrap",
     "paired_proportion_interval",
     "paired_t",
     "partial_spearman",
     "power_above",
-    "power_above_t",
     "power_of_share",
     "prunable_share",
     "ratio_interval",
     "share_above",
+    "share_of_wins",
     "smallest_detectable",
     "spearman_without_one",
     "split_half_reliability",
     "split_half_reliability_of",
     "standard_error",
+    "text_influences",
+    "unpaired_t",
 ]

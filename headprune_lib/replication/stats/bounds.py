@@ -1,7 +1,7 @@
 """Bounds and tolerances that statistics and verdicts share, each in this one place.
 
 Effects are cut minus uncut: accuracy as a fraction, BLEU in points. These are the bounds of the
-second rules; what the first ones were stands on the page of the rules.
+second rules, which the third ones left as they were; the page of the rules has the first ones.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ C4_UP_TO: Final = 0.90
 C4_SHOWN: Final = (0.2, 0.4, 0.6, 0.8)
 # C5: share of heads that is removed at each checkpoint.
 C5_REMOVED: Final = 0.40
+# C5: a checkpoint of less BLEU is shown and does not count: the share that it keeps is noise.
+LEAST_BLEU: Final = 5.0
 # C8: orders are compared up to this share of the heads.
 C8_UP_TO: Final = 0.50
 # C7: least reliability of the effects of either domain.

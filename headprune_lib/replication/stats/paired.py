@@ -1,4 +1,4 @@
-"""Paired tests and intervals: the same examples before and after a cut.
+"""Tests and intervals of a cut: the same examples before and after it, and once as if they were others.
 
 "lost" counts the examples that only the uncut model gets right, "gained" those that only the cut
 model gets right.
@@ -11,7 +11,6 @@ import math
 import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
-from statsmodels.stats.multitest import multipletests
 
 from headprune_lib.replication.stats.checks import Array, Estimate, numbers, same
 
@@ -103,7 +102,10 @@ def holm(p: ArrayLike) -> Array:
     p = numbers("p", p)
     if ((p < 0) | (p > 1)).any():
         raise ValueError(f"p reaches from {p.min()} to {p.max()}; expected p-values in [0, 1]")
-    return multipletests(p.ravel(), method="holm")[1].reshape(p.shape)
+    order = p.argsort(axis=None)
+    adjusted = np.empty(p.size)
+    adjusted[order] = np.maximum.accumulate(p.ravel()[order] * np.arange(p.size, 0, -1))
+    return np.minimum(adjusted, 1.0).reshape(p.shape)
 
 
 def paired_t(difference: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -122,6 +124,22 @@ def paired_t(difference: ArrayLike, confidence: float = 0.95) -> Estimate:
         interval = test.confidence_interval(confidence)
         low[varies], high[varies], p[varies] = interval.low, interval.high, test.pvalue
     return Estimate(mean, low[()], high[()], p[()])
+
+
+def unpaired_t(uncut: ArrayLike, cut: ArrayLike) -> Array:
+    """Two-sided p of Student's t-test of (..., examples) rows of 0 and 1, as if of other examples.
+
+    The paper's test of accuracy: -0.96 points of 9,815 pairs, which it does not mark at p < 0.01,
+    would be significant in a paired one unless 13.6% of the answers changed. 1 without variation.
+    """
+    uncut, cut = numbers("uncut", uncut, axes=1), numbers("cut", cut, axes=1)
+    same("numbers of examples", uncut.shape[-1], cut.shape[-1])
+    examples = uncut.shape[-1]
+    rates = uncut.mean(-1), cut.mean(-1)
+    variance = sum(rate * (1 - rate) for rate in rates) / (examples - 1)
+    change = np.asarray(rates[1] - rates[0])
+    t = np.divide(change, np.sqrt(variance), out=np.zeros_like(change), where=variance > 0)
+    return 2 * scipy.stats.t.sf(np.abs(t), 2 * examples - 2)
 
 
 def ratio_interval(

@@ -22,40 +22,28 @@ def standard_error(interval: Sequence[float]) -> float:
     return (high - low) / (2 * Z95)
 
 
-def power_above(true: float, bound: float, error: float) -> float:
+def power_above(true: float, bound: float, error: float, freedom: float = np.inf) -> float:
     """Probability that the lower end of the 95% interval of an estimate is above ``bound``.
 
     Args:
         true: what is estimated.
         error: the standard error; 0 means certainty.
+        freedom: degrees of freedom of the t interval; a normal one where they are infinite.
 
     >>> round(power_above(1.0, 0.95, 0.05 / 2.8), 2)
     0.8
     """
     if error <= 0:
         return float(true > bound)
-    return float(scipy.stats.norm.cdf((true - bound) / error - Z95))
+    distance = (true - bound) / error
+    if not np.isfinite(freedom):
+        return float(scipy.stats.norm.cdf(distance - Z95))
+    return float(scipy.stats.nct.sf(scipy.stats.t.isf(0.025, freedom), freedom, distance))
 
 
 def detectable(error: float) -> float:
     """Smallest distance from a bound that the 95% interval shows with probability 0.8."""
     return (Z95 + _Z80) * error
-
-
-def power_above_t(true: float, error: float, runs: int) -> float:
-    """Probability that the 95% t interval of the mean of ``runs`` runs lies above 0.
-
-    Args:
-        true: the mean that is estimated.
-        error: the standard error of the mean of the runs.
-    """
-    if runs < 2:
-        return 0.0
-    if error <= 0:
-        return float(true > 0)
-    freedom = runs - 1
-    critical = scipy.stats.t.isf(0.025, freedom)
-    return float(scipy.stats.nct.sf(critical, freedom, true / error))
 
 
 def all_of(powers: Sequence[float]) -> float:

@@ -125,7 +125,7 @@ def differences(stored: Any, found: Any, path: str = "") -> Iterator[str]:
         yield f"{path} is {stored!r}, computed again {found!r}"
 
 
-def found_again(result: Result, drawn_seed: int, n_parts: int | None = None) -> list[Quantity]:
+def found_again(result: Result, drawn_seed: int) -> list[Quantity]:
     """Drawn outcomes, scores, orders and losses, measured again on the weights at hand.
 
     Raises:
@@ -137,9 +137,7 @@ def found_again(result: Result, drawn_seed: int, n_parts: int | None = None) -> 
     quantities = [
         quantity
         for subject in subjects_of(result)
-        for quantity in find_again(
-            result, subject, journal, random.Random(drawn_seed), CELLS, n_parts
-        )
+        for quantity in find_again(result, subject, journal, random.Random(drawn_seed), CELLS)
     ]
     journal.finish()
     return quantities or [equal("nothing is found again", True, False)]

@@ -39,7 +39,6 @@ def find_again(
     journal: Journal,
     generator: random.Random,
     n_cells: int = 2,
-    n_parts: int | None = None,
 ) -> Iterator[Quantity]:
     """What a model does under drawn masks on drawn texts, beside what is stored of it.
 
@@ -47,7 +46,6 @@ def find_again(
         subject: the model that the result was measured on.
         journal: keeps importance, which several results of a model share.
         n_cells: masks to draw, from as many of the result's sheets as there are.
-        n_parts: parts to draw, of which scores, orders and losses are found again; all if left out.
     """
     for sheet, rows in _drawn(sheets(result, subject), generator, n_cells):
         n, most = len(sheet.texts), EXAMPLES if isinstance(subject, EncoderSubject) else VERSES
@@ -64,10 +62,7 @@ def find_again(
                 yield same_answers(name, one, other)
             else:
                 yield same_translations(name, one, other, n)
-    parts = [*own_parts(result, subject)]
-    if n_parts is not None:
-        parts = generator.sample(parts, min(n_parts, len(parts)))
-    yield from further(result, subject, journal, parts)
+    yield from further(result, subject, journal, [*own_parts(result, subject)])
 
 
 def _drawn(

@@ -69,10 +69,6 @@ def test_tasks_are_pooled_as_independent_and_p_is_corrected():
     assert scored.loss[0] == pytest.approx(0.02)
 
 
-def test_no_difference_without_any_error_is_none():
-    assert word(FAMILY[3], {"sst2": values(**{"not": (0.0, 0.0)})}) == "no difference shown"
-
-
 def test_a_task_with_nothing_above_chance_is_left_out():
     found = {
         "sst2": values(entropy=(0.1, 0.02)),

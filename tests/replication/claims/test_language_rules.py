@@ -24,11 +24,6 @@ def test_a_model_that_knows_no_more_than_frequencies_has_nothing_to_keep():
     assert (together(values).answer, together(values).kept) == ("open", None)
 
 
-def test_together_needs_a_fifth_removed():
-    with pytest.raises(ValueError, match="20% removed was not measured"):
-        together({"shares": [0.0, 0.1], "curves": {}})
-
-
 def heads(removable, needed, unsure):
     spans = [[-0.01, 0.01]] * removable + [[0.011, 0.02]] * needed + [[0.0, 0.02]] * unsure
     return {"heads": [{"interval": span} for span in spans]}

@@ -1,46 +1,29 @@
-"""Multi30k from a tiny folder: splits, checksums, refusals, and a training on it."""
+"""Multi30k's splits, from a tiny folder."""
 
-import dataclasses
-import gzip
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from headprune_lib.replication import measurements, profiles
-from headprune_lib.replication.cli import app
-from headprune_lib.replication.data import MissingData
 from headprune_lib.replication.data.captions import FILES
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.measurements import MEASUREMENTS, halves
-from headprune_lib.replication.measurements.obtaining import results_folder, signature
-from headprune_lib.replication.translation.training import read_curve, training_folder
 
 MULTI30K = TRANSLATION_TASKS["multi30k"]
 LENGTHS = {"train": 145, "val": 20, "test_2016_flickr": 30}
 
 
-def write(root: Path, packed: bool = False) -> Path:
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
     """Sentences of made-up words, as :mod:`verses` makes them, in Multi30k's files."""
+    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
     rows = TRANSLATION_TASKS["toy"].load()["train"].first(sum(LENGTHS.values()))
-    (root / "multi30k").mkdir(parents=True)
+    (tmp_path / "multi30k").mkdir()
     start = 0
     for file, n in LENGTHS.items():
         for side, texts in (("de", rows.sources), ("en", rows.targets)):
             content = ("\n".join(texts[start : start + n]) + "\n").encode()
-            path = root / "multi30k" / f"{file}.{side}"
-            if packed:
-                path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content))
-            else:
-                path.write_bytes(content)
+            (tmp_path / "multi30k" / f"{file}.{side}").write_bytes(content)
         start += n
-    return root
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path / "text"))
-    return write(tmp_path / "text")
+    return tmp_path
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -64,75 +47,3 @@ def test_the_official_splits_with_a_part_of_the_training_captions_kept_for_impor
     pairs = [set(zip(part.sources, part.targets, strict=True)) for part in (trained, scored)]
     assert not pairs[0] & pairs[1]  # of equal sentences all are on one side
     assert trained.places != tuple(sorted(trained.places))  # so that the first n are a sample
-
-
-def test_compressed_files_are_the_same_text(folder, tmp_path, monkeypatch):
-    plain = MULTI30K.load()
-    assert MULTI30K.checksums != MULTI30K.registered
-    before = MULTI30K.checksums
-    monkeypatch.setenv("HEADPRUNE_DATA", str(write(tmp_path / "packed", packed=True)))
-    assert MULTI30K.load() == plain and MULTI30K.checksums == before
-
-
-def test_without_the_text_it_says_what_to_put_where(tmp_path, monkeypatch):
-    monkeypatch.delenv("HEADPRUNE_DATA", raising=False)
-    message = r"(?s)no text for multi30k at hand.*multi30k/test_2016_flickr\.en, .*HEADPRUNE_DATA"
-    with pytest.raises(MissingData, match=message):
-        MULTI30K.load()
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))  # a folder with other text
-    with pytest.raises(MissingData, match="no text for multi30k at hand"):
-        MULTI30K.load()
-    assert MULTI30K.checksums == MULTI30K.registered  # those of the committed results
-    (write(tmp_path / "text") / "multi30k" / "val.en").unlink()
-    monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path / "text"))
-    with pytest.raises(MissingData, match=r"lacks multi30k/val\.en for multi30k"):
-        MULTI30K.load()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("val.en", b"one\n", r"val\.de and val\.en have 20 and 1 lines; expected a translation"),
-        ("train.de", b"ba\n\nde\n", r"train\.de, line 2: an empty line"),
-        ("train.de", "gr\u00fcn\n".encode("latin-1"), r"train\.de must be text in UTF-8"),
-        ("val.de.gz", b"not compressed", r"val\.de\.gz must be text in UTF-8"),
-    ],
-)
-def test_files_that_cannot_be_read_are_named(folder, name, content, message):
-    (folder / "multi30k" / name.removesuffix(".gz")).unlink()
-    (folder / "multi30k" / name).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        MULTI30K.load()
-
-
-def test_a_model_is_trained_on_it_and_its_curve_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
-    load = profiles.load_profile
-    tiny = dataclasses.replace(load("smoke").translator("toy", "pre-norm"), max_epochs=2)
-    tiny = dataclasses.replace(tiny, min_epochs=2)
-
-    def small(name="default", **given):
-        profile = load(name, **given)
-        return dataclasses.replace(
-            profile, n_verses=12, translation_orders=1, translation={"multi30k": {"pre-norm": tiny}}
-        )
-
-    for module in (profiles, halves):
-        monkeypatch.setattr(module, "load_profile", small)
-    words = ["train", "multi30k", "--model", "pre-norm", "--seed", "2"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    trained = training_folder("multi30k", 2, "pre-norm")
-    assert len(read_curve(trained)) == 2 and (trained / "vocabulary.spm").is_file()
-    profile = small(translation_model="pre-norm", translation_seed=2)
-    curve = measurements.get("figure6d", profile, task="multi30k")
-    assert curve.n_examples == 12 and curve.dataset == "multi30k/test"
-    read = curve.parts["importance"].signature
-    assert read["data"] == read["recipe"]["seed 2"]["data"] == MULTI30K.checksums
-    # of other text than the committed results': it is not kept among them
-    assert not list(results_folder(profile).glob("**/multi30k*"))
-    registered = signature(
-        MEASUREMENTS["pruning_curve"], "translation", profile, "multi30k", "random", registered=True
-    )
-    assert registered["data"] == registered["recipe"]["seed 2"]["data"] == MULTI30K.registered

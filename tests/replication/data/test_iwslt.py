@@ -52,17 +52,15 @@ def test_markup_goes_and_pairs_that_do_not_fit_are_left_out(own):
     assert set(TASK.checksums) == {f"{iwslt.NAME}/{name}" for name in splits}
 
 
-def test_prepared_text_is_made_once(own, monkeypatch):
+def test_prepared_text_is_made_once_and_nothing_half_done_is_left(own, monkeypatch):
     write(own, translated.pairs(30, 1), translated.pairs(2, 2))
+    more = own / "train.tags.de-en.en"
+    english = more.read_text()
+    more.write_text(f"{english}One more.\n")
+    with pytest.raises(ValueError, match="31 German and 32 English lines"):
+        TASK.load()
+    assert not [*(own.parent / "cache" / "text").iterdir()]
+    more.write_text(english)
     folder = iwslt.prepared()
     monkeypatch.setattr(iwslt, "_prepare", None)
     assert iwslt.prepared() == folder and (folder / "train.tokens.en").is_file()
-
-
-def test_sides_of_unequal_length_are_refused(own):
-    write(own, translated.pairs(30, 1), translated.pairs(2, 2))
-    with (own / "train.tags.de-en.en").open("a") as file:
-        file.write("One more.\n")
-    with pytest.raises(ValueError, match="31 German and 32 English lines"):
-        TASK.load()
-    assert not [*(own.parent / "cache" / "text").iterdir()], "nothing half done is left"

@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import (
     TRANSLATION_TASKS,
     Pairs,
@@ -12,45 +13,16 @@ from headprune_lib.replication.data.verses import (
 )
 
 
-@pytest.mark.parametrize("task", ["enfr", "deen", "toy"])
-def test_no_chapter_is_on_two_sides(task):
-    splits = TRANSLATION_TASKS[task].load()
-    chapters = {name: {place[:2] for place in pairs.places} for name, pairs in splits.items()}
-    names = sorted(chapters)
-    assert names == ["score", "test", "train", "valid"]
-    for i, name in enumerate(names):
-        assert chapters[name] and not chapters[name] & set.union(
-            *(chapters[other] for other in names[:i] + names[i + 1 :])
-        )
-
-
-def test_sizes_are_what_the_pages_say():
-    splits = TRANSLATION_TASKS["enfr"].load()
-    sizes = {name: len(pairs) for name, pairs in splits.items()}
-    assert sum(sizes.values()) == 31102
-    assert 1300 < sizes["test"] < 1800
-    assert 650 < sizes["valid"] < 950 and 900 < sizes["score"] < 1200
-
-
-def test_both_directions_and_king_james_share_the_sides():
-    places = {
-        task: {name: set(pairs.places) for name, pairs in TRANSLATION_TASKS[task].load().items()}
-        for task in ("enfr", "deen", "enfr-kjv")
-    }
-    assert places["enfr"] == places["enfr-kjv"] == places["deen"]
-
-
-def test_verses_are_paired():
-    pairs = TRANSLATION_TASKS["enfr"].load()
-    found = {
-        place: (source, target)
-        for split in pairs.values()
-        for place, source, target in zip(split.places, split.sources, split.targets, strict=True)
-    }
-    assert found[1, 1, 1] == (
-        "In the beginning God created the heavens and the earth.",
-        "Au commencement, Dieu créa les cieux et la terre.",
+def test_no_chapter_is_on_two_sides_and_all_versions_share_the_sides():
+    bible, other, toy = (
+        {name: set(pairs.places) for name, pairs in TRANSLATION_TASKS[task].load().items()}
+        for task in ("enfr", "deen", "toy")
     )
+    assert bible == other
+    for places in (bible, toy):
+        assert sorted(places) == ["score", "test", "train", "valid"]
+        chapters = [{place[:2] for place in split} for split in places.values()]
+        assert all(chapters) and sum(map(len, chapters)) == len(set.union(*chapters))
 
 
 def test_reading_a_version(tmp_path):
@@ -74,3 +46,14 @@ def test_splitting_does_not_depend_on_the_order_or_the_other_verses():
     )
     assert set(part["test"].places) == set(whole["test"].places) & set(places[::-1][:60])
     assert whole["test"].first(3).sources == whole["test"].sources[:3]
+
+
+@pytest.mark.slow
+def test_test_chapters_are_those_of_the_translation_tasks_and_splits_are_apart():
+    splits, pairs = LANGUAGE_TASKS["web"].load(), TRANSLATION_TASKS["enfr"].load()
+    assert len(splits["test"]) == len({place[:2] for place in pairs["test"].places}) > 50
+    joined = "\n".join(splits["test"])
+    assert all(verse in joined for verse in pairs["test"].first(100).sources)
+    for name, task in LANGUAGE_TASKS.items():
+        train, test = (set(task.load()[split]) for split in ("train", "test"))
+        assert min(len(train), len(test)) > 50 and not train & test, name

@@ -1,67 +1,43 @@
-"""Fine-tuning an encoder: the same weights as a plain loop's, and as without a kill."""
+"""Fine-tuning an encoder: the same weights as a plain loop's, as without a kill, and as stored."""
 
 import dataclasses
-import random
+import json
 
+import plainly
 import pytest
 import torch
 import transformers
+from safetensors import safe_open
 
 from headprune_lib.replication import pretrained
-from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder import training
-from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
+from headprune_lib.replication.encoder.batches import make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.training import finetune, training_folder
-from headprune_lib.replication.encoder.weights import finetuned
+from headprune_lib.replication.encoder.weights import finetuned, weights_path, with_weights
 from headprune_lib.replication.pretrained import Base, load_tokenizer, new_classifier
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.weights import BFLOAT16, working_precision
-
-pytestmark = pytest.mark.slow  # every test fine-tunes a tiny model
+from headprune_lib.replication.weights import (
+    BFLOAT16,
+    FLOAT32,
+    read_weights,
+    save_trained,
+    stored_recipe,
+    working_precision,
+)
 
 
 @pytest.fixture
 def profile(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path / "committed"))
-    return with_recipe(load_profile("smoke"), epochs=3)
+    return load_profile("smoke")
 
 
 def with_recipe(profile, **values):
     finetuning = dataclasses.replace(profile.finetuning, **values)
     return dataclasses.replace(profile, finetuning=finetuning)
-
-
-def plain_loop(profile, seed):
-    """What the committed weights were trained with: AdamW by hand, no trainer."""
-    settings, shuffle = profile.finetuning, random.Random(seed)
-    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
-    model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager").train()
-    model.base_model.embeddings.requires_grad_(False)
-    n_updates = settings.epochs * -(-len(train) // settings.batch_size)
-    optimizer = torch.optim.AdamW(
-        (p for p in model.parameters() if p.requires_grad),
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-    )
-    schedule = transformers.get_linear_schedule_with_warmup(
-        optimizer, int(settings.warmup * n_updates), n_updates
-    )
-    mixed = working_precision(BFLOAT16, "cpu") == BFLOAT16  # as this processor can
-    for _ in range(settings.epochs):
-        order = shuffled_by_length(train, settings.batch_size, shuffle)
-        for batch in make_batches(
-            load_tokenizer(profile.model), train, settings.batch_size, settings.max_length, order
-        ).batches:
-            with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-                loss = model(**batch).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-    return model.eval()
 
 
 def other_base():
@@ -76,30 +52,35 @@ def other_base():
     )
 
 
-OTHER = Base("other", "MPNet", build=other_base, kernel="eager")
+def same(model, weights):
+    return all(torch.equal(model.state_dict()[name], one) for name, one in weights.items())
 
 
 @pytest.mark.parametrize(
     ("task", "model", "seed"),
-    [("synthetic", "tiny", 1), ("synthetic-pairs", "tiny", 2), ("synthetic", "other", 1)],
+    [
+        ("synthetic-pairs", "tiny", 2),
+        pytest.param("synthetic", "other", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task, model, seed):
-    monkeypatch.setitem(pretrained.BASES, "other", OTHER)
-    made = dataclasses.replace(profile, task=task, model=model)
+    other = Base("other", "MPNet", build=other_base, kernel="eager")
+    monkeypatch.setitem(pretrained.BASES, "other", other)
+    profile = dataclasses.replace(profile, task=task, model=model)
     # large steps, so that an update that differs shows; a last batch that is short
-    made = with_recipe(made, epochs=2, n_train=42, learning_rate=5e-3, weight_decay=0.1)
-    expected, found = plain_loop(made, seed), finetune(made, seed)
-    assert not found.training
-    for name, weight in expected.state_dict().items():
-        assert torch.equal(found.state_dict()[name], weight), name
-    fresh = new_classifier(model, TASKS[task].labels, seed)
-    moved = [
-        not torch.equal(new, old)
-        for new, old in zip(found.parameters(), fresh.parameters(), strict=True)
-    ]
+    profile = with_recipe(profile, epochs=2, n_train=42, learning_rate=5e-3, weight_decay=0.1)
+    fresh = new_classifier(model, TASKS[task].labels, seed, "eager")
+    expected = new_classifier(model, TASKS[task].labels, seed, "eager")
+    expected.base_model.embeddings.requires_grad_(False)
+    settings = profile.finetuning
+    plainly.fitted(expected, [*plainly.epochs_of(profile, settings, seed)], settings)
+    found = finetune(profile, seed)
+    assert not found.training and same(found, expected.state_dict())
+    moved = [not torch.equal(found.state_dict()[n], old) for n, old in fresh.state_dict().items()]
     assert sum(moved) > len(moved) / 2
-    test = TASKS[task].split("test").first(8)
-    (batch,) = make_batches(load_tokenizer(model), test, 8, 32).batches
+    (batch,) = make_batches(
+        load_tokenizer(model), TASKS[task].split("test").first(8), 8, 32
+    ).batches
     with torch.no_grad():  # in float32, as it was not trained
         assert torch.equal(found(**batch).logits, expected(**batch).logits)
 
@@ -108,7 +89,9 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, monkeypatch, tmp_path):
+    profile = with_recipe(profile, epochs=3)
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "whole"))
     whole = finetune(profile, 1).state_dict()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "killed"))
@@ -123,51 +106,119 @@ def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, mon
     monkeypatch.setattr(training, "make_batches", dying)
     with pytest.raises(Killed):
         finetuned(profile, 1)
-    resumed = finetuned(profile, 1).state_dict()
+    resumed = finetuned(profile, 1)
     assert len(calls) == 4  # one epoch, the kill, and the two that were left
-    for name, weight in whole.items():
-        # as the file has them: trained weights in float16, embeddings untouched
-        expected = weight if "embeddings" in name else weight.half().float()
-        assert torch.equal(resumed[name], expected), name
+    # as the file has them: trained weights in float16, embeddings untouched
+    assert same(
+        resumed, {n: w if "embeddings" in n else w.half().float() for n, w in whole.items()}
+    )
     assert not training_folder(profile, recipe(profile, 1)).exists()
 
 
-def test_a_killed_training_of_the_other_architecture_goes_on_too(profile, monkeypatch, tmp_path):
-    monkeypatch.setitem(pretrained.BASES, "other", OTHER)
-    profile = dataclasses.replace(profile, model="other")
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", None])
+def test_a_damaged_checkpoint_is_not_used(profile, file, recwarn):
     whole = finetune(profile, 1).state_dict()
-    folder = training_folder(profile, recipe(profile, 1))
-    (last,) = folder.glob("checkpoint-*")
-    again = finetune(profile, 1).state_dict()  # nothing left to train, the weights are read
-    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
-    assert [path.name for path in folder.glob("checkpoint-*")] == [last.name]
+    (checkpoint,) = training_folder(profile, recipe(profile, 1)).glob("checkpoint-*")
+    if file:
+        content = (checkpoint / file).read_bytes()
+        (checkpoint / file).write_bytes(content[: len(content) // 2])
+    assert same(finetune(profile, 1), whole)
+    damaged = [w for w in recwarn if "is damaged or was cut short" in str(w.message)]
+    assert bool(damaged) == bool(file)
+
+
+# --- what is stored ---------------------------------------------------------------------------------
+
+
+def test_only_what_was_trained_is_stored_rounded_and_found_again(profile):
+    assert (recipe(profile, 1)["frozen"], load_profile("paper").frozen) == ("embeddings", "nothing")
+    for own in (profile, dataclasses.replace(profile, frozen="nothing")):
+        first, path = finetuned(own), weights_path("tiny", recipe(own, 1))
+        stored, before = read_weights(path, recipe(own, 1)), path.stat().st_mtime_ns
+        assert any("embeddings" in name for name in stored) == (own is not profile)
+        assert all(torch.equal(one, one.half().float()) for one in stored.values())
+        assert same(finetuned(own, kernel="eager"), first.state_dict())
+        assert path.stat().st_mtime_ns == before
+    words = "bert.embeddings.word_embeddings.weight"
+    frozen = finetuned(profile).state_dict()[words].half().float()
+    assert not torch.equal(stored[words], frozen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [b"not safetensors at all", None])
+def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damage):
+    finetuned(profile)
+    path, wanted = weights_path("tiny", recipe(profile, 1)), recipe(profile, 1)
+    good = path.read_bytes()
+    if damage is None:
+        wanted = {**wanted, "epochs": 7}
+    else:
+        path.write_bytes(damage)
+    with pytest.warns(UserWarning, match="cannot be used .*set aside as .*damaged-1"):
+        assert read_weights(path, wanted) is None
+    assert not path.exists() and path.with_name(f"{path.name}.damaged-1").exists()
+    if damage:
+        finetuned(profile)
+        assert path.read_bytes() == good  # training is deterministic
+
+
+def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
+    finetuned(profile)
+    committed, wanted = (
+        tmp_path / "committed" / "synthetic-tiny-seed1.safetensors",
+        recipe(profile, 1),
+    )
+    committed.parent.mkdir()
+    weights_path("tiny", wanted).rename(committed)
+    assert weights_path("tiny", wanted) == committed
+    others = [weights_path("tiny", {**wanted, "epochs": epochs}) for epochs in (7, 8)]
+    assert {one.parent for one in others} == {tmp_path / "models"} and others[0] != others[1]
+    committed.write_bytes(b"cut short")
+    with pytest.warns(UserWarning, match="is damaged .* restore it with git"):
+        assert weights_path("tiny", wanted).parent == tmp_path / "models"
+    with pytest.raises(ValueError, match="do not fit tiny: classifier.weight has shape"):
+        with_weights("synthetic", "tiny", 1, {"classifier.weight": torch.ones(9, 9)}, "sdpa")
 
 
 @pytest.mark.parametrize(
-    "file", ["model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"]
+    ("avx512_bf16", "device", "worked_in"),
+    [(True, "cpu", BFLOAT16), (False, "cpu", FLOAT32), (False, "cuda", BFLOAT16)],
 )
-def test_a_damaged_checkpoint_is_not_used(profile, file):
-    whole = finetune(profile, 1).state_dict()
-    (checkpoint,) = training_folder(profile, recipe(profile, 1)).glob("checkpoint-*")
-    content = (checkpoint / file).read_bytes()
-    (checkpoint / file).write_bytes(content[: len(content) // 2])
-    with pytest.warns(UserWarning, match="checkpoint-12 is damaged or was cut short"):
-        again = finetune(profile, 1).state_dict()
-    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+def test_a_processor_without_bfloat16_trains_in_float32_and_the_file_says_so(
+    avx512_bf16, device, worked_in, tmp_path, monkeypatch
+):
+    capabilities = {"avx2": True, "avx512_bf16": avx512_bf16}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert working_precision(BFLOAT16, device) == worked_in
+    assert working_precision(FLOAT32, device) == FLOAT32
+    if device == "cpu":
+        path, wanted = tmp_path / "a.safetensors", {"precision": BFLOAT16, "seed": 1}
+        save_trained(torch.nn.Linear(2, 2), path, wanted)
+        with safe_open(path, "pt") as file:
+            said = json.loads(file.metadata()["recipe"])
+        assert said.get("trained_in", BFLOAT16) == worked_in
+        assert stored_recipe(path) == wanted and read_weights(path, wanted) is not None
 
 
-def test_another_recipe_or_device_has_a_folder_of_its_own(profile, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    folders = {
-        training_folder(one, recipe(one, seed))
-        for one, seed in (
-            (profile, 1),
-            (profile, 2),
-            (with_recipe(profile, warmup=0.2), 1),
-            (dataclasses.replace(profile, device="cuda"), 1),
-        )
-    }
-    assert len(folders) == 4
-    assert training_folder(profile, recipe(profile, 1)) == training_folder(
-        dataclasses.replace(profile, device="cpu"), recipe(profile, 1)
-    )
+# --- batches ----------------------------------------------------------------------------------------
+
+
+def test_batches_are_sorted_padded_cut_short_and_restored():
+    tokenizer = load_tokenizer("tiny")
+    texts = ("good film", "the plot is dull", "bad", "a very very very good cast")
+    labels = (1, 0, 0, 1)
+    made = make_batches(tokenizer, Examples(texts, labels), 3, 5)
+    assert made.n_truncated == 2  # with [CLS] and [SEP], 6 and 8 tokens
+    assert [tuple(b["input_ids"].shape) for b in made.batches] == [(3, 5), (1, 5)]
+    assert made.restore(torch.cat([b["labels"] for b in made.batches]).numpy()).tolist() == [
+        *labels
+    ]
+    pairs = Examples(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
+    (batch,) = make_batches(tokenizer, pairs, 2, 6).batches
+    words = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
+    assert words[0] == ["[CLS]", "good", "film", "[SEP]", "fine", "[SEP]"]
+    assert len(words[1]) == 6 and words[1].count("[SEP]") == 2  # both ends kept
+    assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
+    with pytest.raises(ValueError, match="dataset is empty"):
+        make_batches(tokenizer, Examples((), ()), 3, 5)

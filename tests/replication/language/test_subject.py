@@ -1,18 +1,27 @@
 """Losses of passages are what a plain loop over tokens gives, and masks cut what they say."""
 
 import math
+import pickle
 
 import numpy as np
+import plainly
 import pytest
-import torch
 
-from headprune_lib import cut_heads, full_mask, masked_heads
+from headprune_lib import cut_heads, find_heads, head_importance, prune_order
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.replication.language import models
+from headprune_lib.attention import eager
+from headprune_lib.replication import measurements
 from headprune_lib.replication.language.subject import LanguageSubject
-from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.measurements.language_curve import (
+    ORDERS,
+    PER_GROUP,
+    WHOLE_GROUPS,
+    first_heads,
+    steps_of,
+)
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Journal
+from headprune_lib.replication.store.heads import heads_in
 
 
 @pytest.fixture
@@ -20,43 +29,19 @@ def subject():
     return LanguageSubject.of(load_profile("smoke"), "made-up")
 
 
-def plain_losses(model, passages):
-    """Each passage by itself, each token by itself."""
-    found = []
-    for ids in passages:
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids])).logits[0].double()
-        found.append(
-            -sum(float(logits[i].log_softmax(-1)[ids[i + 1]]) for i in range(len(ids) - 1))
-        )
-    return np.array(found)
-
-
-def test_losses_are_those_of_a_plain_loop(subject):
-    lengths = {len(ids) for ids in subject.test}
-    assert len(lengths) > 1, "some passages are padded"
-    expected = plain_losses(subject.model, subject.test)
+def test_losses_are_those_of_a_plain_loop(subject, tmp_path):
+    assert len({len(ids) for ids in subject.test}) > 1, "some passages are padded"
+    expected = plainly.passage_nats(subject.model, subject.test)
     np.testing.assert_allclose(subject.losses(subject.model), expected, rtol=1e-5)
-
-
-def test_losses_under_masks_are_those_of_a_model_with_zeroed_heads(subject, tmp_path):
-    masks = {"one": cut_heads(subject.model, [("self", 1, 2)]), "none": full_mask(subject.model)}
-    found = subject.under(masks, Journal(tmp_path), "")
-    with masked_heads(subject.model, masks["one"]):
-        cut = plain_losses(subject.model, subject.test)
-    np.testing.assert_allclose(found, [cut, plain_losses(subject.model, subject.test)], rtol=1e-5)
-    assert np.abs(found[0] - found[1]).max() > 1e-3
-
-
-def test_the_sweep_over_single_heads_is_that_of_their_masks(subject, tmp_path):
-    swept = subject.without_each(Journal(tmp_path))
-    masks = one_head_masks(subject.model)
-    assert [("self", *head) for head in swept["heads"].tolist()] == list(masks)
-    n = len(subject.swept)
-    assert 0 < n < len(subject.test) and subject.swept == subject.test[:n]
-    expected = [subject.losses(subject.model, mask)[:n] for mask in masks.values()]
-    np.testing.assert_allclose(swept["loss"], expected, rtol=1e-5)
-    np.testing.assert_allclose(swept["loss_uncut"], subject.losses(subject.model)[:n], rtol=1e-5)
+    swept, n = subject.without_each(Journal(tmp_path)), len(subject.swept)
+    np.testing.assert_allclose(swept["loss_uncut"], expected[:n], rtol=1e-5)
+    for (layer, head), losses in zip(swept["heads"], swept["loss"], strict=True):
+        mask = one_head_masks(subject.model)["self", layer, head]
+        cut = plainly.passage_nats(subject.model, subject.swept, mask)
+        np.testing.assert_allclose(losses, cut, rtol=1e-5)
+    again = pickle.loads(pickle.dumps(subject))  # as a worker loads it
+    assert (again.task, again.profile) == (subject.task, subject.profile)
+    np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
 
 
 def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):
@@ -69,37 +54,56 @@ def test_passages_hold_the_tokens_that_were_asked_for_and_are_apart(subject):
         assert sum(held[:-1]) < wanted <= sum(held) and max(held) <= settings.length
     assert not {*map(tuple, subject.scoring)} & {*map(tuple, subject.tuning)}
     assert subject.tokens.tolist() == [len(ids) - 1 for ids in subject.test]
-
-
-def test_the_loss_by_frequency_is_that_of_smoothed_counts(subject):
     seen = [token for ids in (*subject.tuning, *subject.scoring) for token in ids[1:]]
     size = subject.model.config.vocab_size
-    expected = [
+    expected = [  # by smoothed counts
         -sum(math.log((seen.count(token) + 1) / (len(seen) + size)) for token in ids[1:])
         for ids in subject.test
     ]
     np.testing.assert_allclose(subject.frequency_loss, expected, rtol=1e-12)
 
 
-def test_scores_leave_the_model_with_its_kernel(subject, tmp_path):
-    before = subject.model.config._attn_implementation
-    for name in ("importance", "entropy"):
-        found = subject.scores(Journal(tmp_path), read_name(name))["self"]
-        assert found.shape == (2, 4) and found.isfinite().all()
+def test_orders_are_the_librarys_and_groups_go_whole_or_evenly(subject, tmp_path):
+    journal, before = Journal(tmp_path), subject.model.config._attn_implementation
+    (block, *_) = find_heads(subject.model)
+    groups = {tuple(group) for group in block.groups}
+    whole = steps_of(subject, journal, WHOLE_GROUPS)
+    for step in whole:
+        assert tuple(head for _, _, head in step) in groups
+    for step in steps_of(subject, journal, PER_GROUP):
+        assert all(len({head for *_, head in step} & {*group}) == 1 for group in groups)
+    with pytest.raises(ValueError, match="scored once"):
+        steps_of(subject, journal, "importance rescored")
+    assert [len(first_heads(whole, share)) for share in (0, 0.2, 0.25, 0.3, 1)] == [0, 2, 2, 4, 8]
+    found = [head for (head,) in steps_of(subject, journal, "importance")]
     assert subject.model.config._attn_implementation == before != "eager"
+    with eager(subject.model):
+        scores = head_importance(subject.model, subject.batches(subject.scoring))
+    assert found == prune_order(scores)
 
 
-def test_a_worker_loads_it_anew(subject):
-    import pickle
+@pytest.mark.slow
+def test_a_curve_is_the_loss_under_the_masks_of_its_order(smoke, subject):
+    result = measurements.get("language_curve", smoke)
+    assert set(result.parts) == set(ORDERS)
+    for name, part in result.parts.items():
+        raw, step = part.raw, 2
+        mask = cut_heads(subject.model, heads_in(raw["order"][-1])[: raw["gone"][-1][step]])
+        expected = plainly.passage_nats(subject.model, subject.test, mask)
+        found = (raw["loss_uncut"] + raw["loss_change"][-1, step]) / 1000
+        np.testing.assert_allclose(found, expected, atol=2e-3, err_msg=name)
 
-    again = pickle.loads(pickle.dumps(subject))
-    assert (again.task, again.profile) == (subject.task, subject.profile)
-    np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))
 
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match=r"gguf is not installed: pip install 'headprune\[language\]'"
-    ):
-        models.load_language_model("smollm2")
+@pytest.mark.slow
+def test_removed_heads_are_masked_ones_and_training_moves_a_copy(smoke, subject, tmp_path):
+    result, before = measurements.get("language_recovery", smoke), subject.losses(subject.model)
+    assert list(result.parts) == ["removed 0%", "removed 30%"]
+    steps = steps_of(subject, Journal(tmp_path), PER_GROUP)
+    for part, share in zip(result.parts.values(), (0, 0.3), strict=True):
+        mask = cut_heads(subject.model, first_heads(steps, share))
+        expected = plainly.passage_nats(subject.model, subject.test, mask)
+        np.testing.assert_allclose(part.raw["loss_pruned"] / 1000, expected, atol=2e-3)
+        assert np.abs(part.raw["loss_tuned"] - part.raw["loss_pruned"]).max() > 5
+    uncut, cut = result.values["recovered"]
+    assert uncut["left"] == uncut["parameters"] > cut["left"] and cut["removed"] == 4
+    np.testing.assert_array_equal(subject.losses(subject.model), before)

@@ -1,180 +1,156 @@
-"""The translation artifacts on the smoke profile against plain computations."""
+"""What is measured of translators on the smoke profile, against translations made one by one."""
+
+import dataclasses
+import math
 
 import numpy as np
+import plainly
 import pytest
-import sacrebleu
 import torch
 
-from headprune_lib import cut_heads, find_heads, masked_heads
-from headprune_lib.ablation import all_but_one_masks
-from headprune_lib.batching import teacher_forced
-from headprune_lib.orders import order_mask, prune_order
-from headprune_lib.replication import measurements, stats
+from headprune_lib import find_heads, order_mask, tune_mask
+from headprune_lib.ablation import all_but_one_masks, one_head_masks
+from headprune_lib.heads import KINDS
+from headprune_lib.replication import measurements
 from headprune_lib.replication.data.verses import Pairs
-from headprune_lib.replication.measurements.all_but_one import best_of_layers
-from headprune_lib.replication.measurements.bleu import one_by_one_scores
+from headprune_lib.replication.measurements.checkpoints import (
+    Point,
+    chosen,
+    further_masks,
+)
 from headprune_lib.replication.measurements.quality import shared_ngrams
-from headprune_lib.replication.pages import plots, tables
+from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.translation.models import PAD, encode
-from headprune_lib.replication.translation.outcomes import all_counts, first_verses, mean_losses
-from headprune_lib.replication.translation.subject import KINDS, TranslationSubject
-from headprune_lib.replication.translation.weights import publish
+from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+
+
+@pytest.fixture(scope="module")
+def pre(smoke):
+    return dataclasses.replace(smoke, translation_model="pre-norm")
 
 
 @pytest.fixture(scope="module")
 def subject(smoke):
-    return TranslationSubject.of(smoke, smoke.translation_task)
+    return TranslationSubject.of(smoke, "toy", kernel="eager")
 
 
-def plain_bleu(subject, pairs, mask):
-    """sacrebleu's corpus BLEU of translations made under a mask, in the pairs' order."""
-    with masked_heads(subject.model, mask):
-        made = subject.translator.translate(pairs.sources)
-    return sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
+def scores_of(raw, prefix=""):
+    """BLEU without a cut, and (cuts,) with each."""
+    own = {n.removeprefix(prefix): one for n, one in raw.items() if n.startswith(prefix)}
+    uncut, cut = all_counts({**own, "heads": raw.get(f"{prefix}heads", raw["heads"])})
+    return float(corpus_bleu(uncut.sum(0))), corpus_bleu(cut.sum(1))
 
 
-def test_table1_is_what_masked_translation_gives(smoke, subject):
-    result = measurements.get("table1", smoke)
-    pairs, values = subject.headline, result.values
-    assert result.n_examples == len(pairs) == 60
-    assert values["baseline"]["bleu"] > 20
-    assert len(values["heads"]) == sum(block.n_heads for block in find_heads(subject.model))
-    for record in values["heads"][::5]:
-        mask = cut_heads(subject.model, [(record["kind"], record["layer"], record["head"])])
-        change = plain_bleu(subject, pairs, mask) - values["baseline"]["bleu"]
-        assert record["delta"] == pytest.approx(change, abs=1e-3)
-        assert record["interval"][0] <= record["delta"] <= record["interval"][1]
-    families = [[r for r in values["heads"] if r["kind"] == kind] for kind in KINDS]
-    for family in families:
-        np.testing.assert_allclose(
-            [r["p_holm"] for r in family], stats.holm([r["p"] for r in family]), rtol=1e-4
-        )
-    assert values["counts"]["all"]["heads"] == sum(
-        values["counts"][kind]["heads"] for kind in KINDS
-    )
+@pytest.mark.parametrize(
+    ("artifact", "prefix", "masks_of", "text"),
+    [
+        ("table1", "", one_head_masks, "headline"),
+        ("table2", "", all_but_one_masks, "test"),
+        ("table5", "", all_but_one_masks, "headline"),
+        ("table5", "valid_", all_but_one_masks, "valid"),
+        ("figure2a", "home_", one_head_masks, "test"),
+        ("figure2a", "far_", one_head_masks, "far"),
+    ],
+)
+def test_a_sweep_is_what_each_mask_does_to_each_translation(
+    smoke, subject, artifact, prefix, masks_of, text
+):
+    result = measurements.get(artifact, smoke)
+    raw, masks = result.raw, masks_of(subject.model)
+    pairs = {"headline": subject.headline, "far": subject.far("toy-far")}.get(text)
+    pairs = pairs or subject.pairs(text)
+    heads = raw.get(f"{prefix}heads", raw["heads"])
+    uncut, cut = scores_of(raw, prefix)
+    assert uncut == pytest.approx(plainly.bleu(subject, pairs), abs=1e-3)
+    assert text == "far" or uncut > 20
+    for row in (0, len(heads) // 2, len(heads) - 1):
+        kind, layer, head = heads[row]
+        expected = plainly.bleu(subject, pairs, masks[KINDS[kind], layer, head])
+        assert cut[row] == pytest.approx(expected, abs=1e-3)
+    if not prefix:  # that is what the records are about
+        assert result.n_examples == len(pairs)
+        assert result.values["baseline"]["bleu"] == pytest.approx(uncut, abs=1e-3)
+    layers = {(block.kind, block.layer) for block in find_heads(subject.model)}
+    if prefix == "valid_":  # the heads that are reported are the best ones there
+        assert {(KINDS[kind], layer) for kind, layer, _ in raw["heads"]} == layers
+        for reported in raw["heads"]:
+            same = (heads[:, :2] == reported[:2]).all(1)
+            assert cut[(heads == reported).all(1)] == cut[same].max()
 
 
-def test_the_leak_free_choice_is_made_on_valid(smoke, subject):
-    test, free = measurements.get("table2", smoke), measurements.get("table5", smoke)
-    layers = [(r["kind"], r["layer"]) for r in free.values["layers"]]
-    assert sorted(layers) == sorted(
-        (block.kind, block.layer) for block in find_heads(subject.model)
-    )
-    swept = corpus_bleu(all_counts(test.raw)[1].sum(1)) - test.values["baseline"]["bleu"]
-    for best in test.values["layers"]:  # chosen where it is reported
-        same = (test.raw["heads"][:, :2] == [KINDS.index(best["kind"]), best["layer"]]).all(1)
-        assert best["delta"] == pytest.approx(swept[same].max(), abs=1e-3)
-    assert (test.n_examples, free.n_examples) == (40, 60)
-    reported = free.values["layers"][3]
-    mask = all_but_one_masks(subject.model)[reported["kind"], reported["layer"], reported["head"]]
-    assert reported["delta"] == pytest.approx(
-        plain_bleu(subject, subject.headline, mask) - free.values["baseline"]["bleu"], abs=1e-3
-    )
-    valid = {
-        name.removeprefix("valid_"): values
-        for name, values in free.raw.items()
-        if name.startswith("valid_")
-    }
-    bleu = corpus_bleu(all_counts(valid)[1].sum(1))
-    for row in best_of_layers(valid):
-        same = (valid["heads"][:, :2] == valid["heads"][row, :2]).all(1)
-        assert bleu[row] == bleu[same].max()
+@pytest.mark.parametrize(
+    ("artifact", "part"),
+    [
+        ("figure3a", "importance"),
+        ("figure3a", "random"),
+        ("figure4", "enc-dec importance"),
+        ("figure6d", "importance training 6"),
+    ],
+)
+def test_curves_are_what_masks_along_the_stored_orders_do(smoke, pre, artifact, part):
+    profile, seed = (pre, 6) if artifact == "figure6d" else (smoke, 1)
+    measured = measurements.get(artifact, profile, parts=[part]).parts[part]
+    subject, raw = TranslationSubject.of(profile, "toy", seed), measured.raw
+    assert measured.runs == [subject.run] and list(measured.signature["recipe"]) == [f"seed {seed}"]
+    pairs = subject.pairs("test") if artifact == "figure4" else subject.headline
+    order = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"][0].tolist()]
+    assert {head[0] for head in order} == ({"enc-dec"} if artifact == "figure4" else {*KINDS})
+    _, curve = scores_of({**raw, "heads": raw["counts_change"]})
+    for step in (3, 6):
+        mask = order_mask(subject.model, order, math.ceil(len(order) * step / 10 - 1e-9))
+        expected = plainly.bleu(subject, pairs, mask)
+        assert curve[step - 1] == pytest.approx(expected, abs=1e-3)
 
 
-def test_figure3a_steps_are_masks_of_the_order(smoke, subject, tmp_path):
-    result = measurements.get("figure3a", smoke)
-    scores = subject.importance(Journal(tmp_path))
-    order, values = prune_order(scores), result.values
-    curve = values["curves"]["importance"]["mean"]
-    for step, n_cut in ((2, 5), (5, 12)):  # ceil(24 i / 10)
-        expected = plain_bleu(subject, subject.headline, order_mask(subject.model, order, n_cut))
-        assert curve[step] == pytest.approx(expected, abs=1e-3)
-    assert curve[-1] == pytest.approx(values["curves"]["random"]["mean"][-1])
-    assert len(values["curves"]["random"]["runs"]) == smoke.translation_orders
-
-
-def test_importance_is_the_mean_over_verses_of_the_derivative(subject, tmp_path):
+def test_importance_is_the_mean_over_verses_of_the_derivative(smoke, tmp_path):
+    subject = TranslationSubject.of(smoke, "toy")
     scores = subject.importance(Journal(tmp_path), normalize=None)
-    assert {kind: tuple(values.shape) for kind, values in scores.items()} == dict.fromkeys(
-        KINDS, (2, 4)
-    )
-    # one head by finite differences, on all verses kept for scoring
-    pairs, step = subject.split("score"), 1e-4
-    model = subject.model.double()
+    assert {kind: tuple(one.shape) for kind, one in scores.items()} == dict.fromkeys(KINDS, (2, 4))
+    pairs, step, model = subject.split("score"), 1e-4, subject.model.double()
     block = next(b for b in find_heads(model) if (b.kind, b.layer) == ("enc-dec", 1))
     weight = block.part(model, "output").weight.data
-    columns = slice(2 * block.width, 3 * block.width)
-    batch = teacher_forced(
-        encode(subject.translator.pieces.vocabulary, pairs.sources),
-        encode(subject.translator.pieces.vocabulary, pairs.targets),
-        PAD,
-        start=PAD,
-    )
-    labels, losses = batch.pop("labels"), []
+    columns, nats = slice(2 * block.width, 3 * block.width), []
     for factor in (1 + step, (1 - step) / (1 + step)):
         weight[:, columns] *= factor
-        with torch.no_grad():
-            logits = model(**batch).logits
-        losses.append(
-            torch.nn.functional.cross_entropy(logits.movedim(-1, 1), labels, reduction="none").sum(
-                -1
-            )
-        )
+        nats.append(plainly.reference_nats(subject, pairs)[0])
     weight[:, columns] /= 1 - step
     model.float()
-    expected = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
-    assert scores["enc-dec"][1, 2] == pytest.approx(expected.item(), rel=2e-3)
+    expected = np.abs((nats[0] - nats[1]) / (2 * step)).mean()
+    assert float(scores["enc-dec"][1, 2]) == pytest.approx(expected, rel=2e-3)
 
 
-def test_figure4_removes_one_kind_at_a_time(smoke):
-    values = measurements.get("figure4", smoke).values
-    assert set(values["curves"]) == {
-        f"{kind} {how}" for kind in KINDS for how in ("importance", "random")
-    }
-    curves = {kind: np.array(values["curves"][f"{kind} importance"]["mean"]) for kind in KINDS}
-    minus = curves["enc-dec"] - curves["dec-dec"]
-    along = [one["difference"] for one in values["differences_along"]["enc-dec minus dec-dec"]]
-    assert along == pytest.approx(minus, abs=1e-3)
-    assert set(values["shown"]) < set(values["shares"])
-    # the mean share of BLEU kept up to 90% removed, by trapezoids of a tenth
-    kept = minus / curves["enc-enc"][0]
-    area = (kept[:9] + kept[1:10]).mean() / 2
-    found = values["areas"]["dec-dec"]
-    assert found["difference"] == pytest.approx(area, abs=1e-4)
-    low, high = found["interval"]
-    assert low <= found["difference"] <= high
+@pytest.mark.parametrize("part", ["entropy training 6", "importance tuned"])
+def test_orders_beside_each_other_are_followed_as_plain_masks_say(pre, part):
+    raw = measurements.get("which_first", pre, task="toy", parts=[part]).parts[part].raw
+    subject, pairs = TranslationSubject.of(pre, "toy", 6 if "6" in part else 1), None
+    pairs = subject.pairs("test")
+    order = [(KINDS[kind], layer, head) for kind, layer, head in raw["order"][0].tolist()]
+    uncut, curve = scores_of(
+        {**raw, "counts_change": raw["counts_change"][0], "heads": raw["shares"]}
+    )
+    for step in (4, 9):
+        n_cut = math.ceil(len(order) * raw["shares"][step] - 1e-9)
+        mask = order_mask(subject.model, order, n_cut)
+        if "tuned" in part:
+            mask = tune_mask(subject.model, mask, forced_batches(subject, subject.split("score")))
+            for kind, gates in mask.items():
+                np.testing.assert_allclose(raw[f"gates {kind}"][0, step], gates, atol=1e-3)
+        assert curve[step] == pytest.approx(plainly.bleu(subject, pairs, mask), abs=1e-3)
+        nats, pieces = plainly.reference_nats(subject, pairs, mask)
+        assert raw["log_loss"][0, step] == pytest.approx((nats / pieces).mean(), rel=1e-3)
+    assert curve[0] == pytest.approx(uncut)
 
 
-def test_figure2a_and_6d(smoke):
-    values = measurements.get("figure2a", smoke).values
-    table1 = measurements.get("table1", smoke).raw  # on more verses, of which the first count here
-    uncut, cuts = all_counts(first_verses(table1, 40))
-    own = [
-        corpus_bleu(cut.sum(0)) - corpus_bleu(uncut.sum(0))
-        for cut, (kind, _, _) in zip(cuts, table1["heads"], strict=True)
-        if kind == 0
-    ]
-    assert [r["bleu home"] for r in values["heads"]] == pytest.approx(own, abs=1e-3)
-    assert set(values["correlations"]) == {"bleu", "loss"}
-    assert "importance" in measurements.get("figure6d", smoke).values["curves"]
-
-
-def test_coarse_importance_keeps_its_mean():
-    values = np.random.default_rng(0).lognormal(-5, 2, (1000, 6))
-    assert np.abs(coarse(values) / values - 1).max() <= 1 / 32
-    np.testing.assert_allclose(coarse(values).astype(float).mean(0), values.mean(0), rtol=3e-3)
+# --- beam search ------------------------------------------------------------------------------------
 
 
 def test_quality_with_and_without_shared_ngrams(smoke, subject):
     values = measurements.get("quality", smoke).values
-    pairs = subject.headline
-    assert values["beam 1"]["bleu"] == pytest.approx(
-        plain_bleu(subject, pairs, cut_heads(subject.model, [])), abs=1e-3
-    )
-    assert values["beam 5"]["chrf"] > 20 and len(values["samples"]) == 10
+    for beams in (1, 5):
+        expected = plainly.bleu(subject, subject.headline, beams=beams)
+        assert values[f"beam {beams}"]["bleu"] == pytest.approx(expected, abs=1e-3)
     assert [record["epoch"] for record in values["curve"]] == list(range(1, 10))
     train = Pairs(((1, 1, 1),), ("a b c d e f",), ("one two",))
     test = Pairs(((2, 1, 1),) * 3, ("x B, c D e", "b c d", "c d x"), ("y", "y", "y"))
@@ -182,88 +158,29 @@ def test_quality_with_and_without_shared_ngrams(smoke, subject):
     assert shared_ngrams(train, test, 4).tolist() == [True, False, False]
 
 
-def test_greedy_and_beam_search_are_compared_on_the_same_cuts(smoke, subject):
-    values = measurements.get("search", smoke).values
-    pairs = subject.split("test").first(300)
-    cut, alone = values["cuts"][1], values["cuts"][-1]
-    assert (cut["alone"], alone["alone"]) == (False, True)
-    one = (cut["kind"], cut["layer"], cut["head"])
-    others = [(alone["kind"], alone["layer"], head) for head in range(4) if head != alone["head"]]
-    for row, heads in ((cut, [one]), (alone, others)):
-        with masked_heads(subject.model, cut_heads(subject.model, heads)):
-            made = subject.translator.translate(pairs.sources, beams=5)
-        expected = sacrebleu.corpus_bleu(made, [list(pairs.targets)]).score
-        assert values["bleu"]["beam 5"] + row["beam 5"] == pytest.approx(expected, abs=1e-3)
-    changes = [[row[f"beam {beams}"] for row in values["cuts"]] for beams in (1, 5)]
-    assert values["pearson"]["all"]["r"] == pytest.approx(np.corrcoef(*changes)[0, 1], abs=1e-4)
+# --- along a training -------------------------------------------------------------------------------
 
 
-def test_publishing_keeps_the_final_weights(smoke, subject, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADPRUNE_MODELS", str(tmp_path))
-    names = sorted(path.name for path in publish(smoke, "toy", smoke.seed))
-    assert names == ["toy-seed1.curve.json", "toy-seed1.safetensors", "toy-seed1.spm"]
-    monkeypatch.setattr("headprune_lib.replication.translation.weights.train", None)
-    assert TranslationSubject.of(smoke, "toy").key == subject.key
+def test_checkpoints_are_matched_by_share_of_the_best_bleu():
+    bleus = enumerate((1, 3, 11, 16, 17, 20, 19), 1)
+    epochs = [Point(10 * epoch, epoch, bleu, {"epoch": epoch}) for epoch, bleu in bleus]
+    shares = [0.09, 0.18, 0.52, 0.77, 0.88, 0.99, 1.0]
+    wanted = Checkpoints(shares, False, None, False, None, None)
+    assert [point.epoch for point in chosen(epochs, wanted)] == [1, 2, 3, 4, 5, 6]
+    start = Point(0, 0.0, math.nan, {"update": 0})
+    quarter = Point(18, 1.75, 1.9, {"update": 18})  # 9.5% of the best
+    wanted = dataclasses.replace(wanted, shares=[0.09, 0.5], within=True, every=3)
+    found = chosen([start, epochs[0], quarter, *epochs[1:]], wanted)
+    assert [point.updates for point in found] == [0, 18, 30, 60, 70]  # every third, and the last
 
 
-def test_every_figure_is_drawn_with_labels(smoke):
-    for draw, names in (
-        (plots.table2, ("table2", "table5")),
-        (plots.figure2a, ("figure2a",)),
-        (plots.figure3a, ("figure3a",)),
-        (plots.figure4, ("figure4", "figure3a")),
-    ):
-        alone = [{"one": measurements.get(name, smoke)} for name in names]
-        both = [shown | {"another": shown["one"]} for shown in alone]
-        panels = [len(labelled(draw(*shown))) for shown in (alone, both)]
-        assert panels[1] == 2 * panels[0] > 0, draw
-    values = {name: measurements.get(name, smoke).values for name in ("quality", "search")}
-    labelled(plots.quality({"toy": values["quality"]}))
-    labelled(plots.search(values["search"]))
-
-
-def labelled(figure):
-    """The panels of a figure that hold something; each says what it shows along x."""
-    panels = [axes for axes in figure.axes if axes.has_data()]
-    assert all(axes.get_xlabel() for axes in panels if axes.lines)
-    assert plots.as_png(figure).startswith(b"\x89PNG")
-    return panels
-
-
-def test_tables_have_a_row_for_each_thing(smoke):
-    def result(name):
-        return measurements.get(name, smoke)
-
-    assert tables.heads_table(result("table1"))["heads"].tolist() == [8, 8, 8]
-    assert set(tables.curves_table(result("figure3a"))["order"]) == {
-        "importance, Eq. 2",
-        "importance, not normalised",
-        "one-by-one on the test set (the paper's)",
-        "one-by-one on other text",
-        "random",
-    }
-    assert len(tables.kinds_table(result("figure4"))) == 11
-
-
-def test_oracle_breaks_ties_by_loss():
-    zeros = np.zeros((3, 1, 5), np.int16)
-    raw = {
-        "heads": np.array([[kind, 0, 0] for kind in range(3)]),
-        "counts_uncut": np.ones((1, 5)),
-        "counts_change": zeros,
-        "reference_lengths": np.array([2]),
-        "draft_loss_change": np.array([[30], [10], [20]]),
-    }
-    scores = one_by_one_scores(raw)
-    assert scores["enc-dec"] < scores["dec-dec"] < scores["enc-enc"]
-
-
-def test_mean_losses_are_the_means_of_what_they_replace():
-    rng = np.random.default_rng(0)
-    uncut, change = rng.integers(0, 9_000, 5), rng.integers(-500, 500, (3, 5))
-    found = mean_losses(
-        {"heads": np.zeros(3), "draft_loss_uncut": uncut, "draft_loss_change": change}
-    )
-    assert set(found) == {"heads", "draft_log_loss"}
-    expected = [uncut.mean() / 1000, *((uncut + row).mean() / 1000 for row in change)]
-    np.testing.assert_allclose(found["draft_log_loss"], expected, rtol=1e-12)
+def test_random_orders_are_the_same_for_every_checkpoint_and_training(pre):
+    """Models of two seeds and of two times share nothing but what is cut."""
+    found = []
+    for seed, kept in ((1, {"update": 0}), (6, {"update": 0}), (6, {"epoch": 9})):
+        subject = TranslationSubject.of(pre, "toy", seed, **kept)
+        plain = {kind: torch.rand(2, 4) for kind in KINDS}
+        masks = further_masks(subject, plain, pre.checkpoints["pre-norm"], 10)
+        found.append(torch.stack([masks["random 0"][kind] for kind in KINDS]))
+    assert (found[0] == 0).sum() == 10
+    assert all(torch.equal(mask, found[0]) for mask in found)

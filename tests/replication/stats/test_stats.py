@@ -1,14 +1,9 @@
 """Statistics against scipy, statsmodels, published values, hand computation and exact coverage."""
 
-import gc
-
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
 
 from headprune_lib.replication import stats
 
@@ -29,17 +24,6 @@ def test_gini_is_the_mean_absolute_difference():
 SHARES = np.linspace(0, 1, 11)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def cheap_garbage_collection():
-    """statsmodels collects garbage in each multipletests, 0.2 s over all that is imported here."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-# --- McNemar, interval, power ---------------------------------------------------------------------
-
-
 def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
     lost, gained = np.meshgrid(np.arange(25), np.arange(25))
     ours = stats.mcnemar_exact(lost, gained)
@@ -54,27 +38,10 @@ def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
     [
         (7, 1, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake 2014, airway data: Tango
         (0, 0, 100, -3.8415 / 103.8415, 3.8415 / 103.8415),  # z^2 / (n + z^2)
-        (
-            5,
-            0,
-            5,
-            -1.0,
-            -1 + 2 * 3.8415 / (5 + 3.8415),
-        ),  # Wilson's interval for 5 of 5, as a change
     ],
 )
 def test_interval_golden(lost, gained, n, low, high):
     assert stats.paired_proportion_interval(lost, gained, n) == pytest.approx((low, high), abs=6e-4)
-
-
-def test_interval_swaps_with_its_arguments_and_agrees_with_the_score_test():
-    lost, gained = RNG.integers(0, 60, size=(2, 300))
-    low, high = stats.paired_proportion_interval(lost, gained, 500)
-    mirrored = stats.paired_proportion_interval(gained, lost, 500)
-    np.testing.assert_allclose((low, high), (-mirrored[1], -mirrored[0]), atol=1e-12)
-    assert ((low <= (gained - lost) / 500) & ((gained - lost) / 500 <= high)).all()
-    z = np.abs(gained - lost) / np.sqrt(np.maximum(gained + lost, 1))
-    np.testing.assert_array_equal((low > 0) | (high < 0), z > scipy.stats.norm.isf(0.025))
 
 
 @pytest.mark.parametrize("discordant", [0.002, 0.01, 0.05])
@@ -93,48 +60,24 @@ def test_interval_covers_at_small_discordance(discordant, lost_share, n=2400):
     assert 0.93 <= weight[likely][(low <= change) & (change <= high)].sum() <= 0.99
 
 
-@pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
-def test_smallest_detectable_has_that_power_in_the_exact_test(share, n=2400, alpha=0.01):
-    change = stats.smallest_detectable(share, n, alpha)
-    discordants, lost = np.meshgrid(np.arange(800), np.arange(800), indexing="ij")
-    weight = scipy.stats.binom.pmf(discordants, n, share) * scipy.stats.binom.pmf(
-        lost, discordants, (1 + change / share) / 2
-    )
-    likely = weight > 1e-9
-    p = stats.mcnemar_exact(lost[likely], (discordants - lost)[likely])
-    assert weight[likely][p < alpha].sum() == pytest.approx(0.8, abs=0.05)
-
-
-def test_smallest_detectable_without_discordants_or_examples():
-    none, few, many = stats.smallest_detectable([0.0, 0.001, 0.3], 2400, 0.01)
-    assert 0 < none == few < many  # a change needs that many discordants whatever was observed
-    assert stats.smallest_detectable(0.5, 5, 0.01) == np.inf
-
-
 def test_equivalence_is_strict():
-    np.testing.assert_array_equal(
-        stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01), [False, False, True, True]
-    )
+    found = stats.equivalence([-0.02, -0.01, -0.009, 0.1], 0.01)
+    np.testing.assert_array_equal(found, [False, False, True, True])
 
 
-# --- Holm, t, ratio -------------------------------------------------------------------------------
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
-def test_holm_keeps_order_and_never_lowers(p):
-    adjusted = stats.holm(p)
-    assert (adjusted >= np.array(p) - 1e-12).all() and (adjusted <= 1).all()
-    assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
-    assert adjusted.min() == pytest.approx(min(1, len(p) * min(p)))
+def test_the_unpaired_test_is_scipys_and_would_not_mark_the_papers_largest_loss():
+    uncut, cuts = RNG.random(300) < 0.8, RNG.random((2, 300)) < 0.7
+    theirs = [scipy.stats.ttest_ind(uncut.astype(float), cut.astype(float)).pvalue for cut in cuts]
+    np.testing.assert_allclose(stats.unpaired_t(uncut, cuts), theirs)
+    assert stats.unpaired_t([1, 1], [1, 1]) == 1
+    uncut = np.arange(9815) < 8186  # 83.4% right, and 0.96 points less
+    assert stats.unpaired_t(uncut, np.arange(9815) < 8092) > 0.01
 
 
 def test_holm_golden_and_shape():
-    np.testing.assert_allclose(
-        stats.holm([[0.01, 0.04], [0.03, 0.005]]), [[0.03, 0.06], [0.06, 0.02]]
-    )
-    p = RNG.uniform(size=(6, 12)) ** 3
-    np.testing.assert_array_equal(stats.holm(p).ravel(), multipletests(p.ravel(), method="holm")[1])
+    p, adjusted = [[0.01, 0.04], [0.03, 0.005]], [[0.03, 0.06], [0.06, 0.02]]
+    np.testing.assert_allclose(stats.holm(p), adjusted)
+    assert stats.holm([0.6, 0.9]).tolist() == [1, 1]
 
 
 def test_paired_t_golden_and_equal_to_scipy():
@@ -157,18 +100,9 @@ def test_paired_t_of_constant_rows():
 
 
 def test_ratio_interval():
-    ratio, low, high = stats.ratio_interval([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
-    half_width = 4.302653 * np.log(2) / 3**0.5
-    assert (ratio, low, high) == pytest.approx(
-        (4, 4 * np.exp(-half_width), 4 * np.exp(half_width)), rel=1e-5
-    )
-    assert stats.ratio_interval([3.0, 6.0], [2.0, 4.0]) == pytest.approx((1.5, 1.5, 1.5))
-    a, b = RNG.uniform(1, 2, size=(2, 9))
-    ratio, low, high = stats.ratio_interval(a, b)
-    assert stats.ratio_interval(b, a) == pytest.approx((1 / ratio, 1 / high, 1 / low))
-
-
-# --- bootstrap ------------------------------------------------------------------------------------
+    half = 4.302653 * np.log(2) / 3**0.5
+    found = stats.ratio_interval([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
+    assert found == pytest.approx((4, 4 * np.exp(-half), 4 * np.exp(half)), rel=1e-5)
 
 
 def test_matthews_and_f1_golden():
@@ -201,12 +135,6 @@ def test_paired_bootstrap_equals_the_loop(statistic):
     assert ours.p[1] < 0.05 and ours.high[1] < 0
 
 
-def test_paired_bootstrap_of_an_unchanged_model_is_no_change():
-    cells = stats.confusion([0, 1, 1, 0], [0, 1, 0, 0])
-    same = stats.paired_bootstrap(stats.f1, cells, cells[None], resamples=50, seed=0)
-    assert (same.value[0], same.low[0], same.high[0], same.p[0]) == (0, 0, 0, 1)
-
-
 def test_curves_share_the_draw_of_examples_and_nothing_else():
     curve = RNG.uniform(size=(1, 11, 200)) < 0.8
     flipped = curve.copy()
@@ -220,30 +148,12 @@ def test_curves_share_the_draw_of_examples_and_nothing_else():
     np.testing.assert_array_equal(alone["b"], both["b"])
 
 
-def test_curve_spread_is_that_of_examples_and_of_runs():
-    one = np.zeros((1, 2, 400), dtype=bool)
-    one[:, :, :100] = True
-    runs = np.stack([np.ones((2, 400)), np.zeros((2, 400))])
-    # 400 * 12,000 draws do not fit one chunk
-    spread = stats.bootstrap_curves({"one": one, "runs": runs, "more": runs}, 12_000, seed=1)
-    assert spread["one"].mean() == pytest.approx(0.25, abs=0.002)
-    assert spread["one"].std(axis=0) == pytest.approx((0.25 * 0.75 / 400) ** 0.5, rel=0.03)
-    values, counts = np.unique(spread["runs"][:, 0], return_counts=True)
-    np.testing.assert_array_equal(values, [0, 0.5, 1])
-    np.testing.assert_allclose(counts / 12_000, [0.25, 0.5, 0.25], atol=0.02)
-    # each curve draws its own runs
-    assert abs(np.corrcoef(spread["runs"][:, 0], spread["more"][:, 0])[0, 1]) < 0.05
-
-
 def test_curves_of_the_same_runs_can_share_their_draws_of_them():
     curve = RNG.uniform(size=(3, 2, 50))
     names = {"a": "runs", "b": "runs"}
     drawn = stats.bootstrap_curves({"a": curve, "b": curve + 1, "c": curve}, 99, 0, together=names)
     np.testing.assert_allclose(drawn["b"] - drawn["a"], 1, atol=1e-6)
     assert not np.allclose(drawn["c"], drawn["a"])
-
-
-# --- pruning curves -------------------------------------------------------------------------------
 
 
 def test_area_golden():
@@ -265,27 +175,6 @@ def test_prunable_share_golden(scores, share):
     assert stats.prunable_share(SHARES[::2], scores, chance=0.5, tolerance=0.02) == share
 
 
-curves = st.lists(st.integers(51, 100), min_size=11, max_size=11).map(lambda s: np.array(s) / 100)
-
-
-@settings(max_examples=60, deadline=None)
-@given(curves, curves, st.floats(0.1, 10), st.floats(-3, 3))
-def test_prunable_share_invariances(scores, other, scale, shift):
-    def share(s, chance=0.5, tolerance=0.0512):
-        return stats.prunable_share(SHARES, s, chance, tolerance)
-
-    assert share(scores * scale + shift, 0.5 * scale + shift) == share(scores)
-    assert share(scores, tolerance=0.02) <= share(scores) <= share(scores, tolerance=1.01) == 1
-    np.testing.assert_array_equal(share(np.stack([scores, other])), [share(scores), share(other)])
-    later = scores.copy()
-    reached = np.flatnonzero(share(scores) == SHARES)[0]
-    later[reached + 2 :] = 1.0  # what comes after the first drop does not matter
-    assert share(later) == share(scores)
-
-
-# --- correlation ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("method", "reference"),
     [("pearson", scipy.stats.pearsonr), ("spearman", scipy.stats.spearmanr)],
@@ -297,11 +186,6 @@ def test_correlation_equals_scipy(method, reference):
     assert (ours.value, ours.p) == pytest.approx(tuple(reference(x, y)))
     loop = [reference(x[i], y[i])[0] for i in stats.bootstrap_indices(40, 200, 4)]
     assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(loop, [0.025, 0.975])))
-
-
-def test_correlation_interval_ignores_constant_resamples():
-    pair = stats.correlation([0.0, 0, 0, 1], [0.0, 0, 0, 2], resamples=300, seed=0)
-    assert (pair.value, pair.low, pair.high) == pytest.approx((1, 1, 1))
 
 
 def plain_partial(x, y, given, groups):
@@ -328,25 +212,11 @@ def test_partial_correlation_is_that_of_the_residuals_of_ranks(rows):
     assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(loop, [0.025, 0.975])))
 
 
-def test_partial_correlation_of_one_variable_is_the_recursive_formula():
+def test_p_of_a_partial_correlation_is_that_of_the_degrees_of_freedom_left():
     x, y, z = RNG.normal(size=(3, 50))
-    x, y = x + z, y - z
-    xy, xz, yz = (scipy.stats.spearmanr(*pair)[0] for pair in ((x, y), (x, z), (y, z)))
-    expected = (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
-    found = stats.partial_spearman(x, y, [z], np.zeros(50), resamples=10)
-    assert found.value == pytest.approx(expected)
-    t = expected * np.sqrt(47 / (1 - expected**2))
+    found = stats.partial_spearman(x + z, y - z, [z], np.zeros(50), resamples=10)
+    t = found.value * np.sqrt(47 / (1 - found.value**2))
     assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(t), 47))
-    plain = stats.partial_spearman(x, y, [], np.zeros(50), resamples=10)
-    assert (plain.value, plain.p) == pytest.approx(tuple(scipy.stats.spearmanr(x, y)))
-
-
-def test_what_only_a_common_cause_ties_together_is_not_tied_given_it():
-    cause, (x, y) = RNG.normal(size=4000), RNG.normal(size=(2, 4000))
-    x, y = x + 3 * cause, y + 3 * cause
-    assert stats.correlation(x, y, "spearman", resamples=5).value > 0.8
-    found = stats.partial_spearman(x, y, [cause], np.zeros(4000), resamples=5)
-    assert abs(found.value) < 0.1
 
 
 def test_split_half_reliability_of_known_noise():
@@ -365,45 +235,20 @@ def test_perfect_reliability_and_the_ceiling():
     assert stats.correlation_ceiling(-0.1, 0.4) == 0
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: stats.holm([0.1, np.nan]), "1 NaN of 2"),
-        (lambda: stats.holm([0.1, 1.2]), r"\[0, 1\]"),
         (lambda: stats.holm([]), "p is empty"),
         (lambda: stats.mcnemar_exact([1, 2], [1]), r"\(2,\) and \(1,\)"),
-        (lambda: stats.mcnemar_exact([-1], [1]), "whole numbers"),
         (lambda: stats.paired_proportion_interval(5, 6, 10), "n is 10, but 11"),
-        (lambda: stats.smallest_detectable(1.5, 100, 0.05), "discordant_share"),
-        (lambda: stats.paired_t([[1.0], [2.0]]), "on the last axis"),
         (lambda: stats.ratio_interval([1.0, 0.0], [1.0, 1.0]), "> 0"),
-        (lambda: stats.bootstrap_indices(0, 5, 0), "at least 1"),
         (lambda: stats.bootstrap_curves({}, 5, 0), "no curve"),
-        (lambda: stats.bootstrap_curves({"a": np.ones((1, 2, 3))}, 0, 0), "resamples is 0"),
-        (
-            lambda: stats.bootstrap_curves(
-                {"a": np.ones((1, 2, 3)), "b": np.ones((1, 2, 4))}, 5, 0
-            ),
-            "b and the first curve",
-        ),
         (lambda: stats.confusion([0, 2], [0, 1]), "classes 0 and 1"),
-        (
-            lambda: stats.paired_bootstrap(stats.f1, np.ones((3, 4)), np.ones((1, 2, 4)), 5, 0),
-            "differ",
-        ),
-        (lambda: stats.area_under_curve([0, 0.5], [1, 1, 1]), "lengths of shares and scores"),
         (lambda: stats.area_under_curve([0, 0], [1, 1]), "each above the last"),
         (lambda: stats.prunable_share([0.1, 0.2], [1, 1], 0, 0.02), "expected 0, the unpruned"),
         (lambda: stats.correlation([1, 1, 1], [1, 2, 3]), "not all alike"),
-        (lambda: stats.correlation([1, 2, 3], [1, 2, 3], "kendall"), "kendall"),
         (lambda: stats.split_half_reliability(np.ones((2, 9))), "3 heads"),
-        (
-            lambda: stats.partial_spearman(range(9), [1, 3, 2] * 3, [range(9)], np.zeros(9), 5),
-            "none that the others determine",
-        ),
         (lambda: stats.partial_spearman([1, 2], [2, 1], [], [0, 1], 5), "expected more heads"),
     ],
 )

@@ -10,7 +10,7 @@ from headprune_lib.fairseq_import import FairseqTranslator
 from headprune_lib.fairseq_import.vocabulary import Dictionary, Splitter
 from headprune_lib.replication.data.moses import Moses
 from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.translation.translator import BESIDE, MosesPieces, Translator
+from headprune_lib.replication.translation.translator import BESIDE, MosesPieces
 
 TEXTS = ["It’s a well-known cat.", 'He said: "No!"', "A & B sat on the mat."]
 EN = Moses("en", aggressive=True, straight=True)
@@ -51,12 +51,3 @@ def test_lower_case_is_compared_with_lower_case(pieces):
     assert lower.target.tokens("The Cat.") == "the cat ."
     counts = lower.counts(pieces.targets(["on the mat ."]), ["On The Mat."])
     assert float(corpus_bleu(counts[BESIDE].sum(0))) == pytest.approx(100)
-
-
-def test_what_is_too_long_or_empty_is_refused(pieces):
-    translator = Translator("wmt14-enfr", pieces.fairseq.model, pieces, "", [])
-    assert translator.encode(TEXTS[:1]) == pieces.sources(TEXTS[:1])
-    with pytest.raises(ValueError, match="line 2 has 10 pieces, the model has positions for 9"):
-        translator.encode_targets([TEXTS[0], "cat " * 9])
-    with pytest.raises(ValueError, match="line 1 is empty"):
-        translator.encode([" "])

@@ -8,12 +8,9 @@ import pytest
 import torch
 
 from headprune_lib.orders import prune_order
-from headprune_lib.replication import measurements, weights
-from headprune_lib.replication.data import MissingData
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
-from headprune_lib.replication.measurements.orders import random_order, training_in
-from headprune_lib.replication.measurements.trained import OtherWeights, weights_at_hand
-from headprune_lib.replication.store import Journal
+from headprune_lib.replication import measurements
+from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.verification import same_weights
 from headprune_lib.replication.verification.quantities import (
     same_answers,
@@ -23,7 +20,7 @@ from headprune_lib.replication.verification.quantities import (
 )
 from headprune_lib.replication.verification.same_weights import find_again
 from headprune_lib.replication.verification.sheets import sheets
-from headprune_lib.replication.verification.subjects import NotAtHand, subjects_of
+from headprune_lib.replication.verification.subjects import subjects_of
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),
@@ -33,45 +30,27 @@ TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
     *("quality", "search", "which_first toy", "recovery toy"),
 )
+# Asked in every run: single heads, a curve, translations, checkpoints; the others nightly.
+ALWAYS = {"figure1b", "figure3b", "table1", "figure5"}
 # Of many orders, those by which the others are made; of many trainings, two.
 ORDERS = {
     "which_first": (
-        "importance unnormalised",
-        "entropy",
-        "random",
-        "importance-entropy chosen",
-        "importance-entropy shuffled",
-        "importance tuned",
+        *("importance unnormalised", "entropy", "random", "importance-entropy chosen"),
+        *("importance-entropy shuffled", "importance tuned"),
     ),
     "scoring_examples": ("importance",),
     "recovery": ("importance 40% all weights", "uncut 0% LoRA"),
     "recovery toy": ("importance 40% all weights", "uncut 0% all weights"),
 }
 # Arrays whose change need not be noticed, by the end of their name.
-NAMED = {
-    "names": "what a run is called",
-    "shares": "a grid",
-    "truncated": "counts sentences past the tokenizer's limit",
-    "valid_draft_log_loss": "means over all verses, of which none was kept",
-    "seconds": "times are of a machine and a moment",
-    "memory": "of a machine",
-    "file": "bytes, which the format makes",
-    "batch_sizes": "of the profile",
-    "n_sentences": "of the profile",
-    "updates": "of the learning curve",
-    "epochs": "of the learning curve",
-    "validation_bleu": "of the learning curve",
-    "further": "names of masks",
-    "bfloat16": "another processor rounds otherwise",
-    "reference_pieces": "of the text",
-    "metric": "of the task",
-    "_after": "of weights that were trained again and not kept",
-}
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory):
-    return Journal(tmp_path_factory.mktemp("journal"))
+NAMED = (
+    *("names", "further"),  # what runs and masks are called
+    *("shares", "batch_sizes", "n_sentences", "reference_pieces", "metric"),  # of profile and text
+    *("seconds", "memory", "file", "bfloat16"),  # of a machine and a moment
+    *("updates", "epochs", "validation_bleu"),  # of the learning curve
+    *("truncated", "valid_draft_log_loss"),  # over what was not kept
+    "_after",  # of weights that were trained again and not kept
+)
 
 
 @pytest.fixture
@@ -108,43 +87,45 @@ def changed(name, array):
 
 
 def with_array(result, part, name, array):
-    one = result.parts[part]
-    made = dataclasses.replace(one, raw={**one.raw, name: array})
-    return dataclasses.replace(result, parts={**result.parts, part: made})
+    of = result.parts[part]
+    other = dataclasses.replace(of, raw={**of.raw, name: array})
+    return dataclasses.replace(result, parts={**result.parts, part: other})
 
 
-def compared(result, subjects, journal, n_cells):
-    """What is found again on every training, with so many cells of each."""
+def compared(result, subjects, journal, rows):
+    """What is found again on every training, with so many rows of each sheet."""
     return [
         quantity
-        for subject, n in zip(subjects, n_cells, strict=True)
-        for quantity in find_again(result, subject, journal, random.Random(0), n)
+        for subject in subjects
+        for quantity in find_again(
+            result, subject, journal, random.Random(0), rows * len(sheets(result, subject))
+        )
     ]
 
 
-def n_cells(result, subjects, rows):
-    """Of each training as many cells as there are of so many rows of each sheet."""
-    return [rows * len(sheets(result, subject)) for subject in subjects]
-
-
-def noticed(result, subjects, journal, n_cells):
+def noticed(result, subjects, journal, rows):
     try:
-        found = compared(result, subjects, journal, n_cells)
+        quantities = compared(result, subjects, journal, rows)
     except (KeyError, IndexError, ValueError):  # no such head, lists of unequal length
         return True
-    return not all(quantity.agrees for quantity in found)
+    return not all(quantity.agrees for quantity in quantities)
 
 
-def obtained(name, profile):
-    """A result by its name; of one that exists for both halves, with the pair of languages."""
-    parts = ORDERS.get(name)
-    name, _, task = name.partition(" ")
-    parts = parts or ORDERS.get(name)
-    return measurements.get(name, profile, task=task or None, parts=parts)
-
-
-# Asked in every run: single heads, a curve, translations, checkpoints; the others nightly.
-ALWAYS = {"figure1b", "table6", "figure3b", "table1", "figure5"}
+def everything_is_noticed(result, journal, rows):
+    """A result is found again, and no array of any part can be another one."""
+    subjects = subjects_of(result)
+    quantities = compared(result, subjects, journal, rows)
+    assert quantities and [quantity for quantity in quantities if not quantity.agrees] == []
+    unnoticed = {
+        name
+        for part in result.parts
+        for name, array in result.parts[part].raw.items()
+        if array.size and not name.endswith(NAMED)  # no head is gone of an uncut model
+        if not noticed(
+            with_array(result, part, name, changed(name, array)), subjects, journal, rows
+        )
+    }
+    assert unnoticed == set()
 
 
 @pytest.mark.parametrize(
@@ -157,84 +138,34 @@ ALWAYS = {"figure1b", "table6", "figure3b", "table1", "figure5"}
 def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
     # all of an encoder's sweep; two of a translator's masks, one of which cuts something
     rows = 9 if name in ENCODER and name not in ORDERS else 2
-    everything_is_noticed(obtained(name, smoke), journal, rows)
+    measurement, _, task = name.partition(" ")
+    parts = ORDERS.get(name) or ORDERS.get(measurement)
+    result = measurements.get(measurement, smoke, task=task or None, parts=parts)
+    everything_is_noticed(result, journal, rows)
 
 
 def test_each_training_is_held_against_its_own_part(smoke, journal, once):
     pre = dataclasses.replace(smoke, translation_model="pre-norm")
     result = measurements.get("table5", pre, parts=["outcomes", "training 6"])
-    assert [subject.seed for subject in subjects_of(result)] == [1, 6]
-    everything_is_noticed(result, journal, 2)
-    first = result.parts["outcomes"]
-    alone = dataclasses.replace(result, parts={"outcomes": first})
+    subjects = subjects_of(result)
+    assert [subject.seed for subject in subjects] == [1, 6]
+    assert all(quantity.agrees for quantity in compared(result, subjects, journal, 2))
+    first, second = result.parts.values()
+    exchanged = {
+        "outcomes": dataclasses.replace(first, raw=second.raw),
+        "training 6": dataclasses.replace(second, raw=first.raw),
+    }
+    assert noticed(dataclasses.replace(result, parts=exchanged), subjects, journal, 2)
+    alone = dataclasses.replace(result, parts={"outcomes": result.parts["outcomes"]})
     with pytest.raises(ValueError, match="toy/pre-norm holds nothing of training 6"):
         sheets(alone, subjects_of(result)[1])
 
 
-def everything_is_noticed(result, journal, rows):
-    """A result is found again, and no array of any part can be another one."""
-    subjects = subjects_of(result)
-    cells = n_cells(result, subjects, rows)
-    found = compared(result, subjects, journal, cells)
-    assert found and [quantity for quantity in found if not quantity.agrees] == []
-    unnoticed = {
-        array
-        for part in result.parts
-        for array, values in result.parts[part].raw.items()
-        if values.size  # no head is gone of an uncut model
-        and not noticed(
-            with_array(result, part, array, changed(array, values)), subjects, journal, cells
-        )
-    }
-    assert {array for array in unnoticed if not array.endswith(tuple(NAMED))} == set()
-
-
-def test_scores_on_other_text_that_are_changed_are_noticed(smoke, journal):
-    result = measurements.get("stability", smoke)
-    subjects = subjects_of(result)
-    nothing = [0] * len(subjects)
-    assert all(quantity.agrees for quantity in compared(result, subjects, journal, nothing))
-    for part, array in (
-        ("importance", "scores synthetic-far"),
-        ("importance unnormalised", "scores synthetic"),
-        ("entropy", "scores synthetic-far"),
-        ("fisher", "effect"),
-    ):
-        other = changed(array, result.parts[part].raw[array])
-        assert noticed(with_array(result, part, array, other), subjects, journal, nothing), array
-
-
-def test_of_many_parts_so_many_are_drawn_as_are_asked_for(smoke, journal, once):
-    result = obtained("which_first", smoke)
-    subject = subjects_of(result)[0]
-
-    def looked_at(seed, n_parts):
-        generator = random.Random(seed)
-        found = find_again(result, subject, journal, generator, 2, n_parts)
-        said = [quantity.name for quantity in found]
-        return {part for part in result.parts if f"labels, {training_in(part)[0]}" in said}
-
-    assert looked_at(0, None) == set(result.parts)
-    drawn = [looked_at(seed, 2) for seed in range(12)]
-    assert {len(parts) for parts in drawn} == {2}
-    assert len(set.union(*drawn)) > 3
-    assert looked_at(3, 99) == set(result.parts)
-
-
-def test_three_answers_of_one_cell_are_noticed_and_two_are_not(smoke, journal, once):
-    result = measurements.get("figure1b", smoke)
-    subjects, correct = subjects_of(result), result.raw["correct"]
-    for n, told in ((2, False), (3, True)):
-        flipped = correct.copy()
-        flipped[5, :n] = ~flipped[5, :n]
-        other = with_array(result, "outcomes", "correct", flipped)
-        assert noticed(other, subjects, journal, n_cells(other, subjects, 9)) is told
-
-
 def test_the_bounds():
     stored = {"correct": np.ones(400, bool), "loss": np.ones(400)}
-    assert same_answers("", stored, {**stored, "loss": stored["loss"] + 0.009}).agrees
-    assert not same_answers("", stored, {**stored, "loss": stored["loss"] + 0.011}).agrees
+    for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
+        other = {"correct": np.arange(400) >= n, "loss": stored["loss"] - nats}
+        assert same_answers("", stored, other).agrees is agrees
     counts = np.tile(np.array([9, 7, 5, 3, 10, 9, 8, 7, 10, 10]), (300, 1))
     drafts = {"counts": counts, "draft_loss": np.ones(300)}
     for n, agrees in ((3, True), (4, False)):  # 1 in 100
@@ -258,9 +189,8 @@ def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise()
     for draw in range(20):
         here, there = random_order(heads, draw), random_order(elsewhere, draw)
         assert here != there
-        found = same_draws("", [there], [here], scores)
-        assert found.agrees, found
-        assert "2 heads" in found.found
+        quantity = same_draws("", [there], [here], scores)
+        assert quantity.agrees and "2 heads" in quantity.found
     assert same_draws("", [heads], [heads], scores).found == "the same"
     for other in (
         [[heads[1], heads[0], *heads[2:]]],  # 0.5 and 0.2 have changed places
@@ -269,35 +199,3 @@ def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise()
         [heads, heads],
     ):
         assert not same_draws("", other, [heads], scores).agrees
-
-
-def test_what_is_not_here_is_named_and_other_committed_weights_fail(smoke, tmp_path, monkeypatch):
-    result = measurements.get("figure1b", smoke)
-    with monkeypatch.context() as patch:
-        patch.setattr(weights, "file_sha256", lambda path: "0" * 64)
-        weights._sha256.cache_clear()
-        with pytest.raises(NotAtHand, match="SHA-256 000.*which is not committed"):
-            subjects_of(result)
-        models = subjects_of.__globals__
-        patch.setitem(models, "models_root", lambda: smoke_models(smoke))
-        with pytest.raises(OtherWeights, match="SHA-256 000"):
-            subjects_of(result)
-    weights._sha256.cache_clear()
-    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
-    with pytest.raises(NotAtHand, match="weights of tiny, synthetic, seed 1, are not committed"):
-        subjects_of(result)
-
-
-def test_text_that_is_not_here_is_told_for_translators_too(smoke, monkeypatch):
-    def load():
-        raise MissingData("no text for toy at hand")
-
-    result = measurements.get("table1", smoke)
-    without = dataclasses.replace(TRANSLATION_TASKS[result.task], load=load)
-    monkeypatch.setitem(TRANSLATION_TASKS, result.task, without)
-    with pytest.raises(NotAtHand, match=f"text of {result.task} is not here: .* HEADPRUNE_DATA"):
-        subjects_of(result)
-
-
-def smoke_models(smoke):
-    return weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed}).parent

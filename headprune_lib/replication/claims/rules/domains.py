@@ -22,36 +22,49 @@ def across(
     """C7 from how the heads' effects on two texts correlate.
 
     Args:
-        loss: of effects in log-loss: ``spearman`` with ``r`` and ``interval``, ``left_out`` (its
-            least and its largest value with any one head left out), ``reliability`` of both sides.
+        loss: of effects in log-loss: ``spearman`` and ``within`` (the same with the layer held fixed)
+            with ``r`` and ``interval``, ``left_out`` (Spearman's least and largest value with any one
+            head left out), ``reliability`` of both sides.
         score: of effects on the score: ``pearson`` with ``r`` and ``p``.
         heads: their number.
     """
     if loss is None or score is None or loss["spearman"]["r"] is None:
         return NOT_RUN
-    found, (here, there) = loss["spearman"], loss["reliability"]
+    found, within, (here, there) = loss["spearman"], loss["within"], loss["reliability"]
     low, high = ends(found["interval"])
     word = by_sign([(low, high)], 1)
     least, most = loss["left_out"]
     measurable = min(here, there) >= C7_RELIABILITY
     if not measurable or (word == "replicates" and least <= 0) or (word == "differs" and most >= 0):
-        word = "inconclusive"
+        word = "undecided"
     pearson = score["pearson"]
+    significant = pearson["r"] is not None and pearson["p"] < ALPHA
+    if measurable and significant and pearson["r"] < 0:
+        word = "differs"  # reversed in the paper's own measure
     error = math.sqrt(_SPEARMAN / (heads - 3)) if heads > 3 else math.inf
     paper = C7_PAPER[half]
     return Judged(
         word,
-        None if pearson["r"] is None else bool(pearson["r"] > 0 and pearson["p"] < ALPHA),
-        f"Spearman {found['r']:.2f} [{low:.2f}, {high:.2f}] in log-loss, {least:.2f} to {most:.2f} "
-        f"with one head left out; reliability {here:.2f} and {there:.2f}. In the score Pearson "
+        None if pearson["r"] is None else bool(significant and pearson["r"] > 0),
+        "In the score Pearson "
         + (
             "is not defined."
             if pearson["r"] is None
             else f"{pearson['r']:.2f}, p = {pearson['p']:.2g}."
-        ),
+        )
+        + f" In log-loss Spearman {found['r']:.2f} [{low:.2f}, {high:.2f}], {least:.2f} to "
+        f"{most:.2f} with one head left out; within layers {_interval(within)}. Reliability "
+        f"{here:.2f} and {there:.2f}.",
         power_above(math.atanh(paper * math.sqrt(max(here, 0) * max(there, 0))), 0.0, error)
         if measurable
         else 0.0,
         f"a correlation of {math.tanh(detectable(error)):.2f}",
         estimates=(Estimate(found["r"], (low, high), 0.0),),
     )
+
+
+def _interval(correlation: Mapping[str, Any]) -> str:
+    if correlation["r"] is None:
+        return "it is not defined"
+    low, high = ends(correlation["interval"])
+    return f"{correlation['r']:.2f} [{low:.2f}, {high:.2f}]"

@@ -11,7 +11,6 @@ import torch
 from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication import stats
 from headprune_lib.replication.claims.evidence import kept_at, share_judged
-from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.numbers.judged import power_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
@@ -200,7 +199,7 @@ def _kept(curve: Result | None) -> str:
     """What importance keeps of the score above chance at the share that C3 is judged at."""
     if curve is None:
         return NOT_MEASURED
-    return kept_text(kept_at(curve.values, share_judged(curve.task, half_of(curve.key))))
+    return kept_text(kept_at(curve))
 
 
 def _areas(

@@ -6,63 +6,98 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
+from headprune_lib.replication.claims.claims import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
 
-_ONE: dict[Word, str] = {
-    "replicates": "most attention heads can go one at a time",
-    "differs": "many attention heads cannot go even one at a time",
-    "mixed": "most attention heads can go one at a time in some models only",
-    "inconclusive": "whether most attention heads can go one at a time is open",
-}
-_MANY: dict[Word, str] = {
-    "replicates": "many can go together, as reported",
-    "differs": "removing many together costs more than reported",
-    "mixed": "removing many together works less often than reported",
-    "inconclusive": "whether many can go together is open",
-}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _SAID: dict[Word, tuple[str, str]] = {
     "replicates": ("replicates", "replicate"),
     "differs": ("differs", "differ"),
     "mixed": ("is mixed", "are mixed"),
-    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "undecided": ("is undecided", "are undecided"),
     "not run": ("was not run", "were not run"),
 }
+_MODELS = {"encoder": "encoder", "translation": "translator"}
+_SHORT = {claim.id: claim.short for claim in CLAIMS}
 # What the paper ran itself: how it is called here, model -> name and task -> name.
 _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
 
 def answer(verdicts: Iterable[Verdict]) -> str:
-    """The title line, from the words of C1 (heads one at a time) and C3 (many together).
+    """The title line: how many results that count have which word, and which claims fail.
 
     Raises:
-        ValueError: one of the two was not run, so that there is no answer.
+        ValueError: no result counts, so that there is no answer.
     """
-    words = {verdict.claim: verdict.word for verdict in verdicts}
-    if missing := [claim for claim in ("C1", "C3") if words.get(claim, "not run") == "not run"]:
-        raise ValueError(f"{' and '.join(missing)} must be measured before there is an answer")
-    title = f"{_ONE[words['C1']]}; {_MANY[words['C3']]}"
-    return title[0].upper() + title[1:]
+    verdicts = list(verdicts)
+    rows = [row for verdict in verdicts for row in verdict.counted]
+    if not rows:
+        raise ValueError("no result counts; measure some before there is an answer")
+    told = []
+    for half, models in _MODELS.items():
+        numbers = Counter(row.word for row in rows if row.half == half)
+        if numbers:
+            told.append(_counted(numbers, models))
+    return f"{', and '.join(told)}; {_failing(verdicts)}"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims have which word by our rules, and how many meet the paper's criterion."""
+    """How many claims have which word by our rules, how many meet the paper's, and what could only differ."""
     counts = Counter(verdict.word for verdict in verdicts)
-    told = [
-        f"{_number(counts[word])} {_SAID[word][counts[word] != 1]}"
-        for word in WORDS
-        if counts[word]
-    ]
+    told = _words(counts, WORDS)
     everywhere = sum(read > 0 and met == read for met, read in (one.met for one in verdicts))
-    return (
+    text = (
         f"Of the paper's {_number(len(verdicts))} claims, {listed(told)} by our rules; "
-        f"{_number(everywhere)} {'meets' if everywhere == 1 else 'meet'} the paper's own criterion "
-        "wherever we measured."
+        f"{_number(everywhere)} {'meets' if everywhere == 1 else 'meet'} our reading of the paper's "
+        "criterion in every experiment."
     )
+    one_way = {verdict.claim: len(verdict.one_way) for verdict in verdicts if verdict.one_way}
+    if not one_way:
+        return text
+    several = sum(one_way.values())
+    more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
+    each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
+    return (
+        f"{text} {_number(several).capitalize()} more {more} by rules that had too little data to say "
+        f"*replicates*, and {count} not count: {each}."
+    )
+
+
+def _counted(numbers: Counter[Word], models: str) -> str:
+    """Such as "3 of 6 encoder results replicate (2 differ, 1 undecided)"."""
+    verb = "replicates" if numbers["replicates"] == 1 else "replicate"
+    shown = {"differs": _SAID["differs"], "mixed": ("mixed",) * 2, "undecided": ("undecided",) * 2}
+    rest = [
+        f"{numbers[word]} {shown[word][numbers[word] != 1]}"
+        for word in WORDS
+        if word in shown and numbers[word]
+    ]
+    told = f"{numbers['replicates']} of {numbers.total()} {models} results {verb}"
+    return f"{told} ({', '.join(rest)})" if rest else told
+
+
+def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
+    return [
+        f"{_number(numbers[word])} {_SAID[word][numbers[word] != 1]}"
+        for word in words
+        if numbers[word]
+    ]
+
+
+def _failing(verdicts: Sequence[Verdict]) -> str:
+    """The claims that fail, in words, and those that hold in some results alone."""
+    fails = [f"{_SHORT[one.claim]} ({one.claim})" for one in verdicts if one.word == "differs"]
+    partly = [one.claim for one in verdicts if one.word == "mixed"]
+    if not fails and not partly:
+        return "no claim fails"
+    told = [f"it fails that {listed(fails)}"] if fails else []
+    if partly:
+        told.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
+    return ", and ".join(told)
 
 
 def how_sure(verdicts: Iterable[Verdict], results: Sequence[Result]) -> tuple[str, str, str]:

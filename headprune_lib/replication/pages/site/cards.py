@@ -1,4 +1,4 @@
-"""Eight cards, one a claim: what the paper says, what we found against the rule, and the rows."""
+"""Eight cards, one a claim: what the paper says, what we found against the rule, and the results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from headprune_lib.replication.claims.claims import CLAIMS, Claim
+from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
 from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
 
@@ -29,8 +30,16 @@ SHOWN = {
     "C2": ("share of the layers where one head is enough", "{:.0%}", "right"),
     "C3": ("share of the score above chance that is kept", "{:.0%}", "right"),
     "C4": ("BLEU kept, enc-dec minus another kind, mean over the curve", "{:+.2f}", "left"),
-    "C5": ("rise for each e-fold of training updates", "{:+.2f}", "right"),
-    "C6": ("times as fast as the whole model", "{:.2f}", "right"),
+    "C5": (
+        "change of the share of BLEU kept for each e-fold of training updates",
+        "{:+.2f}",
+        "right, for random orders to its left",
+    ),
+    "C6": (
+        "times as fast as the whole model",
+        "{:.2f}",
+        "right at batches of 16 and 64, to its left at 1 and 4",
+    ),
     "C7": ("rank correlation of the heads' effects on two texts", "{:.2f}", "right"),
     "C8": ("gain over the one-by-one order, share of the score above chance", "{:+.2f}", "right"),
 }
@@ -66,14 +75,14 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
 <span>Paper's criterion: <b>{criterion}</b></span>
 <span>Strength: {_text(strength(rows))}</span></p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
-{_plot(claim, rows)}
+{_plot(claim, [*rows, *verdict.others])}
 <p><a href="{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
-{_evidence(claim, rows)}
+{_evidence(claim, [*rows, *verdict.others])}
 </article>"""
 
 
 def strength(rows: Sequence[Row]) -> str:
-    """How many models and trainings the rows rest on, and how many of them vote.
+    """How many models and trainings the results rest on, and how many of them count.
 
     >>> strength([])
     'nothing measured'
@@ -87,10 +96,10 @@ def strength(rows: Sequence[Row]) -> str:
         if len(trainings) == 1
         else f"{trainings[0]} to {trainings[-1]} trainings"
     )
-    votes = sum(row.votes for row in rows)
+    counted = sum(row.counts for row in rows)
     return (
         f"{models} model{'s' if models > 1 else ''}, {each} for each result; "
-        f"{votes} of {len(rows)} results count"
+        f"{counted} of {len(rows)} results count"
     )
 
 
@@ -135,7 +144,7 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
             number += " [{}, {}]".format(*(form.format(end) for end in ends))
         name = _dot_name(row.setting, one.label)
         lines.append(
-            f'<li class="{"votes" if row.votes else "silent"}"><span class="name">{_text(name)}</span>'
+            f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
             f'<i class="dot" style="left:{place(one.value)}%"></i></span>'
@@ -148,22 +157,24 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
 
 
 def _dot_name(setting: str, label: str) -> str:
-    """What a dot is of; a label says more exactly what the end of a setting says of all its dots.
+    """What a dot is of, in few words.
 
-    It is short, for a phone has room for some sixteen characters a line: of a translator's text the
+    A phone has room for some sixteen characters a line: of a translator's text the
     Bible goes unsaid.
 
-    >>> _dot_name("MiniLM, reviews, batches of 1 and 4", "batch 4"), _dot_name("enfr", "")
-    ('MiniLM, reviews, batch 4', 'enfr')
-    >>> _dot_name("post-norm translator of six epochs, de-en Bible", "Gini")
-    'post-norm, six epochs, de-en, Gini'
+    >>> _dot_name("MiniLM, reviews, 2-core CPU", "batch 4"), _dot_name("enfr", "")
+    ('MiniLM, reviews, 2-core CPU, batch 4', 'enfr')
+    >>> _dot_name("post-norm translator of six epochs, de-en Bible", "kept at random")
+    'post-norm, six epochs, de-en, kept at random'
     """
     setting = setting.replace(" translator of six", ", six").replace(" translator,", ",")
     setting = setting.removesuffix(" Bible")
-    known, _, last = setting.rpartition(", ")
-    if label and known and last.startswith(label.split(maxsplit=1)[0]):
-        setting = known
     return ", ".join(filter(None, (setting, label)))
+
+
+def _kind(row: Row) -> str:
+    """How a dot is drawn."""
+    return "counts" if row.counts else "by-others" if row.judged.aside == WHO else "not-counted"
 
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
@@ -202,7 +213,7 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         f"{_text(as_in_the_paper(row.name))}: {_text(row.setting)}</a></th>"
         f"<td>{_text(row.judged.measured)}</td><td>{_word(row.word)}</td>"
         f"<td>{_MET[row.judged.met]}</td>"
-        f"<td>{'yes' if row.votes else _text(f'no: {row.silent}')}</td></tr>"
+        f"<td>{'yes' if row.counts else _text(f'no: {row.why_not}')}</td></tr>"
         for row in rows
     )
     heads = ("where", "measured", "our rule", "paper's criterion", "counts")

@@ -51,7 +51,8 @@ def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
                 "needed": removable["needed"],
                 "power": f"{removable['power']:.2f}",
                 "significant losses (Holm)": counts["significant_losses"],
-                "any, not corrected": counts["raw_losses"] + counts["raw_gains"],
+                "not corrected, paired": counts["raw_losses"] + counts["raw_gains"],
+                "unpaired, as the paper": counts["paper_losses"] + counts["paper_gains"],
                 "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
                 f"{points(worst['delta'], worst['interval'])}",
             }
@@ -102,7 +103,7 @@ def tasks_table(curves: Mapping[str, Result]) -> pd.DataFrame:
             "model and task": name,
             "the paper": "–" if published is None else f"{published:.0%}",
             "removed": f"{judged:.0%}",
-            "kept there (95% interval)": kept_text(kept_at(values, judged)),
+            "kept there (95% interval)": kept_text(kept_at(result)),
         }
         for tolerance in TOLERANCES:
             share = prunable_at(values, tolerance=tolerance)

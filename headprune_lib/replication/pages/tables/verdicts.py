@@ -9,8 +9,16 @@ import pandas as pd
 
 from headprune_lib.replication.claims.claims import CLAIMS
 from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.paths import reference_root
 
-__all__ = ["claims_table", "others_table", "power_table", "rows_table", "rules_table"]
+__all__ = [
+    "changed_table",
+    "claims_table",
+    "others_table",
+    "power_table",
+    "rows_table",
+    "rules_table",
+]
 
 _MET = {True: "met", False: "not met", None: ""}
 
@@ -38,7 +46,7 @@ def _met(verdict: Verdict) -> str:
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a result: where it was measured, the numbers, both columns, and whether it votes."""
+    """One row a result: where it was measured, the numbers, both columns, and whether it counts."""
     return pd.DataFrame(
         [
             {
@@ -47,7 +55,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
                 "measured": row.judged.measured,
                 "paper's criterion": _MET[row.judged.met],
                 "ours": row.word,
-                "votes": "yes" if row.votes else f"no: {row.silent}",
+                "counts": "yes" if row.counts else f"no: {row.why_not}",
                 "data": row.kind,
             }
             for row in rows
@@ -57,8 +65,34 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """One row a curve of the paper's own models that others measured: both columns, no vote."""
-    return rows_table(rows).drop(columns=["votes", "data"], errors="ignore")
+    """One row a curve of the paper's own models that others measured: both columns; none counts."""
+    return rows_table(rows).drop(columns=["counts", "data"], errors="ignore")
+
+
+def changed_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """Every word by the second rules, and by the third: of each claim, then of each of its results.
+
+    A dash is a result that there was not, or that counts with another.
+    """
+    before = pd.read_csv(reference_root() / "second_rules.csv", keep_default_na=False)
+    old = {
+        (line.claim, line.name_, line.setting): (line.word, line.counted)
+        for line in before.rename(columns={"name": "name_"}).itertuples()
+    }
+    lines = []
+    for verdict in verdicts:
+        new = {(verdict.claim, "", ""): (verdict.word, "")} | {
+            (row.claim, row.name, row.setting): (row.word, "yes" if row.counts else "no")
+            for row in verdict.rows
+        }
+        keys = dict.fromkeys([*new, *(key for key in old if key[0] == verdict.claim)])
+        for claim, name, setting in keys:
+            key = claim, name, setting
+            was, is_now = old.get(key, ("–", "–")), new.get(key, ("–", "–"))
+            where = f"{as_in_the_paper(name)}: {setting}" if name else "the claim"
+            lines.append([claim, where, was[0], was[1], is_now[0], is_now[1]])
+    columns = ["claim", "where", "second rules", "counted", "third rules", "counts"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def power_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -70,7 +104,7 @@ def power_table(rows: Iterable[Row]) -> pd.DataFrame:
                 "where": f"{as_in_the_paper(row.name)}: {row.setting}",
                 "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
                 "smallest effect": row.judged.smallest,
-                "votes": "yes" if row.votes else "no",
+                "counts": "yes" if row.counts else "no",
             }
             for row in rows
             if row.word != "not run"

@@ -1,9 +1,14 @@
-"""The answer in words follows from the verdicts."""
+"""The answer in words is computed from the verdicts."""
 
 import pytest
 
-from headprune_lib.replication.claims.verdict import Judged, Row, Verdict
+from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combine
 from headprune_lib.replication.pages.site.answer import answer, how_sure, tally
+
+
+def result(claim, word, half="encoder", power=0.9, met=True):
+    judged = Judged(word, met, "", power)
+    return Row(claim, half, "figure3b", "tiny", judged, seen=True, model="tiny")
 
 
 def verdict(claim, word, *, met=True, trainings=1):
@@ -12,56 +17,54 @@ def verdict(claim, word, *, met=True, trainings=1):
     return Verdict(claim, word, (row,))
 
 
+HOLDS = [result("C1", "replicates"), result("C1", "replicates", "translation")]
+OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "undecided")]
+
+
 @pytest.mark.parametrize(
-    ("one", "many", "title"),
+    ("results", "title"),
     [
         (
-            "replicates",
-            "mixed",
-            "Most attention heads can go one at a time; removing many together works less often "
-            "than reported",
+            [HOLDS, OPEN],
+            "2 of 4 encoder results replicate (2 undecided), and 1 of 1 translator results replicates; "
+            "no claim fails",
         ),
         (
-            "replicates",
-            "replicates",
-            "Most attention heads can go one at a time; many can go together, as reported",
+            [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
+            "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates; "
+            "it fails that one head is enough in many layers (C2)",
         ),
         (
-            "differs",
-            "differs",
-            "Many attention heads cannot go even one at a time; removing many together costs more "
-            "than reported",
-        ),
-        (
-            "inconclusive",
-            "inconclusive",
-            "Whether most attention heads can go one at a time is open; whether many can go "
-            "together is open",
+            [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
+            "2 of 4 encoder results replicate (1 differs, 1 mixed), and 1 of 1 translator results "
+            "replicates; C2 and C5 hold only in part",
         ),
     ],
 )
-def test_the_title_is_the_answer(one, many, title):
-    assert answer([verdict("C1", one), verdict("C2", "differs"), verdict("C3", many)]) == title
+def test_the_title_follows_from_the_results(results, title):
+    assert answer([combine(rows) for rows in results]) == title
 
 
-def test_there_is_no_answer_without_its_claims():
-    with pytest.raises(ValueError, match="C1 and C3 must be measured"):
-        answer([verdict("C2", "replicates")])
-    with pytest.raises(ValueError, match="C3 must be measured"):
-        answer([verdict("C1", "replicates"), verdict("C3", "not run")])
+def test_there_is_no_answer_where_no_result_counts():
+    with pytest.raises(ValueError, match="no result counts"):
+        answer([combine([result("C1", "replicates", power=0.2)])])
 
 
-def test_the_tally_counts_words_and_criteria():
+def test_the_tally_counts_words_criteria_and_what_could_only_differ():
     found = [
         verdict("C1", "replicates"),
         verdict("C2", "replicates", met=False),
         verdict("C3", "mixed"),
         verdict("C4", "differs", met=None),
     ]
-    assert tally(found) == (
+    told = (
         "Of the paper's four claims, two replicate, one differs and one is mixed by our rules; two "
-        "meet the paper's own criterion wherever we measured."
+        "meet our reading of the paper's criterion in every experiment."
     )
+    assert tally(found) == told
+    found[1] = combine([result("C2", "differs", power=0.1, met=False)])
+    assert "One more result differs by rules that had too little data" in tally(found)
+    assert tally(found).endswith("and does not count: one on C2.")
 
 
 def test_trainings_are_counted_and_what_is_missing_is_named():

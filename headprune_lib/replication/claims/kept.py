@@ -1,0 +1,194 @@
+"""What models keep of their score above chance along an order, training by training.
+
+All fine-tunings of one recipe count together, wherever they were measured on the same texts: those of
+the pruning curve and, where its texts begin with theirs, those of ``which_first``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headprune_lib.replication import stats, store
+from headprune_lib.replication.measurements.curves import score_of
+from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.stats import TrainingsMean
+from headprune_lib.replication.stats.bleu import corpus_bleu
+from headprune_lib.replication.store import Arrays, Key, Part, Result
+from headprune_lib.replication.translation.outcomes import all_counts
+
+
+@dataclass(frozen=True)
+class Along:
+    """One training along an order of removal, the unpruned model first.
+
+    Attributes:
+        weights: a hash of the training's weights.
+        scores: (steps,).
+        influences: (steps, texts), see :func:`headprune_lib.replication.stats.text_influences`.
+    """
+
+    weights: str
+    shares: np.ndarray
+    chance: float
+    scores: np.ndarray
+    influences: np.ndarray
+
+    def step(self, share: float) -> int | None:
+        """Where a share of the heads is removed; None where that was not measured."""
+        found = np.flatnonzero(np.isclose(self.shares, share))
+        return int(found[0]) if len(found) else None
+
+
+def along(result: Result, order: str) -> list[Along]:
+    """Every training of a pruning curve that an order was followed on."""
+    return [
+        training
+        for name, part in result.parts.items()
+        if training_in(name)[0] == order
+        for training in _trainings(part)
+    ]
+
+
+def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
+    """As :func:`along`, with further fine-tunings of the same recipe on the same texts."""
+    trainings = along(result, order)
+    further = store.stored(Key("which_first", result.task, result.model), root)
+    if further is None or "labels" not in next(iter(result.parts.values())).raw:
+        return trainings
+    known = {training.weights for training in trainings}
+    first = result.parts.get(order)
+    for name, part in further.parts.items():
+        if training_in(name)[0] == order and first and _alike(first, part):
+            trainings += [one for one in _trainings(part) if one.weights not in known]
+    return trainings
+
+
+def mean_kept(
+    trainings: Sequence[Along], weights: Sequence[np.ndarray], less: Sequence[Along] = ()
+) -> TrainingsMean | None:
+    """A weighted sum of the shares that are kept along curves, in the mean over trainings.
+
+    What is kept is the ratio of the mean score above chance to the unpruned models' mean, by the
+    delta method. None where the 95% interval of the unpruned models' score reaches down to chance:
+    then there is nothing of which a share could be kept.
+
+    Args:
+        weights: of each training's steps.
+        less: the same trainings along another order, whose sum is subtracted.
+    """
+    above = np.array([training.scores[0] - training.chance for training in trainings])
+    uncut = stats.over_trainings(above, _padded(training.influences[0] for training in trainings))
+    if uncut.low <= 0:
+        return None
+    values, influences = _linear(trainings, weights, uncut.value)
+    if less:
+        their_values, theirs = _linear(less, weights, uncut.value)
+        values, influences = values - their_values, influences - theirs
+    return stats.over_trainings(values, influences)
+
+
+def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
+    """What is kept with a share of the heads removed, as :func:`rules.together` takes it.
+
+    ``raw`` is the share of the score itself, chance not taken off, as the paper's curves show it.
+    """
+    steps = [training.step(share) for training in trainings]
+    if not steps or None in steps:
+        return None
+    weights = [
+        np.eye(len(training.shares))[step] for training, step in zip(trainings, steps, strict=True)
+    ]
+    mean = mean_kept(trainings, weights)
+    cut = np.mean([w @ training.scores for w, training in zip(weights, trainings, strict=True)])
+    return {
+        "share": share,
+        "kept": mean and mean.value,
+        "interval": [mean and mean.low, mean and mean.high],
+        "error": mean and mean.error,
+        "freedom": mean and mean.freedom,
+        "raw": float(cut / np.mean([training.scores[0] for training in trainings])),
+        "trainings": len(trainings),
+    }
+
+
+def area_weights(shares: np.ndarray, up_to: float) -> np.ndarray:
+    """Weights of the steps by which a curve's mean over 0 to a share removed is a sum."""
+    inside = shares <= up_to + 1e-9
+    weights = np.zeros(len(shares))
+    weights[inside] = stats.area_under_curve(shares[inside], np.eye(int(inside.sum())))
+    return weights
+
+
+def shared(first: Iterable[Along], second: Iterable[Along]) -> tuple[list[Along], list[Along]]:
+    """The trainings that two orders were both followed on, in the same order."""
+    others = {training.weights: training for training in second}
+    both = [training for training in first if training.weights in others]
+    return both, [others[training.weights] for training in both]
+
+
+def _linear(
+    trainings: Sequence[Along], weights: Sequence[np.ndarray], uncut: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(trainings,) values around the ratio of the means, and (trainings, texts) influences."""
+    above = [training.scores - training.chance for training in trainings]
+    sums = np.array([w @ each for w, each in zip(weights, above, strict=True)])
+    ratio = sums.mean() / uncut
+    values = ratio + (sums - ratio * np.array([each[0] for each in above])) / uncut
+    influences = _padded(
+        (w @ training.influences - ratio * training.influences[0]) / uncut
+        for w, training in zip(weights, trainings, strict=True)
+    )
+    return values, influences
+
+
+def _padded(rows: Iterable[np.ndarray]) -> np.ndarray:
+    """Rows of one length: a training that was measured on the first texts alone knows no others."""
+    rows = list(rows)
+    padded = np.zeros((len(rows), max(map(len, rows))))
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded
+
+
+def _alike(first: Part, other: Part) -> bool:
+    """Whether two parts are fine-tunings of one recipe, and the second's texts begin the first's."""
+    labels = other.raw["labels"]
+    return (
+        _recipe(first) == _recipe(other)
+        and first.signature["own"]["n_scoring"] == other.signature["own"]["n_scoring"]
+        and np.array_equal(first.raw["labels"][: len(labels)], labels)
+    )
+
+
+def _recipe(part: Part) -> Mapping[str, Any]:
+    (recipe, *_) = part.signature["recipe"].values()
+    return {name: value for name, value in recipe.items() if name != "seed"}
+
+
+def _trainings(part: Part) -> list[Along]:
+    of, chance, runs = _counts(part.raw)
+    return [
+        Along(
+            str(training.get("weights_sha256")),
+            part.raw["shares"],
+            chance,
+            of(counts.sum(1)),
+            stats.text_influences(of, counts),
+        )
+        for training, counts in zip(part.runs, runs, strict=True)
+    ]
+
+
+def _counts(raw: Arrays) -> tuple[Any, float, np.ndarray]:
+    """A score of summed counts, its chance, and (runs, steps, texts, k) counts."""
+    if "labels" in raw:
+        score, labels = score_of(raw), raw["labels"]
+        counts = score.counts(raw["correct"], labels).astype(float)
+        return score.of, score.chance(labels), counts
+    uncut, cuts = all_counts(raw)
+    return corpus_bleu, 0.0, np.concatenate([uncut[None], cuts])[None].astype(float)

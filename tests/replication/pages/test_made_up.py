@@ -1,0 +1,255 @@
+"""What pages tell of results that nobody measured: the worst head, missing results, no better than chance.
+
+What they show of the stored ones is compared cell by cell in ``test_notebooks.py``.
+"""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+
+from headprune_lib.heads import KINDS
+from headprune_lib.replication import store
+from headprune_lib.replication.pages import numbers, plots, tables
+from headprune_lib.replication.pages.page import collect
+from headprune_lib.replication.pages.plots.orders import looks
+from headprune_lib.replication.pages.values import kept_above_chance, prunable_at
+from headprune_lib.replication.store import Key, Result
+
+UNKNOWN = {"not measured"}
+
+
+def stored(measurement: str, task: str = "reviews", model: str = "minilm", **values) -> Result:
+    """A stored result, with some of its values replaced."""
+    result = store.load(Key(measurement, task, model))
+    return dataclasses.replace(result, values={**result.values, **values})
+
+
+def named(result: Result, task: str, model: str, **values) -> Result:
+    """The result as if of another task and model, with some of its values replaced."""
+    values = {**result.values, **values}
+    return dataclasses.replace(result, task=task, model=model, values=values)
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+# Numbers in the prose.
+
+
+def test_the_worst_head_and_the_model_with_the_fewest_are_named():
+    table1 = stored("one_head", "enfr", "post-norm")
+    figure1b = stored("one_head")
+    heads = [{**head, "delta": 0.001 * i - 0.05} for i, head in enumerate(figure1b.values["heads"])]
+    heads[29]["delta"] = -0.1234  # layer 3, head 6
+    figure1b = named(figure1b, "reviews", "minilm", heads=heads)
+    counts = {**figure1b.values["counts"], "removable": 1}
+    fewer = named(figure1b, "snli-held", "mpnet", counts=counts)
+    found = numbers.one_head(figure1b, table1, collect([figure1b, fewer]))
+    assert found["worst"] == pytest.approx(-12.34)
+    assert (found["worst_layer"], found["worst_head"]) == (3, 6)
+    assert (found["least_removable"], found["mpnet_held_removable"]) == (1, 1)
+    assert found["least"].startswith("MPNet, SNLI") and found["held_removable"] == "not measured"
+    nothing = numbers.one_head(figure1b, table1, {})
+    assert {nothing[key] for key in nothing if key.startswith(("least", "held_"))} == UNKNOWN
+
+
+def test_the_best_and_the_worst_domain_and_none_without_an_effect():
+    figure2b, figure2a = stored("across_domains"), stored("across_domains", "enfr", "post-norm")
+    measures = figure2b.values["correlations"]["amazon"]
+
+    def page(**correlations):
+        domains = {
+            name: {
+                **measures,
+                "loss": {**measures["loss"], "spearman": spearman, "ceiling": spearman["r"]},
+            }
+            for name, spearman in correlations.items()
+        }
+        changed = named(figure2b, "reviews", "minilm", correlations=domains)
+        as_mpnet = dataclasses.replace(changed, model="mpnet", task="sst2")
+        return numbers.across_datasets(changed, figure2a, collect([as_mpnet]))
+
+    found = page(amazon={"r": 0.9, "interval": [0.8, 0.95]}, nyt={"r": -0.5, "interval": [-0.7, 0]})
+    assert (found["best"], found["worst"]) == ("Amazon", "NYT")
+    assert found["r_worst"] == "-0.50 [-0.70, 0.00]"
+    assert (found["mpnet_r_least"], found["mpnet_r_most"]) == ("-0.50", "0.90")
+    found = page(amazon={"r": None, "interval": [None, None]})
+    assert {found["r_best"], found["mpnet_r_least"], found["mpnet_ceiling_most"]} == UNKNOWN
+    assert {page()[name] for name in ("r_best", "edge", "reliability_loss")} == UNKNOWN
+
+
+def test_no_result_takes_the_place_of_another():
+    figure3b, english = stored("pruning_curve"), stored("pruning_curve", "enfr", "post-norm")
+    german = stored("pruning_curve", "deen", "post-norm")
+    found = numbers.iterative_pruning(figure3b, english, german, collect([figure3b]))
+    of_tasks = ("minilm_", "mpnet_", "sst2_", "cola_", "mrpc_", "held_", "deen_six", "deen_pre")
+    assert {found[key] for key in found if key.startswith(of_tasks)} == UNKNOWN
+    assert "not measured" not in (found["share"], found["random_share"])
+    best = stored("best_heads", "enfr", "post-norm")
+    others = collect([named(stored("best_heads"), "cola", "mpnet")])
+    found = numbers.all_but_one(
+        stored("best_heads"), stored("all_but_one", "enfr", "post-norm"), best, {}, others
+    )
+    of_others = ("worst12", "worst_held", "power12", "other_worst")
+    assert {found[key] for key in of_others} == UNKNOWN
+    assert {*numbers.other_text(None).values()} == UNKNOWN
+    fewer = stored("recovery")
+    leads = [one for one in fewer.values["leads"] if one["share"] != 0.6]
+    rows = [one for one in fewer.values["recovered"] if one["share"] != 0.6]
+    found = numbers.recovery(named(fewer, "reviews", "minilm", leads=leads, recovered=rows))
+    assert found["lead_60_after"] == "not measured" != found["lead_after"]
+    assert found["bleu_word"] == "not run"
+
+
+def test_without_any_effect_or_any_bleu_no_number_is_made_up():
+    cuts = [{"beam 1": -1, "beam 5": -2}, {"beam 1": 0, "beam 5": 3}]
+    found = numbers.translation_models(stored("search", "enfr", "post-norm", cuts=cuts))
+    assert {found["cost_of_two"], found["rank_small"]} == UNKNOWN
+    kept = {f"{kind} importance": {"kept": [None] * 11} for kind in KINDS}
+    areas = {kind: {"difference": None, "interval": [None, None]} for kind in KINDS}
+    nothing = stored("pruning_by_kind", "enfr", "post-norm", kept=kept, areas=areas)
+    found = numbers.attention_types(nothing)
+    assert found["area_enc_enc"] == found["enc_dec_kept_80"] == "not above chance"
+    assert {*numbers.several_trainings(None, "pre").values()} == UNKNOWN
+
+
+# Tables.
+
+
+def blocks(grid):
+    """Of each block: name of a row -> its cells."""
+    page = BeautifulSoup(grid.data, "html.parser")
+    return [
+        {
+            row.th.get_text(): [cell for cell in row.select("td") if cell.get_text()]
+            for row in body.select("tr")[1:]
+        }
+        for body in page.select("tbody")
+    ]
+
+
+def cells(rows):
+    every = (cell.get_text().partition(" ")[0] for row in rows.values() for cell in row)
+    return [float(text.replace("−", "-")) for text in every]
+
+
+def test_grids_have_layers_from_above_signs_and_marks():
+    heads = [
+        {**head, "delta": -0.01 * (16 * head["layer"] + head["head"]), "p_paper": 1.0}
+        for head in stored("one_head", "enfr", "post-norm").values["heads"]
+    ]
+    of_encoder = [head for head in heads if head["kind"] == "enc-enc"]
+    of_encoder[17]["p_paper"] = 0.001
+    table1 = stored("one_head", "enfr", "post-norm", heads=heads)
+    theirs, ours = blocks(tables.heads_grid(collect([table1]), "Table 1", ""))
+    assert [*theirs] == [*ours] == ["1", "2", "3", "4", "5", "6"]
+    assert cells(ours) == pytest.approx([-0.01 * i for i in range(96)])
+    marked = [
+        (layer, head)
+        for layer, row in ours.items()
+        for head, cell in enumerate(row, 1)
+        if "significant" in cell["class"]
+    ]
+    assert marked == [("2", 2)]
+    layers = stored("all_but_one", "sst2", "mpnet").values["layers"]
+    layers = [{**row, "delta": -0.0123 if i else 0.02} for i, row in enumerate(layers)]
+    table3 = collect([stored("all_but_one", "sst2", "mpnet", layers=layers)])
+    (rows,) = blocks(tables.layers_grid("table3", table3, "Table 3", ""))
+    assert cells({"ours": [*rows.values()][1]}) == [2.0] + [-1.23] * 11
+
+
+def test_one_fine_tuning_is_not_compared_with_itself():
+    curve = stored("pruning_curve")
+    tasks = ("snli", "snli-held", "cola")  # the first two are measured with the same models
+    table = tables.importance_across_tasks(collect([named(curve, one, "minilm") for one in tasks]))
+    assert table["tasks"].tolist() == ["SNLI, CoLA"]
+    assert table.iloc[0, 2] == "1.00 [1.00, 1.00]"
+
+
+def test_the_board_has_the_best_first_and_fitted_gates_in_a_column():
+    areas = {"importance": 0.5, "random": 0.7, "entropy": 0.6, "importance tuned": 0.9}
+    orders = {
+        name: {**one, "area": {"value": areas[name], "interval": [0.1, 1.0]}}
+        for name, one in stored("which_first").values["orders"].items()
+        if name in areas
+    }
+    result = stored("which_first", orders=orders, least_above_chance=0.1)
+    shown, told = tables.leaderboard({"tiny": result}), numbers.board({"tiny": result})
+    labels = [looks(orders)[name].label for name in ("random", "entropy", "importance")]
+    assert shown["order"].tolist() == labels
+    assert shown["kept, mean over 0 to 50% removed"][0] == "70.0% [10.0%, 100.0%]"
+    assert shown["kept, gates fitted"].tolist() == ["", "", "90.0% [10.0%, 100.0%]"]
+    assert told["bests"] == f"{labels[0]} (tiny)" and told["kept_magnitude"] == "not measured"
+    below = {"tiny": stored("which_first", orders=orders, least_above_chance=-0.1)}
+    assert numbers.board(below)["bests"] == "none"
+    assert {*tables.leaderboard(below)["kept, mean over 0 to 50% removed"]} == {"not above chance"}
+    assert tables.once_or_again({"tiny": result}).empty, "all four orders are asked for"
+
+
+def test_without_results_nothing_is_shown():
+    for table in (
+        tables.scores_table,
+        tables.tasks_table,
+        tables.heads_tasks_table,
+        tables.agreement_tasks_table,
+        tables.importance_across_tasks,
+    ):
+        assert table({}).empty
+    assert tables.orders_table(None).empty
+    for figure in (plots.domains_tasks({}), plots.figure3b(None, "sst2")):
+        words = [text.get_text() for axes in figure.axes for text in axes.texts]
+        assert words == ["not measured"]
+
+
+def test_what_was_not_measured_is_refused_with_what_was():
+    values = {"prunable": {"importance": {"2%": {"share": 0.4, "interval": [0.3, 0.5]}}}}
+    with pytest.raises(KeyError, match="order 'oracle' was not measured; there are importance"):
+        prunable_at(values, "oracle")
+    with pytest.raises(KeyError, match="no share at a loss of 7%; there are 2%"):
+        prunable_at(values, tolerance=0.07)
+    values = {"curves": {"importance": {"mean": [0.9, 0.7, 0.5, 0.4]}}, "chance": 0.5}
+    np.testing.assert_allclose(kept_above_chance(values), [1, 0.5, 0, -0.25])
+
+
+# Figures.
+
+
+def test_each_line_is_the_order_that_its_label_names():
+    values = stored("pruning_curve").values
+    curves, prunable = values["curves"], values["prunable"]
+    levels = {name: i / 100 for i, name in enumerate([*curves, "new"])}
+    made = {name: {**curves.get(name, curves["oracle"])} for name in levels}
+    for name, curve in made.items():
+        curve["mean"] = [levels[name]] * len(curve["mean"])
+    prunable = {**prunable, "new": prunable["oracle"]}
+    result = stored("pruning_curve", curves=made, prunable=prunable)
+    drawn = {
+        line.get_label().partition(" (mean of")[0]: line.get_ydata()
+        for line in plots.figure3b(result.values, "sst2").axes[0].get_lines()
+    }
+    for name, look in looks(levels).items():
+        np.testing.assert_allclose(drawn[look.label], 100 * levels[name], err_msg=name)
+
+
+def training(updates, kept):
+    names = ("kept_at", "added_loss", "gini_within")
+    missing = {"kept_random": None, "added_loss_random": None}
+    points = [
+        {"updates": n, **dict.fromkeys(names, k), **missing}
+        for n, k in zip(updates, kept, strict=True)
+    ]
+    return {"checkpoints": points}
+
+
+def test_the_mean_of_trainings_lies_between_them_where_all_have_begun():
+    trainings = [training((0, 1, 100), (0.0, 0.2, 0.6)), training((0, 10, 100), (0, 0.8, 1))]
+    mean = plots.along_training({"m": {"removed": 0.4, "trainings": trainings}}).axes[2].lines[-1]
+    assert mean.get_xdata().tolist() == [10, 100]
+    # by logarithms, the first is half way there at 10
+    assert mean.get_ydata() == pytest.approx([(0.4 + 0.8) / 2, 0.8])
