@@ -86,6 +86,7 @@ def test_what_is_gone_is_written_wherever_weights_are(name, way, tmp_path):
     same(load_pruned(tmp_path / "two"), loaded, name)
 
 
+@pytest.mark.slow
 def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
     model, ids = pruned(), batch(labels=False)
     model.bert.save_pretrained(tmp_path / "inner")

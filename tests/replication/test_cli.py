@@ -42,6 +42,7 @@ def printed(path: Path) -> str:
     return nbformat.read(path, as_version=4).cells[-1].outputs[0].text
 
 
+@pytest.mark.slow
 def test_run_in_place(notebook):
     result = headprune("run", str(notebook.with_suffix("")), "-p", "fresh", "True")
     assert result.exit_code == 0, result.output

@@ -45,6 +45,7 @@ def test_records_that_do_not_stand_are_named():
     }
 
 
+@pytest.mark.slow
 def test_every_part_has_the_signature_of_its_measurement():
     for key in KEYS:
         stored = json.loads(key.path().read_text("utf-8"))

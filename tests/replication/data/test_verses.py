@@ -13,6 +13,7 @@ from headprune_lib.replication.data.verses import (
 )
 
 
+@pytest.mark.slow
 def test_no_chapter_is_on_two_sides_and_all_versions_share_the_sides():
     bible, other, toy = (
         {name: set(pairs.places) for name, pairs in TRANSLATION_TASKS[task].load().items()}

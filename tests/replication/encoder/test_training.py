@@ -163,6 +163,7 @@ def test_damaged_or_other_weights_are_set_aside_and_trained_again(profile, damag
         assert path.read_bytes() == good  # training is deterministic
 
 
+@pytest.mark.slow
 def test_committed_weights_of_another_recipe_are_left_alone(profile, tmp_path):
     finetuned(profile)
     committed, wanted = (

@@ -24,8 +24,8 @@ from headprune_lib.replication.pages.notebooks import (
 NOTEBOOKS = sorted(
     path for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
 )
-FAST = ("01_one_head", "05_speed")
-"""Those that are run again in every check; the other ones are slow."""
+FAST = ("01_one_head",)
+"""What is run again in every check; the other ones are slow."""
 PARAMETERS = {"profile", "task", "model", "n_examples", "seed", "device", "fresh"}
 RECORD = "application/papermill.record/"
 # A folder of somebody's machine, or an object's address in memory.
