@@ -314,17 +314,25 @@ def _sliced(
             module._buffers.pop(RECORD, None)
 
     def _load_pretrained_model(
-        model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
+        model: Any, state_dict: Any, checkpoint_files: list[str] | None, load: Any, *args: Any
     ) -> Any:
         if state_dict is None and checkpoint_files:
-            state_dict = _stored(checkpoint_files)
-        return found._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
+            state_dict = _stored(checkpoint_files, load.dtype)
+        return found._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
 
     ignored = [*(found._keys_to_ignore_on_load_unexpected or ()), RECORD]
     own = {"__init__": __init__, "__module__": found.__module__, "__qualname__": found.__qualname__}
     own["_load_pretrained_model"] = staticmethod(_load_pretrained_model)
     own["_keys_to_ignore_on_load_unexpected"] = ignored
     return type(found)(found.__name__, (found,), own), placed
+
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
 
 
 class _Stored:
@@ -342,15 +350,19 @@ class _Stored:
             return weights.get_tensor(self.key)[index]
 
 
-def _stored(files: list[str]) -> dict[str, Any] | None:
-    """The tensors of all files; None for files of another kind, which transformers reads itself."""
+def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | None:
+    """The tensors of all files; None where none is converted, or which safetensors does not read."""
     tensors: dict[str, Any] = {}
+    converted = False
     for file in files:
         if not file.endswith(".safetensors"):
             return None
         with safe_open(file, framework="pt") as weights:
-            tensors |= {key: _Stored(file, key) for key in weights.keys()}  # noqa: SIM118
-    return tensors
+            for key in weights.keys():  # noqa: SIM118 (no dictionary)
+                tensors[key] = _Stored(file, key)
+                stored = _DTYPES.get(weights.get_slice(key).get_dtype())
+                converted |= None not in (stored, dtype) and stored != dtype
+    return tensors if converted else None
 
 
 def _placed(
