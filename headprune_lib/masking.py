@@ -183,8 +183,8 @@ class _Use:
         """Whether a layer still has our function: checkpointing may be switched on meanwhile."""
         return layer.__dict__.get(_CHECKPOINT) is own
 
-    def _wrap(self, checkpoint: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
-        return lambda function, *args, **kwargs: checkpoint(
+    def _wrap(self, handed: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+        return lambda function, *args, **kwargs: handed(
             self.remembering(function, hooks), *args, **kwargs
         )
 

@@ -119,8 +119,8 @@ def load_pruned(
 
     Loads what :func:`save_pruned`, ``save_pretrained`` or ``Trainer`` wrote of a pruned model, of a
     part of one, or of a model that holds one. The model is in evaluation mode. Its weights are in
-    memory once, in another ``dtype`` too: they are read one by one into a model without memory that
-    has its heads removed already.
+    memory once, in another ``dtype`` too: they are read into a model without memory that has its
+    heads removed already.
 
     Args:
         name: a folder, or the name of a model on the Hub.
@@ -327,14 +327,6 @@ def _sliced(
     return type(found)(found.__name__, (found,), own), placed
 
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-}
-
-
 class _Stored:
     """A tensor of a file, mapped when it is asked for and only while it is in use.
 
@@ -360,8 +352,8 @@ def _stored(files: list[str], dtype: torch.dtype | None) -> dict[str, Any] | Non
         with safe_open(file, framework="pt") as weights:
             for key in weights.keys():  # noqa: SIM118 (no dictionary)
                 tensors[key] = _Stored(file, key)
-                stored = _DTYPES.get(weights.get_slice(key).get_dtype())
-                converted |= None not in (stored, dtype) and stored != dtype
+                mapped = weights.get_tensor(key)  # nothing of it is read
+                converted |= mapped.is_floating_point() and dtype not in (None, mapped.dtype)
     return tensors if converted else None
 
 

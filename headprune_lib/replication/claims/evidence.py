@@ -170,16 +170,8 @@ def _layer_intervals(result: Result) -> list[dict[str, Any]]:
         bleu, of_texts = corpus_bleu(systems.sum(1)), stats.text_influences(corpus_bleu, systems)
         values.append(bleu[1:] - bleu[0])
         influences.append(of_texts[1:] - of_texts[0])
-    means = [
-        stats.over_trainings(changes, of_texts)
-        for changes, of_texts in zip(
-            np.transpose(values), np.swapaxes(influences, 0, 1), strict=True
-        )
-    ]
-    return [
-        {"interval": [mean.low, mean.high], "error": mean.error, "freedom": mean.freedom}
-        for mean in means
-    ]
+    layers = zip(np.transpose(values), np.swapaxes(influences, 0, 1), strict=True)
+    return [kept.spread(stats.over_trainings(*layer)) for layer in layers]
 
 
 def _c3(half: Half) -> Callable[[Result, Path | None], dict[str, Judged]]:
@@ -239,9 +231,7 @@ def _area(first: list[kept.Along], second: list[kept.Along], up_to: float) -> di
     mean = kept.mean_kept(first, weights, second)
     return {
         "difference": mean and mean.value,
-        "interval": [mean and mean.low, mean and mean.high],
-        "error": mean and mean.error,
-        "freedom": mean and mean.freedom,
+        **kept.spread(mean),
         "trainings": len(first),
     }
 

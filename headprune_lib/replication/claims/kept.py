@@ -108,12 +108,17 @@ def at_share(trainings: Sequence[Along], share: float) -> dict[str, Any] | None:
     return {
         "share": share,
         "kept": mean and mean.value,
-        "interval": [mean and mean.low, mean and mean.high],
-        "error": mean and mean.error,
-        "freedom": mean and mean.freedom,
+        **spread(mean),
         "raw": float(cut / np.mean([training.scores[0] for training in trainings])),
         "trainings": len(trainings),
     }
+
+
+def spread(mean: TrainingsMean | None) -> dict[str, Any]:
+    """The 95% interval of a mean, its error and degrees of freedom; None each without a mean."""
+    if mean is None:
+        return {"interval": [None, None], "error": None, "freedom": None}
+    return {"interval": [mean.low, mean.high], "error": mean.error, "freedom": mean.freedom}
 
 
 def area_weights(shares: np.ndarray, up_to: float) -> np.ndarray:
