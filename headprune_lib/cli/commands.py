@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refusing, short
+from headprune_lib.cli.app import Device, app, refusing
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from torch import nn
@@ -114,38 +114,6 @@ def score(
         loaded, tokenizer, batches = prepared(model, data, batch_size, max_length, device)
         scores = scores_of(loaded, tokenizer, batches, by, normalize)
         typer.echo(printed(scores_table(scores, by), as_json))
-
-
-@app.command(
-    "fairseq-iwslt",
-    rich_help_panel=PANEL,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def fairseq_iwslt(
-    context: typer.Context,
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A folder that fairseq-preprocess wrote.")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where checkpoints go.")],
-) -> None:
-    """Train the paper's IWSLT model with fairseq itself, and convert every epoch.
-
-    Goes on from the last checkpoint; further arguments are fairseq-train's. The recipe:
-    transformer_iwslt_de_en with 8 heads and the norm before each block, Adam, inverse square root
-    with 4,000 warm-up updates to 5e-4, dropout 0.3, label smoothing 0.1, 4,000 tokens a batch.
-
-    Example: headprune fairseq-iwslt data-bin/iwslt14 runs/iwslt --max-epoch 40 --fp16
-    """
-    from headprune_lib.fairseq_import.training import train_iwslt
-
-    with refusing():
-        try:
-            folders = train_iwslt(data, out, context.args)
-        except ChildProcessError as error:
-            typer.echo(f"headprune: {error}", err=True)
-            raise typer.Exit(1) from None
-    for folder in folders:
-        typer.echo(short(folder))
 
 
 def prepared(

@@ -9,13 +9,13 @@ from torch import nn
 from headprune_lib.ablation import one_head_ablation, one_head_masks
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.greedy import mean_loss
-from headprune_lib.generation.drafts import translations_under
-from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.orders import Head
 from headprune_lib.replication.bench.compare import Row, compare
+from headprune_lib.replication.generation.drafts import translations_under
+from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.translation.subject import GROUP, TranslationSubject
 

@@ -8,11 +8,11 @@ from typing import Protocol
 import numpy as np
 from torch import nn
 
-from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder import retraining as of_encoders
 from headprune_lib.replication.encoder.retraining import Way
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
+from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import piece_losses
 from headprune_lib.replication.stats.bleu import pack

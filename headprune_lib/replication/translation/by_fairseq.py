@@ -8,11 +8,11 @@ from pathlib import Path
 
 from headprune_lib.fairseq_import import FairseqTranslator
 from headprune_lib.fairseq_import.reading import read_updates
-from headprune_lib.fairseq_import.training import CHECKPOINTS, train_iwslt
 from headprune_lib.fairseq_import.vocabulary import Dictionary, Splitter
 from headprune_lib.replication.data import iwslt
 from headprune_lib.replication.profiles import FairseqRecipe, Profile
 from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.translation.fairseq_training import CHECKPOINTS, train_iwslt
 from headprune_lib.replication.translation.preparing import CODES, binary_data
 from headprune_lib.replication.translation.translator import MosesPieces, Translator
 from headprune_lib.replication.weights import sha256_of

@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headprune_lib.fairseq_import.training import check_fairseq
 from headprune_lib.replication.data import iwslt
 from headprune_lib.replication.store.files import locked
+from headprune_lib.replication.translation.fairseq_training import check_fairseq
 
 CODES = "codes"
 _ENTRY = "from fairseq_cli.preprocess import cli_main; cli_main()"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from headprune_lib.fairseq_import.training import RECIPE
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.profiles import (
     POST_NORM,
@@ -14,6 +13,7 @@ from headprune_lib.replication.profiles import (
     TranslatorRecipe,
 )
 from headprune_lib.replication.translation import public
+from headprune_lib.replication.translation.fairseq_training import RECIPE
 from headprune_lib.replication.weights import TRAINING_VERSION
 
 

@@ -19,13 +19,13 @@ from torch import nn
 from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.importance import example_importance
-from headprune_lib.generation.beams import searched_under
-from headprune_lib.generation.drafts import Translations, translations_under
-from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.generation.beams import searched_under
+from headprune_lib.replication.generation.drafts import Translations, translations_under
+from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import pack

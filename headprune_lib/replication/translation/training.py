@@ -10,8 +10,8 @@ import sacrebleu
 from torch import nn
 from transformers import TrainerCallback, TrainingArguments
 
-from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import (
     POST_NORM,

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from headprune_lib.batching import Batch, teacher_forced, without_labels
-from headprune_lib.generation.greedy import generate, marks_of
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
+from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.further import further

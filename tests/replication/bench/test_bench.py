@@ -5,9 +5,9 @@ import torch
 
 from headprune_lib import cut_heads, masked_heads
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.generation.greedy import generate
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations, sweep_work
+from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 pytestmark = pytest.mark.nightly

@@ -6,9 +6,9 @@ from tiny import build
 
 from headprune_lib import cut_heads, full_mask, masked_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.generation.drafts import translations_under
-from headprune_lib.generation.greedy import generate
 from headprune_lib.masking import masked_rows
+from headprune_lib.replication.generation.drafts import translations_under
+from headprune_lib.replication.generation.greedy import generate
 
 END, START = 2, 3  # as the model of these tests has them
 

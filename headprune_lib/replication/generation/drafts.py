@@ -24,10 +24,10 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from headprune_lib.batching import pad
-from headprune_lib.generation.greedy import Ids, Marks, length_limit, marks_of
-from headprune_lib.generation.resuming import Pending, decode
 from headprune_lib.heads import HeadTensors
 from headprune_lib.masking import masked_heads, stacked_masks
+from headprune_lib.replication.generation.greedy import Ids, Marks, length_limit, marks_of
+from headprune_lib.replication.generation.resuming import Pending, decode
 from headprune_lib.running import Call, on_device, recorded, replayed
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from headprune_lib.generation.greedy import Ids, Marks
 from headprune_lib.masking import gated_rows
+from headprune_lib.replication.generation.greedy import Ids, Marks
 
 if TYPE_CHECKING:
     from jaxtyping import Float
