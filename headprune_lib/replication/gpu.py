@@ -74,7 +74,7 @@ def check(device: str, profile: str) -> dict[str, Any]:
     """
     on_gpu, apart = torch.device(device).type == "cuda", differences(device)
     steps = planning.steps(settings := load_profile(profile, device=device))
-    probes = planning.probes(settings, steps, seconds=1.0)
+    probes = planning.probes(settings, steps, seconds=0.5)
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
         "memory": torch.cuda.mem_get_info(device)[1] if on_gpu else None,
