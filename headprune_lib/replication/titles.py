@@ -18,6 +18,7 @@ _TRANSLATORS = {
     "post-norm": "post-norm translator",
     "post-norm-6": "post-norm translator of six epochs",
     "pre-norm": "pre-norm translator",
+    "pre-norm-512": "pre-norm translator of the paper's shape",
 }
 
 

@@ -1,5 +1,6 @@
 """The ``headprune`` command: what it writes where, and how it refuses."""
 
+import dataclasses
 import hashlib
 import json
 import multiprocessing
@@ -43,16 +44,10 @@ def printed(path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_run_in_place(notebook):
+def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     result = headprune("run", str(notebook.with_suffix("")), "-p", "fresh", "True")
-    assert result.exit_code == 0, result.output
-    assert str(notebook) in result.stdout
-    assert printed(notebook) == "0.5\n"
-    assert not list(Path.cwd().iterdir())
-
-
-@pytest.mark.slow
-def test_changed_parameters_leave_the_notebook_alone(notebook):
+    assert result.exit_code == 0 and str(notebook) in result.stdout, result.output
+    assert printed(notebook) == "0.5\n" and not list(Path.cwd().iterdir())
     before = notebook.read_bytes()
     result = headprune("run", str(notebook), "-p", "n", "4", "-p", "fresh", "True")
     assert result.exit_code == 0, result.output
@@ -130,6 +125,29 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
     result = headprune(*arguments)
     assert result.exit_code == 2 and message in result.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
+    smoke, tmp_path, monkeypatch
+):
+    def ran(*words):
+        done = headprune("gpu", "--profile", "smoke", "--out", str(tmp_path), *words)
+        told = json.loads((tmp_path / "gpu.json").read_text())
+        return done.exit_code, [step["state"] for step in told["steps"]], told["check"]
+
+    code, states, checked = ran("--device", "cpu", "--minutes", "0")
+    assert (code, states) == (0, ["skipped"] * 4) and checked["agrees"]
+    assert checked["apart"]["float32 eager"] == 0 < checked["apart"]["bfloat16 sdpa"] < 0.1
+    broken = dataclasses.replace(measurements.MEASUREMENTS["speed"], measure=lambda *_: 1 / 0)
+    monkeypatch.setitem(measurements.MEASUREMENTS, "speed", broken)
+    assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["measured"] * 3)
+    copied = {path: path.read_bytes() for path in tmp_path.glob("*/*/**/*.*")}
+    for seed, place in ((1, "smoke"), (2, "own/*")):
+        (path,) = tmp_path.glob(f"{place}/one_head/synthetic.tiny.json")
+        assert json.loads(path.read_text())["parts"]["outcomes"]["runs"][0]["seed"] == seed
+    assert ran("--device", "cpu")[:2] == (1, ["failed"] + ["stored"] * 3)
+    assert {path: path.read_bytes() for path in copied} == copied
 
 
 SIZES = {"n_examples": 20, "n_verses": 5, "n_headline": 5}

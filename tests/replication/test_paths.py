@@ -6,15 +6,6 @@ from headprune_lib.replication import paths
 
 
 @pytest.fixture
-def checkout(tmp_path):
-    """The least that counts as a checkout."""
-    folder = tmp_path / "checkout"
-    (folder / "data" / "reference").mkdir(parents=True)
-    (folder / "_toc.yml").touch()
-    return folder
-
-
-@pytest.fixture
 def installed(tmp_path, monkeypatch):
     """The library as a wheel installs it, with a working directory of its own."""
     package = tmp_path / "site-packages" / "headprune_lib" / "replication"
@@ -38,8 +29,11 @@ def test_without_a_checkout_nothing_is_read_or_written_beside_the_package(tmp_pa
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_checkout_is_named_or_found_upwards(checkout, monkeypatch):
-    (checkout / "notebooks").mkdir()
+def test_a_checkout_is_named_or_found_upwards(tmp_path, monkeypatch):
+    checkout = tmp_path / "checkout"  # the least that counts as one, and a folder in it
+    for folder in ("data/reference", "notebooks"):
+        (checkout / folder).mkdir(parents=True)
+    (checkout / "_toc.yml").touch()
     monkeypatch.setenv("HEADPRUNE_ROOT", str(checkout))
     assert paths.reference_root() == checkout / "data" / "reference"
     monkeypatch.delenv("HEADPRUNE_ROOT")

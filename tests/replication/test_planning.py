@@ -30,6 +30,9 @@ def test_a_plan_of_the_paper_lists_its_downloads_trainings_and_measurements(nowh
     along = 10 * 872 * (5 + 3 + 1)  # importance by training, random orders, the one-by-one order
     chosen, scored = 5000 * 79, 3 * 2000 * 5
     assert curve.passes == along + chosen + scored
+    (timed,) = [step for step in steps if step.what == "table4 (speed)"]
+    twice = 2 * 128  # BERT-base's shape again, at twice the length that a pass is counted at
+    assert timed.passes == 2 * (256 + twice) * 4 * 6 + 3 * 2000
     fetched = planning.downloads(profile)
     assert [*fetched] == [
         "google-bert/bert-base-uncased",

@@ -24,7 +24,6 @@ from headprune_lib.replication.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headprune_lib.replication import planning
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
     from headprune_lib.replication.verification.quantities import Quantity
@@ -301,26 +300,8 @@ def plan(
     columns = ["task", "what", "million passes", "million translations", "state", "hours left"]
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
     typer.echo(f"{sum(hours):.1f} hours left on {settings.device}")
-    for speed, tasks in _by_probe(found).items():
+    for speed, tasks in planning.told(found).items():
         typer.echo(f"{', '.join(tasks)}: {speed}")
     missing = {"encoder", "translation"} - {*settings.halves}
     if missing:
         typer.echo(f"not in this profile: the paper's {' and '.join(sorted(missing))} half")
-
-
-def _by_probe(probes: dict[str, planning.Probe]) -> dict[str, list[str]]:
-    """What a machine does, in words -> the tasks whose models were timed so."""
-    found: dict[str, list[str]] = {}
-    for task, probe in probes.items():
-        told = f"{probe.passes_per_second:.0f} passes a second"
-        if probe.translations_per_second:
-            told += f", {probe.translations_per_second:.1f} translations"
-        if probe.translating_bytes:
-            told += f"; at least {probe.translating_bytes / 1e9:.1f} GB of memory to translate"
-        if probe.training_bytes:
-            told += (
-                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
-                f"train{'' if probe.measured else ', activations not counted'}"
-            )
-        found.setdefault(told, []).append(task)
-    return found

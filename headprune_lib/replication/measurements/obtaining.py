@@ -44,8 +44,7 @@ def obtain(
         get: gives the result of another measurement on the same task with the same model.
         begin: told the names of the parts to be measured, before the first of them is.
     """
-    names = measurement.parts(profile, half, task) if parts is None else tuple(parts)
-    signatures = {name: signature(measurement, half, profile, task, name) for name in names}
+    signatures = _signatures_of(measurement, half, profile, task, parts)
     digest = hashlib.sha256(
         "".join(one["digest"] for one in signatures.values()).encode()
     ).hexdigest()
@@ -123,8 +122,8 @@ def as_asked(
     if not less:
         return profile, True, []
     whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
-    signatures = _signatures(measurement, half, profile, task)
-    if signatures == _signatures(measurement, half, whole, task):
+    signatures = _signatures_of(measurement, half, profile, task)
+    if signatures == _signatures_of(measurement, half, whole, task):
         return profile, False, []
     first = dataclasses.replace(profile, seeds=profile.seeds[:1])
     if (
@@ -134,17 +133,32 @@ def as_asked(
         first = dataclasses.replace(first, n_selection=n_selection)
     if half == "translation":
         first = dataclasses.replace(profile, translation_seed=profile.trainings(task)[0])
-    left_out = _trainings(signatures) - _trainings(_signatures(measurement, half, first, task))
+    left_out = _trainings(signatures) - _trainings(_signatures_of(measurement, half, first, task))
     return first, True, sorted(left_out)
 
 
-def _signatures(measurement: Measurement, half: Half, profile: Profile, task: str) -> list[dict]:
-    parts = measurement.parts(profile, half, task)
-    return [signature(measurement, half, profile, task, part) for part in parts]
+def _signatures_of(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    parts: Sequence[str] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The signature of each part; of those that the measurement has for the profile if not given."""
+    names = measurement.parts(profile, half, task) if parts is None else parts
+    return {name: signature(measurement, half, profile, task, name) for name in names}
 
 
-def _trainings(signatures: list[dict]) -> set[str]:
-    return {seed for one in signatures for seed in one["recipe"]}
+def _trainings(signatures: Mapping[str, dict]) -> set[str]:
+    return {seed for one in signatures.values() for seed in one["recipe"]}
+
+
+def path_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Path:
+    """The JSON file that a result is stored in: the committed one, or one of the cache."""
+    signatures = _signatures_of(measurement, half, profile, task)
+    return key_of(measurement, half, profile, task).path(
+        _root(measurement, half, profile, task, signatures)
+    )
 
 
 def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:

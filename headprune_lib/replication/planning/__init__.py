@@ -13,10 +13,10 @@ from headprune_lib.replication.measurements import Upcoming, artifacts, find_art
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import key_of, results_folder
 from headprune_lib.replication.planning import encoder, translation
-from headprune_lib.replication.planning.work import Probe, Step
+from headprune_lib.replication.planning.work import Probe, Step, told
 from headprune_lib.replication.profiles import Profile, load_profile
 
-__all__ = ["Probe", "Step", "announce", "downloads", "probes", "steps"]
+__all__ = ["Probe", "Step", "announce", "downloads", "most_seconds", "probes", "steps", "told"]
 
 
 _ESTIMATED = {"encoder": encoder.PASSES, "translation": translation.WORK}
@@ -108,11 +108,22 @@ def _by_stored(upcoming: Upcoming, kept: store.Result) -> str:
 
 
 def _by_probe(upcoming: Upcoming) -> str:
-    """At most, from passes that are timed now."""
+    seconds = most_seconds(upcoming, {})
+    if seconds is None:
+        return "How long this takes is not known; a bar shows what is left of each step."
+    return f"This takes at most {_minutes(seconds)} on this machine."
+
+
+def most_seconds(upcoming: Upcoming, timed: dict[tuple, Probe]) -> float | None:
+    """How long something takes here at most, by passes that are timed now; None if not counted.
+
+    Args:
+        timed: what was timed before and is not timed again; what is timed now is added.
+    """
     measurement, half, profile, task, parts, _ = upcoming
     steps = _steps_of(measurement, half, profile, task)
     if not steps:
-        return "How long this takes is not known; a bar shows what is left of each step."
+        return None
     share = len(parts) / len(measurement.parts(profile, half, task))
     steps[-1] = dataclasses.replace(
         steps[-1],
@@ -120,10 +131,12 @@ def _by_probe(upcoming: Upcoming) -> str:
         translations=share * steps[-1].translations,
         state="missing",
     )
-    here = dataclasses.replace(profile, device=profile.device_here)
-    probe = probes(here, steps, seconds=1.0)[task]
-    seconds = 3600 * sum(step.hours(probe) for step in steps)
-    return f"This takes at most {_minutes(seconds)} on this machine."
+    model = profile.model if half == "encoder" else (task, profile.model_of(task))
+    shape = (model, profile.batch_size, profile.device_here)
+    if shape not in timed:
+        here = dataclasses.replace(profile, device=profile.device_here)
+        timed[shape] = probes(here, steps, seconds=1.0)[task]
+    return 3600 * sum(step.hours(timed[shape]) for step in steps)
 
 
 def _minutes(seconds: float) -> str:

@@ -15,6 +15,7 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.benchmarks import Benchmark
 from headprune_lib.replication.measurements.measurement import Measurement
 from headprune_lib.replication.measurements.orders import ENCODER, ONE_BY_ONE
+from headprune_lib.replication.measurements.speed import config_of_shape
 from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.planning.work import TRAINING, Probe, Step, state_of
 from headprune_lib.replication.pretrained import BASES
@@ -98,9 +99,15 @@ def _far(profile: Profile, task: str) -> float:
 
 
 def _timed(profile: Profile, _task: str) -> float:
-    speed = profile.speed
-    n = speed.n_sentences + speed.shape_sentences
+    speed, shape = profile.speed, config_of_shape(profile.speed.shape)
+    relative = _products(shape, speed.shape_length) / _products(config_of(profile), _LENGTH)
+    n = speed.n_sentences + relative * speed.shape_sentences
     return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring
+
+
+def _products(config: transformers.PretrainedConfig, length: int) -> int:
+    """What the cost of a pass grows with: its tokens times a layer's weights, in every layer."""
+    return config.num_hidden_layers * config.hidden_size**2 * length
 
 
 PASSES: dict[str, Callable[[Profile, str], float]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headprune_lib.replication import store
@@ -55,6 +56,24 @@ class Probe:
     measured: bool
     translations_per_second: float = 0.0
     translating_bytes: int = 0
+
+
+def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
+    """What a machine does, in words -> the tasks whose models were timed so."""
+    found: dict[str, list[str]] = {}
+    for task, probe in probes.items():
+        words = f"{probe.passes_per_second:.0f} passes a second"
+        if probe.translations_per_second:
+            words += f", {probe.translations_per_second:.1f} translations"
+        if probe.translating_bytes:
+            words += f"; at least {probe.translating_bytes / 1e9:.1f} GB of memory to translate"
+        if probe.training_bytes:
+            words += (
+                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
+                f"train{'' if probe.measured else ', activations not counted'}"
+            )
+        found.setdefault(words, []).append(task)
+    return found
 
 
 def state_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> str:

@@ -1,7 +1,5 @@
 """Multi30k's splits, from a tiny folder."""
 
-from pathlib import Path
-
 import pytest
 
 from headprune_lib.replication.data.captions import FILES
@@ -12,35 +10,28 @@ LENGTHS = {"train": 145, "val": 20, "test_2016_flickr": 30}
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """Sentences of made-up words, as :mod:`verses` makes them, in Multi30k's files."""
+def lines(tmp_path, monkeypatch) -> dict[str, tuple[str, ...]]:
+    """Multi30k's files, made of sentences as :mod:`verses` makes them up, and their lines."""
     monkeypatch.setenv("HEADPRUNE_DATA", str(tmp_path))
-    rows = TRANSLATION_TASKS["toy"].load()["train"].first(sum(LENGTHS.values()))
+    rows, start, written = TRANSLATION_TASKS["toy"].load()["train"], 0, {}
     (tmp_path / "multi30k").mkdir()
-    start = 0
     for file, n in LENGTHS.items():
         for side, texts in (("de", rows.sources), ("en", rows.targets)):
-            content = ("\n".join(texts[start : start + n]) + "\n").encode()
-            (tmp_path / "multi30k" / f"{file}.{side}").write_bytes(content)
+            written[f"{file}.{side}"] = own = texts[start : start + n]
+            (tmp_path / "multi30k" / f"{file}.{side}").write_text("\n".join(own) + "\n")
         start += n
-    return tmp_path
+    return written
 
 
-def lines(folder: Path, name: str) -> list[str]:
-    return (folder / "multi30k" / name).read_text("utf-8").splitlines()
-
-
-def test_the_official_splits_with_a_part_of_the_training_captions_kept_for_importance(folder):
+def test_the_official_splits_with_a_part_of_the_training_captions_kept_for_importance(lines):
     splits = MULTI30K.load()
     assert set(splits) == {"train", "valid", "score", "test"}
-    for name, file in (("valid", FILES["valid"]), ("test", FILES["test"])):
-        assert sorted(splits[name].sources) == sorted(lines(folder, f"{file}.de"))
+    for name in ("valid", "test"):
+        assert sorted(splits[name].sources) == sorted(lines[f"{FILES[name]}.de"])
     for split, file in (("train", "train"), ("score", "train"), ("test", "test_2016_flickr")):
-        for (line,), source, target in zip(
-            splits[split].places, splits[split].sources, splits[split].targets, strict=True
-        ):
-            assert source == lines(folder, f"{file}.de")[line - 1]
-            assert target == lines(folder, f"{file}.en")[line - 1]
+        places = [line - 1 for (line,) in splits[split].places]
+        assert [*splits[split].sources] == [lines[f"{file}.de"][place] for place in places]
+        assert [*splits[split].targets] == [lines[f"{file}.en"][place] for place in places]
     trained, scored = splits["train"], splits["score"]
     assert sorted(trained.places + scored.places) == [(line,) for line in range(1, 146)]
     assert 1 <= len(scored) <= 15

@@ -1,0 +1,100 @@
+"""The command for a machine with a GPU that is there for a while."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headprune_lib.cli.app import app, refusing, short
+from headprune_lib.replication.cli.options import PANEL
+
+
+@app.command(rich_help_panel=PANEL)
+def gpu(
+    profile: Annotated[
+        str, typer.Option(help="Which list of steps: default, or smoke, which takes seconds.")
+    ] = "default",
+    minutes: Annotated[
+        float, typer.Option(min=0, help="A step that may take longer than is left is skipped.")
+    ] = 15,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, …; the GPU if there is one and none is named.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="OUT",
+            help="A folder that each result is copied to as soon as it is there, besides where it is "
+            "stored.",
+        ),
+    ] = None,
+) -> None:
+    """Check this machine's GPU, then measure what one is wanted for, the most wanted first.
+
+    Table 4 in BERT-base's shape comes first and needs no text; then further fine-tunings of MiniLM;
+    then Figure 5 in the shape of the paper's IWSLT model. The same command goes on after an
+    interruption. A step that fails is named, and the next one follows.
+    """
+    import torch
+
+    from headprune_lib.messages import one_line
+    from headprune_lib.replication import gpu as lists
+    from headprune_lib.replication.measurements.obtaining import results_folder
+    from headprune_lib.replication.profiles import check_here, load_profile
+    from headprune_lib.replication.store import computing_on, provenance
+    from headprune_lib.replication.store.files import replace_files
+
+    started = time.monotonic()
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    with refusing():
+        judged, steps = lists.read_list(profile)
+        check_here(load_profile("smoke", device=device))
+        path = (out or results_folder(load_profile(profile))) / "gpu.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+    about: dict[str, Any] = {"check": {}, "steps": []}
+
+    def write() -> None:
+        seconds, command = time.monotonic() - started, f"headprune gpu --profile {profile}"
+        about["provenance"] = provenance(command, seconds, [computing_on(device)])
+        content = json.dumps(about, indent=1, sort_keys=True, default=asdict)
+        replace_files({path: f"{content}\n".encode()})
+
+    try:
+        about["check"] = lists.check(device, judged)
+        typer.echo("\n".join(_words(about["check"], judged)))
+    except Exception as error:  # what was to be measured may still be had
+        typer.echo(f"check: failed, {one_line(error)}")
+    write()
+    for record in lists.run(steps, device, started + 60 * minutes, out):
+        typer.echo("{step}: {state} in {seconds:.0f} s, {told}".format_map(record))
+        about["steps"].append(record)
+        write()
+    states = Counter(record["state"] for record in about["steps"])
+    counted = ", ".join(f"{n} {state}" for state, n in states.items())
+    typer.echo(f"{counted} in {(time.monotonic() - started) / 60:.1f} min; see {short(path)}")
+    if states["failed"] or not about["check"].get("agrees"):
+        raise typer.Exit(1)
+
+
+def _words(checked: dict, profile: str) -> Iterator[str]:
+    from headprune_lib.replication import planning
+
+    memory, needed = checked["memory"], checked["needed"]
+    yield checked["device"] + (f", {memory / 1e9:.1f} GB of memory" if memory else "")
+    for way, apart in checked["apart"].items():
+        yield f"{way}: {apart:.1e} from float32 on the CPU"
+    yield "It agrees with the CPU." if checked["agrees"] else "It does NOT agree with the CPU."
+    for speed, tasks in planning.told(checked["probes"]).items():
+        yield f"{', '.join(tasks)}: {speed}"
+    lacks = memory is not None and needed > memory
+    yield (
+        f"Profile {profile} takes {needed / 1e9:.1f} GB of memory at least"
+        f"{', MORE than there is,' if lacks else ''} and {checked['hours']:.1f} hours at most."
+    )
