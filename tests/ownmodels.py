@@ -11,10 +11,7 @@ SMALL = {
     "vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
     "intermediate_size": 16,
 }  # fmt: skip
-CLASSES = {
-    "id2label": {0: "negative", 1: "positive"},
-    "label2id": {"negative": 0, "positive": 1},
-}
+CLASSES = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
 
 
 def tokenizer():

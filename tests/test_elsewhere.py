@@ -5,13 +5,7 @@ import torch
 import transformers as t
 from ownmodels import SMALL, classifier
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    load_pruned,
-    prune_heads,
-    save_pruned,
-)
+from headprune_lib import cut_heads, find_heads, load_pruned, prune_heads, save_pruned
 
 HEADS = [("self", 0, 0), ("self", 0, 1), *(("self", 1, head) for head in range(4))]
 
@@ -31,10 +25,7 @@ def loaded(build):
 
 
 # Column of the page -> how the model came to be: uneven, and with an empty layer.
-WAYS = {
-    "`load_pruned`, encoder": loaded(classifier),
-    "`load_pruned`, decoder": loaded(llama),
-}
+WAYS = {"`load_pruned`, encoder": loaded(classifier), "`load_pruned`, decoder": loaded(llama)}
 
 
 def batch(model):

@@ -12,6 +12,7 @@ from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.paths import reference_root
 
 __all__ = [
+    "bert_base_masks",
     "independent_curves",
     "paper",
     "published_share",
@@ -64,6 +65,12 @@ def published_share(task: str) -> float | None:
 def independent_curves() -> dict[str, Any]:
     """Figures 3b, 4, 5, 6a, 6b and 6d measured again by others, with their source."""
     return json.loads((reference_root() / "independent_curves.json").read_text("utf-8"))
+
+
+@cache
+def bert_base_masks() -> dict[str, Any]:
+    """BERT-base on nine GLUE tasks, pruned by others, with the source and what each number is."""
+    return json.loads((reference_root() / "bert_base_masks.json").read_text("utf-8"))
 
 
 def paper(artifact: str) -> dict:

@@ -7,11 +7,7 @@ import pytest
 import sacrebleu
 import torch
 from ownmodels import classifier, kept_in, tokenizer, translator
-from transformers import (
-    BloomConfig,
-    BloomForSequenceClassification,
-    PreTrainedTokenizerBase,
-)
+from transformers import BloomConfig, BloomForSequenceClassification, PreTrainedTokenizerBase
 from typer.testing import CliRunner
 
 from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask

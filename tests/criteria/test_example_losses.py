@@ -5,12 +5,7 @@ import torch
 import transformers as t
 from tiny import SHAPE, WIDE, batch, batch_for, build
 
-from headprune_lib import (
-    find_heads,
-    full_mask,
-    head_importance,
-    score_heads,
-)
+from headprune_lib import find_heads, full_mask, head_importance, score_heads
 
 CONFIG = {**SHAPE, **WIDE}
 

@@ -54,10 +54,8 @@ STATEMENTS = on(
         "editorials too.": lambda: (
             {
                 domain
-                for domain, found_there in values("across_domains", "reviews", "minilm")[
-                    "correlations"
-                ].items()
-                if found_there["loss"]["spearman"]["interval"][0] > 0
+                for domain, found in values(*REVIEWS)["correlations"].items()
+                if found["loss"]["spearman"]["interval"][0] > 0
             }
             == {"amazon", "nyt"}
         ),
@@ -92,11 +90,7 @@ STATEMENTS = on(
         "Heads do matter alike in both Englishes; the paper's measure alone would not show it "
         "here.": lambda: (
             values(*ENGLISH)["correlations"]["loss"]["spearman"]["interval"][0] > 0
-            and agreement_bleu()["pearson"]["interval"][0] < 0
+            and values(*ENGLISH)["correlations"]["bleu"]["pearson"]["interval"][0] < 0
         ),
     },
 )
-
-
-def agreement_bleu():
-    return values(*ENGLISH)["correlations"]["bleu"]

@@ -41,12 +41,7 @@ def grows(side):
 
 def twelve_layers():
     """The layers that Figure S2 draws, of both ways to choose a head."""
-    shown = (
-        MPNET,
-        HELD_12,
-        ("all_but_one", "sst2", "mpnet"),
-        ("all_but_one", "snli", "mpnet"),
-    )
+    shown = MPNET, HELD_12, ("all_but_one", "sst2", "mpnet"), ("all_but_one", "snli", "mpnet")
     return [one for result in shown for one in values(*result)["layers"]]
 
 

@@ -1,5 +1,7 @@
 """Page 13."""
 
+from headprune_lib.replication.claims.others import kept_by_others, others_rows
+from headprune_lib.replication.published_masks import masked_tasks
 from headprune_lib.replication.published_orders import five_seeds, published_orders
 from statements import found, on, timings, values
 
@@ -98,6 +100,24 @@ STATEMENTS = on(
         ),
         "over five fine-tunings on MNLI the gain turns into a loss at every share:": lambda: (
             max(one["points"] for one in five_seeds()) < 0
+        ),
+        "Leaving out WNLI, on which the whole models are worse than one constant answer": lambda: (
+            [task.task for task in masked_tasks() if not task.above_chance] == ["WNLI"]
+        ),
+        "On every other task more is left by importance than under random masks": lambda: all(
+            task.ahead_of_random()[0] > 0 for task in masked_tasks() if task.above_chance
+        ),
+        "On SST-2 they keep more than the mask does": lambda: {
+            one.task: one.scores["head_invert"] > one.scores["head"] for one in masked_tasks()
+        }["SST-2"],
+    },
+) + on(
+    "notebooks/10_verdicts.ipynb",
+    {
+        "That is so on CoLA, where it is not met, and where the BERT-base above loses nothing": lambda: (
+            {row.setting for row in others_rows() if row.claim == "C3" and row.judged.met is False}
+            == {"BERT-base from five seeds, CoLA", "fairseq's IWSLT model"}
+            and kept_by_others("cola") > 1
         ),
     },
 )

@@ -34,6 +34,10 @@ def bleu_row(order, share):
     return row_of(translated(), order, share)
 
 
+def bleu_after(order, share):
+    return bleu_row(order, share)["after"]["score"]
+
+
 def row(order, share):
     return row_of(values(), order, share)
 
@@ -102,31 +106,19 @@ STATEMENTS = on(
         "by importance the model ends 0.1 BLEU below the uncut one with 20% of the heads "
         "removed, and 1 BLEU below it with 60%.": lambda: (
             [
-                round(
-                    100
-                    * (
-                        bleu_row("uncut", 0.0)["after"]["score"]
-                        - bleu_row("importance", share)["after"]["score"]
-                    ),
-                    1,
-                )
+                round(100 * (bleu_after("uncut", 0.0) - bleu_after("importance", share)), 1)
                 for share in (0.2, 0.6)
             ]
             == [0.1, 1.0]
         ),
         "random orders is below importance after training too, and the loss of the references "
         "says the same, unlike the encoder's.": lambda: all(
-            max(bleu_row("random", share)["after"]["runs"])
-            < bleu_row("importance", share)["after"]["score"]
+            max(bleu_row("random", share)["after"]["runs"]) < bleu_after("importance", share)
             and bleu_lead(share)["loss_after"]["interval"][1] < 0
             for share in EVERY
         ),
         "Importance scored again after each step gives as much, within 0.2 BLEU.": lambda: all(
-            abs(
-                bleu_row("importance rescored", share)["after"]["score"]
-                - bleu_row("importance", share)["after"]["score"]
-            )
-            < 0.002
+            abs(bleu_after("importance rescored", share) - bleu_after("importance", share)) < 0.002
             for share in EVERY
         ),
     },

@@ -26,6 +26,11 @@ def ends(name, place, model=PRE):
     return np.array([points[place][name] for points in learned])
 
 
+def change(name, model):
+    """Of every training, from that checkpoint to the last."""
+    return ends(name, -1, model) - ends(name, 0, model)
+
+
 def slope(name, model=PRE):
     return values(*model)["slopes"][name]
 
@@ -107,21 +112,14 @@ STATEMENTS = on(
         "Importance is spread within a layer nearly as evenly at the end as at the start, and with "
         "longer training the trend reverses.": lambda: (
             in_each(lambda model: abs(slope("gini", model)["difference"]) < 0.02)
-            and in_each(
-                lambda model: (
-                    abs(
-                        ends("gini_within", -1, model).mean() - ends("gini_within", 0, model).mean()
-                    )
-                    < 0.03
-                )
-            )
+            and in_each(lambda model: abs(change("gini_within", model).mean()) < 0.03)
             and along("kept_at")[-1] < max(along("kept_at")) - 0.1
         ),
         "So what a *good* choice keeps stays about where it was, and what a *bad* one costs "
         "grows.": lambda: in_each(
             lambda model: (
-                abs(ends("kept_at", -1, model).mean() - ends("kept_at", 0, model).mean()) < 0.1
-                and (ends("kept_random", -1, model) < ends("kept_random", 0, model) - 0.1).all()
+                abs(change("kept_at", model).mean()) < 0.1
+                and (change("kept_random", model) < -0.1).all()
             )
         ),
         "what importance keeps does not rise, what random orders keep falls.": lambda: in_each(
@@ -131,15 +129,12 @@ STATEMENTS = on(
                 and slope("gini", model)["difference"] < 0.02
             )
         ),
-        "is below 0.2 at 483 updates and above 0.7 from half of the 3,870 updates on.": lambda: (
-            in_each(
-                lambda model: all(
-                    point["settled"] < 0.2 if point["updates"] == 483 else point["settled"] > 0.7
-                    for training in values(*model)["trainings"]
-                    for point in training["checkpoints"]
-                    if point["updates"] == 483 or point["updates"] >= 1935
-                )
-            )
+        "is below 0.2 at 483 updates and above 0.7 from half of the 3,870 updates on.": lambda: all(
+            point["settled"] < 0.2 if point["updates"] == 483 else point["settled"] > 0.7
+            for model in (PRE, SIX)
+            for training in values(*model)["trainings"]
+            for point in training["checkpoints"]
+            if point["updates"] == 483 or point["updates"] >= 1935
         ),
         "The paper's reading, that every head counts in the first epochs, is not what these "
         "models show: there few heads count yet.": lambda: in_each(

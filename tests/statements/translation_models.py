@@ -1,5 +1,7 @@
 """Page 08."""
 
+from statistics import mean
+
 from headprune_lib.replication.pages import numbers
 from statements import on, result, values
 
@@ -9,9 +11,7 @@ SEARCH = ("search", "enfr", "post-norm")
 
 def mostly_too_small_to_see():
     heads = values("one_head", "enfr", "post-norm")["heads"]
-    return sum(abs(head["delta"]) < head["smallest_detectable"] for head in heads) > 0.9 * len(
-        heads
-    )
+    return mean(abs(head["delta"]) < head["smallest_detectable"] for head in heads) > 0.9
 
 
 def rank(text):

@@ -58,10 +58,7 @@ def same(model, weights):
 
 @pytest.mark.parametrize(
     ("task", "model", "seed"),
-    [
-        ("synthetic-pairs", "tiny", 2),
-        pytest.param("synthetic", "other", 1, marks=pytest.mark.slow),
-    ],
+    [("synthetic-pairs", "tiny", 2), pytest.param("synthetic", "other", 1, marks=pytest.mark.slow)],
 )
 def test_weights_are_those_of_a_plain_loop_bit_by_bit(profile, monkeypatch, task, model, seed):
     other = Base("other", "MPNet", build=other_base, kernel="eager")

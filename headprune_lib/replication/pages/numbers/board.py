@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from headprune_lib.replication.claims.contrasts import above_chance
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
+from headprune_lib.replication.published_masks import STEP, masked_tasks
 from headprune_lib.replication.published_orders import PublishedOrder, published_orders
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed
@@ -47,6 +50,26 @@ def board(found: Mapping[str, Result]) -> Numbers:
         ("others_hies_importance", ("HIES 2025", "importance")),
     ):
         numbers[key] = listed([f"{_published(task, wanted).area:.1%}" for task in ("mnli", "sst2")])
+    return numbers | _masked()
+
+
+def _masked() -> Numbers:
+    """How many heads others masked in BERT-base, and how far importance is ahead of random masks."""
+    tasks = {task.task: task for task in masked_tasks() if task.above_chance}
+    numbers: Numbers = {"masked_step": STEP}
+    for name, choose in (("fewest", min), ("most", max)):
+        task = choose(tasks.values(), key=lambda one: one.removed.mean())
+        numbers[f"masked_{name}"] = f"{task.removed.mean():.0f} ({task.task})"
+    numbers["masked_apart"] = max(int(np.ptp(task.removed)) for task in tasks.values())
+    for name, suffix in (("before", ""), ("after", "_retrained")):
+        leads = [task.ahead_of_random(suffix) for task in tasks.values()]
+        ends = [f"{100 * choose(leads)[0]:.1f}".replace("-", "−") for choose in (min, max)]
+        numbers[f"masked_{name}"] = " to ".join(ends)
+        clear = [task for task, lead in zip(tasks, leads, strict=True) if lead[1] > 0]
+        numbers[f"masked_clear_{name}"] = listed(clear) or "none"
+    sentiment = tasks["SST-2"]
+    numbers["masked_inverted"] = f"{sentiment.removed.mean():.0f}"
+    numbers["masked_kept"] = f"{(sentiment.heads - sentiment.removed).mean():.0f}"
     return numbers
 
 

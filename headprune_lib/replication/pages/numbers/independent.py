@@ -11,7 +11,9 @@ from headprune_lib.replication.pages.tables.independent import (
     significant_again,
 )
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
+from headprune_lib.replication.pages.tables.published_masks import alike
 from headprune_lib.replication.pages.tables.tasks import pairs_of_tasks
+from headprune_lib.replication.published_masks import masked_tasks, ranks_alike
 from headprune_lib.replication.store.results import Result
 
 
@@ -44,6 +46,24 @@ def independent(
         "by_chance": values["shared_least_by_chance"],
         **_alike(shown),
         "mpnet_common": _common("mpnet", curves),
+        **_bert(),
+    }
+
+
+def _bert() -> Numbers:
+    """How alike the importance of BERT-base's heads is, as others scored them."""
+    tasks = list(alike())
+    seeds = [task.seeds.mean() for task in tasks]
+    others = [number for task in tasks for number in task.others.values()]
+    means = [number for task in tasks for number in task.means]
+    (entropy,) = (ranks_alike(one.entropy) for one in masked_tasks() if one.entropy is not None)
+    return {
+        "bert_seeds": f"{min(seeds):.2f} to {max(seeds):.2f}",
+        "bert_tasks": f"{min(others):.2f} to {max(others):.2f}",
+        "bert_means": f"{min(means):.2f} to {max(means):.2f}",
+        "bert_n_tasks": len(tasks),
+        "bert_nearer": sum(bool(task.others[task.nearest] > task.seeds.mean()) for task in tasks),
+        "bert_entropy": f"{entropy.mean():.2f}",
     }
 
 

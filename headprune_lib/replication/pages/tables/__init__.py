@@ -7,6 +7,7 @@ from headprune_lib.replication.pages.tables.independent import *
 from headprune_lib.replication.pages.tables.language import *
 from headprune_lib.replication.pages.tables.markup import *
 from headprune_lib.replication.pages.tables.pages import *
+from headprune_lib.replication.pages.tables.published_masks import *
 from headprune_lib.replication.pages.tables.published_orders import *
 from headprune_lib.replication.pages.tables.recovery import *
 from headprune_lib.replication.pages.tables.scores import *

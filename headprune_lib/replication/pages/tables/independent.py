@@ -16,7 +16,6 @@ from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.stats.bounds import ALPHA
-from headprune_lib.replication.store.results import Result
 
 __all__ = [
     "grid",
@@ -24,7 +23,6 @@ __all__ = [
     "layers_again_table",
     "published_wmt",
     "ranks_of_same_weights",
-    "seeds_table",
     "significant_again",
 ]
 
@@ -173,18 +171,3 @@ def significant_again() -> tuple[int, int]:
     """Encoder heads that change BLEU significantly: in the paper's Table 1, and again by others."""
     again = grid("Silent-Zebra", "WMT en-fr", kind="enc-enc").p
     return len(paper("table1")["significant"]), int((again < ALPHA).sum())
-
-
-def seeds_table(agreement: Result) -> pd.DataFrame:
-    """Two fine-tunings a row: how their importance scores correlate over heads."""
-    return pd.DataFrame(
-        [
-            {
-                "fine-tunings": " and ".join(f"seed {seed}" for seed in row["seeds"]),
-                "Pearson r": f"{row['pearson']:.2f}",
-                "Spearman": f"{row['spearman']:.2f}",
-                "ten least important in common": row["shared_least"],
-            }
-            for row in agreement.values["pairs"]
-        ]
-    )

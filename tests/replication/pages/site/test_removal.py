@@ -5,10 +5,7 @@ import json
 import pytest
 
 from headprune_lib.replication import store
-from headprune_lib.replication.pages.site.removal import (
-    MEASURED,
-    removal_data,
-)
+from headprune_lib.replication.pages.site.removal import MEASURED, removal_data
 from headprune_lib.replication.store import Key
 
 
