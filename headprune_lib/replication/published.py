@@ -13,10 +13,12 @@ from headprune_lib.replication.paths import reference_root
 
 __all__ = [
     "bert_base_masks",
+    "bert_curve",
     "independent_curves",
     "paper",
     "published_share",
     "published_task",
+    "right_of_100_berts",
 ]
 
 
@@ -71,6 +73,27 @@ def independent_curves() -> dict[str, Any]:
 def bert_base_masks() -> dict[str, Any]:
     """BERT-base on nine GLUE tasks, pruned by others, with the source and what each number is."""
     return json.loads((reference_root() / "bert_base_masks.json").read_text("utf-8"))
+
+
+def bert_curve(task: str) -> dict[str, Any] | None:
+    """BERT-base's curve by importance on a task of the paper, as others measured it; None without one.
+
+    >>> bert_curve("mnli")["n_test"], bert_curve("mrpc")
+    (9815, None)
+    """
+    curves = (curve for curve in independent_curves().values() if isinstance(curve, dict))
+    wanted = (task, "importance")
+    return next((one for one in curves if (one.get("task"), one.get("order")) == wanted), None)
+
+
+@cache
+def right_of_100_berts() -> dict[str, Any]:
+    """How many of 100 fine-tuned BERT-base got each pair of MNLI's matched set right, with the source.
+
+    ``right`` is in the order of stored results on ``dataset``, whose checksum is ``sha256``.
+    """
+    path = reference_root() / "mnli_right_of_100_berts.json"
+    return json.loads(path.read_text("utf-8"))
 
 
 def paper(artifact: str) -> dict:

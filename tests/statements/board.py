@@ -1,5 +1,7 @@
 """Page 13."""
 
+import numpy as np
+
 from headprune_lib.replication.claims.others import kept_by_others, others_rows
 from headprune_lib.replication.published_masks import masked_tasks
 from headprune_lib.replication.published_orders import five_seeds, published_orders
@@ -41,14 +43,11 @@ def cost(criterion):
 FOUR = ("importance", "importance rescored", "importance-batch", "importance-batch rescored")
 
 
-def _apart():
-    areas = [area(order) for order in FOUR]
-    return max(areas) - min(areas)
-
-
-def _widths():
+def alike():
+    """Within two points of one another, and within the width of every interval."""
     orders = values("which_first", "reviews", "minilm")["orders"]
-    return [high - low for low, high in (orders[one]["area"]["interval"] for one in FOUR)]
+    widths = [np.ptp(orders[one]["area"]["interval"]) for one in FOUR]
+    return np.ptp([area(order) for order in FOUR]) < min(0.02, *widths)
 
 
 STATEMENTS = on(
@@ -58,7 +57,7 @@ STATEMENTS = on(
             abs(area("importance tuned") - area("importance")) < 0.01
         ),
         "On the reviews they lie within two points of one another, less than their intervals "
-        "are wide.": lambda: _apart() < min(0.02, *_widths()),
+        "are wide.": alike,
         "importance, of every kind, takes about three forward passes over the same sentences, "
         "and entropy beside it in the same pass adds little. Attention alone takes one pass and "
         "a bit.": lambda: (

@@ -1,7 +1,5 @@
 """Page 11."""
 
-import dataclasses
-
 import numpy as np
 
 from headprune_lib.replication.claims.contrasts import above_chance, decide, nearest_to_chance
@@ -12,32 +10,18 @@ from statements import found, on, result
 PAGE = "notebooks/11_which_first.ipynb"
 
 
-def models():
-    return found("which_first")
-
-
 def contrast(name, of=None):
-    of = models() if of is None else of
+    of = found("which_first") if of is None else of
     decided = decide({"/".join(each.key): each.values for each in of})
     (one,) = [one for one in decided if one.name == name]
     return one
 
 
-def on_trainings(result, kept):
-    """The same, of the first training and of the further ones that are kept, by their seeds."""
-    some = {
-        name: part
-        for name, part in result.parts.items()
-        if (seed := training_in(name)[1]) is None or seed in kept
-    }
-    if len(some) == len(result.parts):
-        return result
-    return dataclasses.replace(result, values=values_from(some))
-
-
-def values_from(parts):
-    outcomes = {name: part.raw for name, part in parts.items()}
-    return values_of(outcomes, {name: part.runs for name, part in parts.items()}, Statistics())
+def of_first_trainings(each):
+    """The values that the first training of each order gives alone."""
+    first = {name: part for name, part in each.parts.items() if training_in(name)[1] is None}
+    outcomes = {name: part.raw for name, part in first.items()}
+    return values_of(outcomes, {name: part.runs for name, part in first.items()}, Statistics())
 
 
 def is_mpnet(each):
@@ -50,7 +34,7 @@ def is_translator(each):
 
 def of_mpnet():
     """Of every fine-tuning of MPNet: its task, chance, and each order's part."""
-    for each in models():
+    for each in found("which_first"):
         if is_mpnet(each):
             for suffix in ("", " training 2", " training 3"):
                 parts = {
@@ -104,9 +88,6 @@ def kept_by_entropy(task, model):
     return values["orders"]["entropy"]["kept"][values["shares"].index(0.1)]
 
 
-TRANSLATOR = ("deen", "post-norm")
-
-
 def without_the_division(each):
     """The interval of what is kept without the division by layer, minus with it."""
     return each.values["contrasts"]["not normalised against normalised"]["area"]["interval"]
@@ -114,13 +95,10 @@ def without_the_division(each):
 
 def _division():
     """Whether some models keep more without the division by layer, and some less."""
-    ends = [without_the_division(each) for each in models() if above_chance(each.values)]
+    ends = [
+        without_the_division(each) for each in found("which_first") if above_chance(each.values)
+    ]
     return any(low > 0 for low, _ in ends) and any(high < 0 for _, high in ends)
-
-
-def most_trainings(each):
-    """Of the contrasts of a model."""
-    return max(len(one["trainings"]) for one in each.values["contrasts"].values())
 
 
 def mrpc():
@@ -158,7 +136,7 @@ STATEMENTS += on(
     {
         "The uncut models of {glue:text}`nearest` are hardly better than one that always says "
         "yes": lambda: (
-            nearest_to_chance({"/".join(each.key): each.values for each in models()})
+            nearest_to_chance({"/".join(each.key): each.values for each in found("which_first")})
             == "which_first/mrpc/minilm"
             and 0 < uncut_f1(mrpc()) < 0.06
         ),
@@ -183,7 +161,7 @@ STATEMENTS += on(
         "and 35 times in the pre-norm one, 8 and 14 times in MPNet.": lambda: (
             {
                 (each.task, each.model): round(spread(each))
-                for each in models()
+                for each in found("which_first")
                 if is_translator(each) or is_mpnet(each)
             }
             == {
@@ -193,12 +171,16 @@ STATEMENTS += on(
                 ("enfr", "post-norm"): 6,
                 ("deen", "pre-norm"): 35,
             }
-            and all(without_the_division(each)[0] > 0 for each in models() if is_translator(each))
+            and all(
+                without_the_division(each)[0] > 0
+                for each in found("which_first")
+                if is_translator(each)
+            )
         ),
         "with a tenth of the heads gone the pre-norm one has lost a fifth of its BLEU, the "
         "post-norm one from German almost half, the one to French about three fifths.": lambda: (
             round(1 / (1 - kept_by_entropy("deen", "pre-norm"))) == 5
-            and 0.5 < kept_by_entropy(*TRANSLATOR) < 0.56
+            and 0.5 < kept_by_entropy("deen", "post-norm") < 0.56
             and 0.37 < kept_by_entropy("enfr", "post-norm") < 0.43
         ),
     },
@@ -212,15 +194,15 @@ STATEMENTS += on(
         ),
         "By the rule they count since three of them are trained.": lambda: (
             above_chance(mrpc().values)
-            and most_trainings(mrpc()) == 3
-            and not above_chance(on_trainings(mrpc(), ()).values)
+            and max(len(one["trainings"]) for one in mrpc().values["contrasts"].values()) == 3
+            and not above_chance(of_first_trainings(mrpc()))
         ),
         "and with MPNet the mean lies below 0.": lambda: (
             contrast("not normalised against normalised").value
             < 0
             < contrast(
                 "not normalised against normalised",
-                [each for each in models() if not is_mpnet(each)],
+                [each for each in found("which_first") if not is_mpnet(each)],
             ).value
         ),
     },

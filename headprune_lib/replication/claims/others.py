@@ -17,7 +17,7 @@ import numpy as np
 
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.verdict import Judged, Row
-from headprune_lib.replication.published import independent_curves, published_share
+from headprune_lib.replication.published import bert_curve, independent_curves, published_share
 from headprune_lib.replication.published_masks import STEP, MaskedTask, masked_tasks
 from headprune_lib.replication.stats import area_under_curve
 from headprune_lib.replication.stats.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
@@ -91,10 +91,8 @@ def kept_by_others(task: str) -> float:
 
     1, nothing lost, for a task of which there is no such curve, and for translation.
     """
-    for name in ("figure3b", "figure6a", "figure6b"):
-        if (curve := independent_curves()[name])["task"] == task:
-            return _kept(curve)[0]
-    return 1.0
+    curve = bert_curve(task)
+    return _kept(curve)[0] if curve else 1.0
 
 
 def _kept(curve: Mapping[str, Any]) -> tuple[float, float]:

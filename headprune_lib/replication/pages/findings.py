@@ -1,7 +1,7 @@
 """What plain Markdown shows of the stored results, between two marks each.
 
 The README has the answer, one figure and a short table of verdicts, the page on deviations the recipes of
-fine-tuning that were compared for CoLA. The leaderboard of orders of removal is a file of its own.
+fine-tuning that were compared for a task. The leaderboard of orders of removal is a file of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from headprune_lib.replication.store.results import Result
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
 _MODEL, _TASK = "minilm", "reviews"
-RECIPES_START = "<!-- recipes: written by `headprune findings` once all are measured -->"
-RECIPES_END = "<!-- /recipes -->"
-DEVIATIONS, TUNED = "book/deviations.md", "cola"
+DEVIATIONS, TUNED = "book/deviations.md", ("cola", "mnli")
 _INDENT = "  "  # the table belongs to an item of a list
 
 
@@ -75,6 +73,12 @@ def findings(curve: Result) -> str:
     )
 
 
+def recipe_marks(task: str) -> tuple[str, str]:
+    """The marks between which the page on deviations has the recipes of a task."""
+    written = "written by `headprune findings` once all are measured"
+    return f"<!-- recipes of {task}: {written} -->", f"<!-- /recipes of {task} -->"
+
+
 def every_recipe(compared: Result) -> bool:
     """Whether all of the profile's recipes are measured: a table of a few would hide the others."""
     profile = load_profile(compared.profile, task=compared.task)
@@ -102,30 +106,36 @@ def write_findings() -> list[Path]:
         FileNotFoundError: there is no stored result to draw.
     """
     readme, figure, page = (project_root() / name for name in ("README.md", FIGURE, DEVIATIONS))
-    before, after = around(readme, START, END)
+    before, after = around(readme.read_text("utf-8"), START, END, readme)
     curve = shown_curve()
     files = {
         readme: f"{before}\n{findings(curve)}\n{after}".encode(),
-        figure: plots.as_png(plots.figure3b(curve.values, curve.task)),
+        figure: plots.as_png(plots.figure3b(curve)),
     }
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
             files[project_root() / name] = content
-    compared = pick(collect(measurements.found("recipes")), _MODEL, TUNED)
-    if compared and every_recipe(compared):
-        before, after = around(page, RECIPES_START, RECIPES_END)
-        files[page] = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}".encode()
+    text = page.read_text("utf-8")
+    for task in TUNED:
+        compared = pick(collect(measurements.found("recipes")), _MODEL, task)
+        if compared and every_recipe(compared):
+            before, after = around(text, *recipe_marks(task), page)
+            text = f"{before}\n\n{recipes(compared)}\n\n{_INDENT}{after}"
+    files[page] = text.encode()
     replace_files(files)
     return list(files)
 
 
-def around(path: Path, start: str, end: str) -> tuple[str, str]:
+def around(text: str, start: str, end: str, path: Path) -> tuple[str, str]:
     """The text of a file up to its first mark and from its second one on, both with the marks.
+
+    Args:
+        path: of the file, for an error's message.
 
     Raises:
         ValueError: it lacks a mark.
     """
-    before, first, rest = path.read_text("utf-8").partition(start)
+    before, first, rest = text.partition(start)
     _, second, after = rest.partition(end)
     if not (first and second):
         raise ValueError(f"{path} lacks the marks {start} and {end}; put them where the text goes")

@@ -52,19 +52,15 @@ def test_a_result_without_power_is_shown_and_does_not_count(power):
 
 
 def test_a_result_that_could_only_differ_is_told_apart():
-    beside = row("differs", 0.1, aside="others measured it")
+    beside = row("differs", 1.0, aside="others measured it")
     rows = [row("replicates"), row("differs", 0.1), row("replicates", 0.1), beside, row("not run")]
     verdict = combine(rows)
     assert verdict.one_way == (rows[1],) and verdict.word == "replicates"
+    assert beside.why_not == "others measured it" and not beside.counts
     assert verdict.why == (
         "Results that count: 1 (1 replicates); that do not: 3, of which 1 could only differ and did."
     )
     assert combine([row("not run")]).why == "Not measured."
-
-
-def test_a_result_that_another_stands_for_never_counts():
-    verdict = combine([row("differs"), row("replicates", 1.0, aside="others measured it")])
-    assert verdict.word == "differs" and verdict.rows[1].why_not == "others measured it"
 
 
 def test_the_papers_criterion_is_counted_over_all_results_that_show_it():

@@ -4,6 +4,7 @@ What they show of the stored ones is compared cell by cell in ``test_notebooks.p
 """
 
 import dataclasses
+import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +13,7 @@ from bs4 import BeautifulSoup
 
 from headprune_lib.heads import KINDS
 from headprune_lib.replication import store
+from headprune_lib.replication.claims.verdict import Judged, Row, combine
 from headprune_lib.replication.pages import numbers, plots, tables
 from headprune_lib.replication.pages.page import collect
 from headprune_lib.replication.pages.plots.orders import looks
@@ -87,9 +89,9 @@ def test_the_best_and_the_worst_domain_and_none_without_an_effect():
 def test_no_result_takes_the_place_of_another():
     figure3b, english = stored("pruning_curve"), stored("pruning_curve", "enfr", "post-norm")
     german = stored("pruning_curve", "deen", "post-norm")
-    found = numbers.iterative_pruning(figure3b, english, german, collect([figure3b]))
-    of_tasks = ("minilm_", "mpnet_", "sst2_", "cola_", "mrpc_", "held_", "deen_six", "deen_pre")
-    assert {found[key] for key in found if key.startswith(of_tasks)} == UNKNOWN
+    found = numbers.iterative_pruning(figure3b, english, german, collect([figure3b]), {})
+    keys = "mnli_|easy_|hard_|minilm_|mpnet_|sst2_|cola_|mrpc_|held_|deen_six|deen_pre"
+    assert {found[key] for key in found if re.match(keys, key)} == UNKNOWN
     assert "not measured" not in (found["share"], found["random_share"])
     best = stored("best_heads", "enfr", "post-norm")
     others = collect([named(stored("best_heads"), "cola", "mpnet")])
@@ -201,8 +203,8 @@ def test_without_results_nothing_is_shown():
         tables.importance_across_tasks,
     ):
         assert table({}).empty
-    assert tables.orders_table(None).empty
-    for figure in (plots.domains_tasks({}), plots.figure3b(None, "sst2")):
+    assert tables.orders_table(None).empty and tables.difficulty_table({}, {}).empty
+    for figure in (plots.domains_tasks({}), plots.figure3b(None)):
         words = [text.get_text() for axes in figure.axes for text in axes.texts]
         assert words == ["not measured"]
 
@@ -215,6 +217,19 @@ def test_what_was_not_measured_is_refused_with_what_was():
         prunable_at(values, tolerance=0.07)
     values = {"curves": {"importance": {"mean": [0.9, 0.7, 0.5, 0.4]}}, "chance": 0.5}
     np.testing.assert_allclose(kept_above_chance(values), [1, 0.5, 0, -0.25])
+
+
+def test_what_is_new_stands_beside_the_words_of_the_day_the_rules_were_fixed():
+    judged = [Judged("differs", True, "", power) for power in (1.0, 0.0)]
+    settings = ("MiniLM, MNLI", "MiniLM, reviews")
+    rows = map(Row, ["C1"] * 2, ["encoder"] * 2, ["figure1b"] * 2, settings, judged)
+    told = tables.new_data_table([combine([*rows])]).to_numpy().tolist()
+    assert told[:3] == [
+        ["C1", "the claim", "replicates", "", "differs", ""],
+        ["C1", "Figure 1b: MiniLM, MNLI", "–", "–", "differs", "yes"],
+        ["C1", "Figure 1b: MiniLM, reviews", "replicates", "yes", "differs", "no"],
+    ]
+    assert ["C1", "Figure 1b: MPNet, SST-2", "replicates", "yes", "–", "–"] in told
 
 
 # Figures.
@@ -231,7 +246,7 @@ def test_each_line_is_the_order_that_its_label_names():
     result = stored("pruning_curve", curves=made, prunable=prunable)
     drawn = {
         line.get_label().partition(" (mean of")[0]: line.get_ydata()
-        for line in plots.figure3b(result.values, "sst2").axes[0].get_lines()
+        for line in plots.figure3b(result).axes[0].get_lines()
     }
     for name, look in looks(levels).items():
         np.testing.assert_allclose(drawn[look.label], 100 * levels[name], err_msg=name)

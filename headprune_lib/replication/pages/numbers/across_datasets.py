@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headprune_lib.replication.pages.numbers.judged import word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, number
@@ -14,7 +15,7 @@ from headprune_lib.replication.titles import spelled
 
 
 def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Result]) -> Numbers:
-    """Figures 2b and 2a, Figure 2b of MPNet on SST-2, and of MiniLM from SNLI to SICK.
+    """Figures 2b and 2a; Figure 2b of MPNet on SST-2, and of pairs: MNLI, and from SNLI to SICK.
 
     Args:
         further: name -> result of Figure 2b, for other models and tasks.
@@ -22,6 +23,7 @@ def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Re
     return {
         **_classifier(figure2b),
         **_twelve_layers(pick(further, "mpnet", "sst2")),
+        **_mnli(pick(further, "minilm", "mnli")),
         **_pairs("sick", pick(further, "minilm", "snli")),
         **_pairs("held", pick(further, "minilm", "snli-held")),
         **_pairs("mpnet_held", pick(further, "mpnet", "snli-held")),
@@ -116,8 +118,18 @@ def _twelve_layers(figure2b: Result | None) -> Numbers:
     }
 
 
+def _mnli(figure2b: Result | None) -> Numbers:
+    """MNLI's matched and mismatched pairs, the paper's own; its measure is Pearson's in accuracy."""
+    told = {**_pairs("mnli", figure2b), "mnli_word": word_of(figure2b, "C7")}
+    if figure2b is None:
+        return told | {"mnli_pearson": NOT_MEASURED}
+    ((_, found),) = figure2b.values["correlations"].items()
+    pearson = found["accuracy"]["pearson"]
+    return told | {"mnli_pearson": estimate(pearson["r"], pearson["interval"])}
+
+
 def _pairs(prefix: str, figure2b: Result | None) -> Numbers:
-    """From SNLI's pairs to SICK's: how many of each, and the correlation in log-loss."""
+    """From pairs to those of another text: how many of each, and the correlation in log-loss."""
     if figure2b is None:
         return dict.fromkeys(
             (f"{prefix}_{key}" for key in ("r", "ceiling", "n_home", "n_away")), NOT_MEASURED

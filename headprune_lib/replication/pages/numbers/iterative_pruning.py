@@ -10,13 +10,15 @@ import torch
 
 from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication import stats
+from headprune_lib.replication.claims.by_difficulty import strata
 from headprune_lib.replication.claims.evidence import kept_at, share_judged
-from headprune_lib.replication.pages.numbers.judged import power_of
+from headprune_lib.replication.pages.numbers.judged import power_of, word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import (
     NOT_MEASURED,
     estimate,
+    judged_text,
     kept_text,
     number,
     points,
@@ -40,7 +42,11 @@ _KEYS = {
 
 
 def iterative_pruning(
-    figure3b: Result, figure3a: Result, figure6d: Result, curves: Mapping[str, Result]
+    figure3b: Result,
+    figure3a: Result,
+    figure6d: Result,
+    curves: Mapping[str, Result],
+    one_head: Mapping[str, Result],
 ) -> Numbers:
     """Figures 3b, 3a and 6d, and the pruning curves of all models and tasks.
 
@@ -49,9 +55,11 @@ def iterative_pruning(
 
     Args:
         curves: name -> pruning curve of an encoder, or of another smaller translator.
+        one_head: name -> result of Figure 1b.
     """
     return {
         **_classifier(figure3b),
+        **_mnli(pick(curves, "minilm", "mnli"), pick(one_head, "minilm", "mnli")),
         **_twelve_layers(pick(curves, "mpnet", "sst2")),
         **_tasks(curves),
         **_translator(figure3a),
@@ -72,6 +80,39 @@ def _classifier(figure3b: Result) -> Numbers:
         "random_share": _share_alone(values, "random"),
         "main_share": _share_alone(values, "importance main"),
         **_areas("", values, points, ("oracle", "oracle leak-free", "importance unnormalised")),
+    }
+
+
+def _mnli(curve: Result | None, one_head: Result | None) -> Numbers:
+    """The paper's own task and test set: all pairs, and apart by how hard BERT-base finds them."""
+    values = curve and curve.values
+    uncut = values and 100 * values["curves"]["importance"]["mean"][0]
+    keys = ("n", "accuracy", "kept", "removable")
+    told = dict.fromkeys([f"{group}_{key}" for group in ("easy", "hard") for key in keys])
+    groups = strata(curve, one_head)[1:] if curve else []
+    for prefix, group in zip(("easy", "hard"), groups, strict=False):
+        told |= {
+            f"{prefix}_n": f"{group.n:,}",
+            f"{prefix}_accuracy": f"{group.uncut.value:.1%}",
+            f"{prefix}_kept": judged_text(group.together, ".1%"),
+            f"{prefix}_removable": judged_text(group.one_at_a_time, ".0%"),
+        }
+    return {key: text or NOT_MEASURED for key, text in told.items()} | {
+        "mnli_n": _examples(curve),
+        "mnli_seeds": len(values["curves"]["importance"]["runs"]) if values else NOT_MEASURED,
+        "mnli_accuracy": number(uncut, ".1f"),
+        "mnli_kept": _kept(curve),
+        "mnli_word": word_of(curve, "C3"),
+        "mnli_power": power_of(curve, "C3"),
+        "mnli_share": _share(values),
+        "mnli_random": _share_alone(values, "random"),
+        "mnli_c8_word": word_of(curve, "C8"),
+        "mnli_c8_power": power_of(curve, "C8"),
+        **{
+            f"mnli_{key}_early": _area(values, "early_area_differences", order, points)
+            for order, key in _KEYS.items()
+            if key in ("leak", "plain")
+        },
     }
 
 

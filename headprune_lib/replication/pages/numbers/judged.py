@@ -13,6 +13,12 @@ def row_of(result: Result, claim: str) -> Row | None:
     return next((row for row in evidence.rows_of(result) if row.claim == claim), None)
 
 
+def word_of(result: Result | None, claim: str) -> str:
+    """What a claim's rule says of a result."""
+    row = result and row_of(result, claim)
+    return row.word if row else NOT_MEASURED
+
+
 def power_of(result: Result | None, claim: str) -> str:
     """The probability that a claim's rule decides on a result, were the paper's effect there."""
     row = result and row_of(result, claim)

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping
 from statistics import median_high
 from typing import Any
 
+from headprune_lib.replication.pages.numbers.judged import word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
+from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, number
 from headprune_lib.replication.store.results import Result
 
 
 def one_head(figure1b: Result, table1: Result, shown: Mapping[str, Result]) -> Numbers:
-    """Figure 1b and Table 1; of all models and tasks, the one with the fewest removable heads, and
-    both encoders on SNLI's held pairs.
+    """Figure 1b and Table 1; of all models and tasks, the one with the fewest removable heads, MiniLM
+    on MNLI, and both encoders on SNLI's held pairs.
 
     Args:
         shown: name -> result of Figure 1b.
@@ -22,6 +23,7 @@ def one_head(figure1b: Result, table1: Result, shown: Mapping[str, Result]) -> N
     return {
         **_classifier(figure1b),
         **_least(shown),
+        **_mnli(pick(shown, "minilm", "mnli")),
         **_counted("held", pick(shown, "minilm", "snli-held")),
         **_counted("mpnet_held", pick(shown, "mpnet", "snli-held")),
         **_translator(table1),
@@ -59,6 +61,16 @@ def _least(shown: Mapping[str, Result]) -> Numbers:
         "least": least,
         **_counted("least", shown[least]),
         "least_detectable": f"{100 * _detectable(shown[least].values['heads']):.1f}",
+    }
+
+
+def _mnli(figure1b: Result | None) -> Numbers:
+    """The paper's own task and test set."""
+    accuracy = figure1b and 100 * figure1b.values["baseline"]["accuracy"]
+    return {
+        **_counted("mnli", figure1b),
+        "mnli_accuracy": number(accuracy, ".1f"),
+        "mnli_word": word_of(figure1b, "C1"),
     }
 
 

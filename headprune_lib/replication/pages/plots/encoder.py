@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from headprune_lib.replication.claims.evidence import share_judged, task_judged
+from headprune_lib.replication.claims.others import HEADS
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
@@ -37,8 +38,9 @@ from headprune_lib.replication.pages.plots.style import (
     within,
 )
 from headprune_lib.replication.pages.tables import paper, shown_orders
+from headprune_lib.replication.published import bert_curve
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import spelled
+from headprune_lib.replication.titles import setting, spelled
 
 __all__ = [
     "figure1",
@@ -157,28 +159,52 @@ def two_domains(axes: Axes, values: dict, domain: str, measure: str, name: str =
     axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def figure3b(values: dict | None, task: str, layout: Layout = WIDE) -> Figure:
-    """Accuracy against the share of heads removed, a line an order; chance and the paper's share.
+def figure3b(*curves: Result | None, layout: Layout = WIDE) -> Figure:
+    """Accuracy against the share of heads removed, a panel a result and a line an order.
+
+    Beside them chance, and the paper's share that the result is judged at by C3's rule; on a task of
+    the paper also BERT-base by importance, as others measured it.
 
     Args:
-        values: those of a pruning curve's result; None if it was not measured.
-        task: its task; marked is the paper's share that it is judged at by C3's rule.
+        curves: pruning curves; None is left out.
     """
-    if values is None:
+    shown = [curve for curve in curves if curve is not None]
+    if not shown:
         return not_measured(layout)
-    shares = 100 * np.array(values["shares"])
-    judged = task_judged(task, "encoder")
+    height = 400 if layout.columns > 1 else 320
     with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 320))
-        for name, look in looks(shown_orders(values)).items():
-            pruning_curve(axes, shares, values["curves"][name], *look, scale=100)
-        axes.axhline(
-            100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance"
-        )
-        share_in_the_paper(axes, share_judged(task, "encoder"), spelled(judged))
-        pruning_axes(axes, "accuracy (%)")
+        figure, panels = layout.panels(len(shown), height, columns=2)
+        for axes, curve in zip(panels, shown, strict=True):
+            _orders(axes, curve, alone=len(shown) == 1)
         below(figure, layout)
     return figure
+
+
+def _orders(axes: Axes, curve: Result, alone: bool) -> None:
+    values, task = curve.values, curve.task
+    shares = 100 * np.array(values["shares"])
+    for name, look in looks(shown_orders(values)).items():
+        pruning_curve(axes, shares, values["curves"][name], *look, scale=100, counted=alone)
+    bert_by_others(axes, task)
+    axes.axhline(100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance")
+    judged = task_judged(task, "encoder")
+    share_in_the_paper(axes, share_judged(task, "encoder"), spelled(judged))
+    pruning_axes(axes, "accuracy (%)")
+    if not alone:
+        axes.set_title(setting(curve))
+
+
+def bert_by_others(axes: Axes, task: str) -> None:
+    """BERT-base's score by importance, on a task of the paper that others measured again."""
+    if (curve := bert_curve(task)) is None:
+        return
+    axes.plot(
+        100 * np.array([0, *curve["heads_removed"]]) / HEADS,
+        100 * np.array([curve["base"], *curve["score"]]),
+        ":",
+        color=GREY,
+        label="BERT-base, measured by others",
+    )
 
 
 def table4(values: dict, others: Mapping[str, Result], layout: Layout = WIDE) -> Figure:

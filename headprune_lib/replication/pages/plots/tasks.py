@@ -9,7 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.pages.plots.encoder import ACCURACY_CHANGE, two_domains
+from headprune_lib.replication.pages.plots.encoder import (
+    ACCURACY_CHANGE,
+    bert_by_others,
+    two_domains,
+)
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
     BLUE,
@@ -28,7 +32,7 @@ from headprune_lib.replication.pages.plots.style import (
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
 from headprune_lib.replication.pages.values import kept_above_chance
-from headprune_lib.replication.published import independent_curves
+from headprune_lib.replication.paper import ARTIFACTS
 from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
@@ -191,7 +195,6 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
     Args:
         panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
     """
-    others = independent_curves()
     with style():
         figure, places = layout.panels(len(panels), 270, columns=2)
         for axes, (name, curves) in zip(places, panels.items(), strict=True):
@@ -208,15 +211,7 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
                     color=colour,
                     label=label if scale == 1 else label.partition(",")[0],
                 )
-            if name in others and "score" in others[name]:
-                again = others[name]
-                axes.plot(
-                    100 * np.array([0, *again["heads_removed"]]) / 144,
-                    100 * np.array([again["base"], *again["score"]]),
-                    ":",
-                    color=GREY,
-                    label="BERT-base, measured by others",
-                )
+            bert_by_others(axes, ARTIFACTS[name].task)
             if not curves:
                 axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
             if task and (share := published_share(task)) is not None:

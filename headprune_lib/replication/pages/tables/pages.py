@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from headprune_lib.replication.claims.verdict import defined
+from headprune_lib.replication.claims.verdict import Judged, defined
 from headprune_lib.replication.stats.bounds import C8_UP_TO
 from headprune_lib.replication.titles import order_title
 
@@ -70,6 +70,16 @@ def kept_text(found: Mapping[str, Any] | None) -> str:
     if not defined(found["kept"], *found["interval"]):
         return NOT_ABOVE_CHANCE
     return estimate(found["kept"], found["interval"], ".1%")
+
+
+def judged_text(judged: Judged, form: str) -> str:
+    """The one number that a rule looks at, with its interval."""
+    if judged.word == "not run":
+        return NOT_MEASURED
+    if not judged.estimates:
+        return NOT_ABOVE_CHANCE
+    (found,) = judged.estimates
+    return estimate(found.value, found.interval, form)
 
 
 def p_text(p: float) -> str:

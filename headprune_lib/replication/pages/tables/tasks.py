@@ -13,9 +13,17 @@ import torch
 
 from headprune_lib.orders import prune_order
 from headprune_lib.replication import stats
+from headprune_lib.replication.claims.by_difficulty import strata
 from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.claims.verdict import Judged
 from headprune_lib.replication.data import whole_task
-from headprune_lib.replication.pages.tables.pages import estimate, kept_text, points, signed
+from headprune_lib.replication.pages.tables.pages import (
+    estimate,
+    judged_text,
+    kept_text,
+    points,
+    signed,
+)
 from headprune_lib.replication.pages.values import prunable_at, raw_importance
 from headprune_lib.replication.published import published_share
 from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE, TOLERANCES
@@ -25,6 +33,7 @@ from headprune_lib.scoring import normalize_l2
 
 __all__ = [
     "agreement_tasks_table",
+    "difficulty_table",
     "heads_tasks_table",
     "importance_across_tasks",
     "recipes_table",
@@ -122,6 +131,38 @@ def tasks_table(curves: Mapping[str, Result]) -> pd.DataFrame:
 def _goes(values: Mapping[str, Any], order: str) -> str:
     """The share that can go in an order; a dash where it was not measured."""
     return f"{prunable_at(values, order)['share']:.0%}" if order in values["prunable"] else "–"
+
+
+def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and group of MNLI's pairs, by how many of 100 BERTs get them right.
+
+    What C3's and C1's rules say of each group alone; a row without a curve of MNLI is left out.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "model and task": name,
+                "pairs": group.name,
+                "number": f"{group.n:,}",
+                "BERT-base, mean of 100": f"{group.berts:.1%}",
+                "accuracy, all heads": estimate(
+                    group.uncut.value, (group.uncut.low, group.uncut.high), ".1%"
+                ),
+                "chance": f"{group.chance:.1%}",
+                "kept above chance at the paper's share": judged_text(group.together, ".1%"),
+                "C3's rule": _word(group.together),
+                "heads removable one by one": judged_text(group.one_at_a_time, ".0%"),
+                "C1's rule": _word(group.one_at_a_time),
+            }
+            for name, curve in curves.items()
+            for group in strata(curve, one_head.get(name))
+        ]
+    )
+
+
+def _word(judged: Judged) -> str:
+    """A rule's word with its power, by which readers can tell how much it says."""
+    return judged.word if judged.power is None else f"{judged.word} (power {judged.power:.2f})"
 
 
 def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:

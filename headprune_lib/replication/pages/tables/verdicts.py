@@ -14,6 +14,7 @@ from headprune_lib.replication.paths import reference_root
 __all__ = [
     "changed_table",
     "claims_table",
+    "new_data_table",
     "others_table",
     "power_table",
     "rows_table",
@@ -69,30 +70,66 @@ def others_table(rows: Iterable[Row]) -> pd.DataFrame:
     return rows_table(rows).drop(columns=["counts", "data"], errors="ignore")
 
 
-def changed_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """Every word by the second rules, and by the third: of each claim, then of each of its results.
+Words = dict[tuple[str, str, str], tuple[str, str]]
+"""Claim, table or figure, and setting (the last two empty for the claim itself) -> word, counted."""
+
+
+def changed_table() -> pd.DataFrame:
+    """Every word by the second rules, and by the third on the same results, as both are stored.
 
     A dash is a result that there was not, or that counts with another.
     """
-    before = pd.read_csv(reference_root() / "second_rules.csv", keep_default_na=False)
-    old = {
-        (line.claim, line.name_, line.setting): (line.word, line.counted)
-        for line in before.rename(columns={"name": "name_"}).itertuples()
+    return _words_table(
+        stored_words("second_rules"),
+        stored_words("third_rules"),
+        ["second rules", "counted", "third rules", "counts"],
+    )
+
+
+def new_data_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """The third rules' words when they were fixed and now: each claim, and what is new or changed.
+
+    A dash is a result that there was not yet.
+    """
+    before, now = stored_words("third_rules"), _words(verdicts)
+    told = {key for key in before | now if not key[1] or before.get(key) != now.get(key)}
+    columns = ["27 November 2026", "counted", "now", "counts"]
+    return _words_table(
+        {key: before[key] for key in before if key in told},
+        {key: now[key] for key in now if key in told},
+        columns,
+    )
+
+
+def stored_words(name: str) -> Words:
+    """Those in a file of ``data/reference``: what rules gave on the results of their day."""
+    stored = pd.read_csv(reference_root() / f"{name}.csv", keep_default_na=False)
+    return {
+        (claim, artifact, place): (word, counted)
+        for claim, artifact, place, word, counted in stored.itertuples(index=False)
     }
-    lines = []
+
+
+def _words(verdicts: Iterable[Verdict]) -> Words:
+    words: Words = {}
     for verdict in verdicts:
-        new = {(verdict.claim, "", ""): (verdict.word, "")} | {
-            (row.claim, row.name, row.setting): (row.word, "yes" if row.counts else "no")
-            for row in verdict.rows
-        }
-        keys = dict.fromkeys([*new, *(key for key in old if key[0] == verdict.claim)])
-        for claim, name, setting in keys:
-            key = claim, name, setting
-            was, is_now = old.get(key, ("–", "–")), new.get(key, ("–", "–"))
-            where = f"{as_in_the_paper(name)}: {setting}" if name else "the claim"
-            lines.append([claim, where, was[0], was[1], is_now[0], is_now[1]])
-    columns = ["claim", "where", "second rules", "counted", "third rules", "counts"]
-    return pd.DataFrame(lines, columns=columns)
+        words[verdict.claim, "", ""] = (verdict.word, "")
+        for row in verdict.rows:
+            if row.word != "not run":
+                counts = "yes" if row.counts else "no"
+                words[verdict.claim, row.name, row.setting] = (row.word, counts)
+    return words
+
+
+def _words_table(before: Words, after: Words, columns: list[str]) -> pd.DataFrame:
+    """A line a claim, then a line each of its results, those of the second set of words first."""
+    keys = sorted(dict.fromkeys([*after, *before]), key=lambda key: key[0])
+    lines = []
+    for claim, artifact, place in keys:
+        where = f"{as_in_the_paper(artifact)}: {place}" if artifact else "the claim"
+        was, is_now = (words.get((claim, artifact, place), ("–", "–")) for words in (before, after))
+        lines.append([claim, where, *was, *is_now])
+    return pd.DataFrame(lines, columns=["claim", "where", *columns])
 
 
 def power_table(rows: Iterable[Row]) -> pd.DataFrame:
