@@ -5,16 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+
+@dataclass(eq=False, frozen=True)
+class _Hold:
+    """What one ``with`` block keeps to its thread: modules with all that is in them."""
+
+    thread: int
+    modules: frozenset[nn.Module]
+    hooked: frozenset[nn.Module]
+
+
+_HOLDS: list[_Hold] = []
 _LOCK = threading.RLock()
-_HOLDERS: WeakKeyDictionary[nn.Module, tuple[int, int]] = WeakKeyDictionary()  # thread, times
-_HOOKED: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # times
-_EAGER = ExitStack()  # the stance of torch.compile, while anyone needs it
-_n_eager = 0
+_EAGER = ExitStack()  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
@@ -30,29 +38,8 @@ def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
             two would see each other's hooks.
     """
     held = list(modules)
-    with claimed(held), _uncompiled(), _counted(held):
+    with _holding(held, frozenset(held)):
         yield
-
-
-def hooked(modules: Iterable[nn.Module]) -> bool:
-    """Whether the library's hooks are on any of these modules right now."""
-    with _LOCK:
-        return any(module in _HOOKED for module in modules)
-
-
-@contextmanager
-def _counted(modules: list[nn.Module]) -> Iterator[None]:
-    with _LOCK:
-        for module in modules:
-            _HOOKED[module] = _HOOKED.get(module, 0) + 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            for module in modules:
-                _HOOKED[module] -= 1
-                if not _HOOKED[module]:
-                    del _HOOKED[module]
 
 
 @contextmanager
@@ -64,41 +51,48 @@ def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
     Raises:
         RuntimeError: another thread does.
     """
-    own, taken = threading.get_ident(), {inner for module in modules for inner in module.modules()}
-    with _LOCK:
-        other = next((m for m in taken if _HOLDERS.get(m, (own, 0))[0] != own), None)
-        if other is not None:
-            raise RuntimeError(
-                f"another thread masks or measures this model ({type(other).__name__}) right now: "
-                "masks are part of a model while they last, so the threads would disturb each "
-                "other. Give each thread a copy.deepcopy of the model, or take turns with a lock"
-            )
-        for module in taken:
-            _HOLDERS[module] = own, _HOLDERS.get(module, (own, 0))[1] + 1
-    try:
+    with _holding(modules, frozenset()):
         yield
-    finally:
-        with _LOCK:
-            for module in taken:
-                times = _HOLDERS[module][1] - 1
-                if times:
-                    _HOLDERS[module] = own, times
-                else:
-                    del _HOLDERS[module]
+
+
+def hooked(modules: Iterable[nn.Module]) -> bool:
+    """Whether the library's hooks are on any of these modules right now."""
+    with _LOCK:
+        return any(module in hold.hooked for module in modules for hold in _HOLDS)
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
-    # counted: contexts of two models need not end in the order in which they began
-    global _n_eager  # noqa: PLW0603
+def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iterator[None]:
+    inside = frozenset(inner for module in modules for inner in module.modules())
+    hold = _Hold(threading.get_ident(), inside, hooked)
     with _LOCK:
-        if not _n_eager:
-            _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
-        _n_eager += 1
+        for other in _HOLDS:
+            if other.thread != hold.thread and (shared := other.modules & inside):
+                raise RuntimeError(
+                    "another thread masks or measures this model "
+                    f"({type(next(iter(shared))).__name__}) right now: masks are part of a model "
+                    "while they last, so the threads would disturb each other. Give each thread a "
+                    "copy.deepcopy of the model, or take turns with a lock"
+                )
+        _HOLDS.append(hold)
+        _set_stance()
     try:
         yield
     finally:
         with _LOCK:
-            _n_eager -= 1
-            if not _n_eager:
-                _EAGER.close()
+            _HOLDS.remove(hold)
+            _set_stance()
+
+
+def _set_stance() -> None:
+    """Compiled code is passed over while any hook is on: blocks need not end in order."""
+    global _eager  # noqa: PLW0603
+    wanted = any(hold.hooked for hold in _HOLDS)
+    if wanted and not _eager:
+        _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
+    elif _eager and not wanted:
+        _EAGER.close()
+    _eager = wanted
+
+
+_eager = False
