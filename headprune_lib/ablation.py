@@ -27,10 +27,11 @@ from transformers.utils import ModelOutput
 
 from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
+from headprune_lib.hooking import Call, recorded, replayed
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
 from headprune_lib.rehearsing import close
-from headprune_lib.running import Call, evaluating, on_device, placed, recorded, replayed
+from headprune_lib.running import evaluating, on_device, placed, synchronize
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -202,8 +203,7 @@ def _swept(
             for head, mask in _masks(model, how).items():
                 with masked_heads(model, mask):
                     cut[head] = run()
-        if uncut.is_pinned():
-            torch.cuda.synchronize()
+        synchronize(next(model.parameters()).device)
     return uncut, cut
 
 

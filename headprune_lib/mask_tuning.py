@@ -20,9 +20,10 @@ from headprune_lib.heads import (
     find_heads,
     full_mask,
 )
+from headprune_lib.hooking import recorded
 from headprune_lib.masking import Gate, gated
 from headprune_lib.pruning import check_weights
-from headprune_lib.running import evaluating, on_device, placed, recorded
+from headprune_lib.running import evaluating, on_device, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
