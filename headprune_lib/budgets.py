@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -152,53 +152,49 @@ Size = tuple[int, int]
 """Query heads and key and value heads that a layer has left."""
 
 
-def size_left(block: AttentionBlock, mask: HeadTensors) -> Size:
-    """How many query heads, and key and value heads, a mask leaves of a block."""
+def heads_left(block: AttentionBlock, mask: HeadTensors) -> list[int]:
+    """Which heads a mask leaves of a block."""
     row = mask[block.kind][block.layer].tolist()
-    left = {head for head in block.kept if row[head] != 0}
-    return len(left), sum(not left.isdisjoint(group) for group in block.groups)
+    return [head for head in block.kept if row[head] != 0]
+
+
+def size_of(block: AttentionBlock, heads: Collection[int]) -> Size:
+    """The size of a block that is left with these heads."""
+    return len(heads), sum(not set(group).isdisjoint(heads) for group in block.groups)
 
 
 def parameters_cost(model: nn.Module) -> Measured:
     """The number of parameters that a mask would leave, exactly."""
     whole = sum(parameter.numel() for parameter in model.parameters())
     blocks = [block for block in find_heads(model) if not block.masks_only]
-    each = [_parameters_of_heads(model, block) for block in blocks]
+    gone: dict[tuple[str, Size], int] = {}
 
     def cost(mask: HeadTensors) -> float:
-        gone = 0
-        for block, (by_head, by_group) in zip(blocks, each, strict=True):
-            heads, groups = size_left(block, mask)
-            gone += (len(block.kept) - heads) * by_head + (len(block.groups) - groups) * by_group
-        return float(whole - gone)
+        left = whole
+        for block in blocks:
+            heads = heads_left(block, mask)
+            if len(heads) == len(block.kept):
+                continue
+            size = block.path, size_of(block, heads)
+            if size not in gone:
+                gone[size] = _parameters(model, block) - _parameters(model, block, heads)
+            left -= gone[size]
+        return float(left)
 
     return cost
 
 
-def _parameters_of_heads(model: nn.Module, block: AttentionBlock) -> tuple[int, int]:
-    """The parameters of one query head, and of one key and value head: sliced off, and counted."""
-    if not block.kept:
-        return 0, 0
+def _parameters(model: nn.Module, block: AttentionBlock, heads: Sequence[int] | None = None) -> int:
+    """How many parameters an attention module has, or would have with these heads alone."""
     module = model.get_submodule(block.path)
-    own = replace(block, path="", whole_groups="", keeps_groups="")
-
-    def left(keep: Sequence[int]) -> int:
-        shapes: dict[int, Any] = {  # no weights are copied
-            id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad)
-            for p in module.parameters()
+    if heads is not None:
+        without_weights: dict[int, Any] = {
+            id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
+            for weight in module.parameters()
         }
-        sliced = copy.deepcopy(module, shapes)
-        keep_heads(sliced, own, keep)
-        return sum(parameter.numel() for parameter in sliced.parameters())
-
-    whole, first = left(block.kept), set(block.groups[0])
-    without_group = whole - left([head for head in block.kept if head not in first])
-    if block.group == 1:
-        return without_group, 0
-    seconds = {group[1] for group in block.groups}
-    without_one = whole - left([head for head in block.kept if head not in seconds])
-    by_head = without_one // len(block.groups)
-    return by_head, without_group - block.group * by_head
+        module = copy.deepcopy(module, without_weights)
+        keep_heads(module, replace(block, path=""), heads)
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
@@ -234,7 +230,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
     def cost(mask: HeadTensors) -> float:
         total = 0
         for block, (by_group, size, mark) in each.items():
-            heads, groups = size_left(block, mask)
+            heads, groups = size_of(block, heads_left(block, mask))
             total += (groups if by_group else heads) * size or mark
         return float(total * batch_size)
 
@@ -307,7 +303,7 @@ class Seconds:
         """
         total = self.whole
         for block in self.blocks:
-            table, left = self.layers[block.path], size_left(block, mask)
+            table, left = self.layers[block.path], size_of(block, heads_left(block, mask))
             if left not in table:
                 raise ValueError(
                     f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
@@ -358,14 +354,13 @@ def seconds_cost(
 def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]]:
     """The sizes that a layer has along an order, with the heads that it has left there."""
     left = list(block.kept)
-    found = {(len(left), len(block.groups)): list(left)}
+    sizes = {size_of(block, left): left}
     for step in steps:
-        own = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
-        if own:
-            left = [head for head in left if head not in own]
-            groups = sum(not set(left).isdisjoint(group) for group in block.groups)
-            found[len(left), groups] = list(left)
-    return found
+        gone = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
+        if gone:
+            left = [head for head in left if head not in gone]
+            sizes[size_of(block, left)] = left
+    return sizes
 
 
 def _timed(
