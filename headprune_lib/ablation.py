@@ -28,7 +28,7 @@ from transformers.utils import ModelOutput
 from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.hooking import Call, recorded, replayed
-from headprune_lib.masking import masked_heads
+from headprune_lib.masking import gated, masked_heads
 from headprune_lib.pruning import not_plain
 from headprune_lib.rehearsing import close
 from headprune_lib.running import evaluating, on_device, placed, synchronize
@@ -201,7 +201,7 @@ def _swept(
                             cut[head] = run()
         else:
             for head, mask in _masks(model, how).items():
-                with masked_heads(model, mask):
+                with gated(model, mask, blocks):
                     cut[head] = run()
         synchronize(next(model.parameters()).device)
     return uncut, cut

@@ -180,11 +180,10 @@ def _inputs(
             raise _Reached
         return _own(gates, block)
 
-    hooks: list[Gate] = [
-        keep if other == block else _own(gates, other) if (_own(gates, other) != 1).any() else None
-        for other in find_heads(model)
-    ]
-    with evaluating(model), torch.no_grad(), gated(model, hooks):
+    below = [other for other in find_heads(model) if (_own(gates, other) != 1).any()]
+    gated_blocks = list(dict.fromkeys([*below, block]))
+    hooks: list[Gate] = [keep if other == block else _own(gates, other) for other in gated_blocks]
+    with evaluating(model), torch.no_grad(), gated(model, hooks, gated_blocks):
         for batch in batches:
             inputs.append([])
             with suppress(_Reached):

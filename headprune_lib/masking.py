@@ -82,7 +82,11 @@ def stacked_masks(
 
 
 @contextmanager
-def gated(model: nn.Module, gates: Mapping[str, Tensor] | Sequence[Gate]) -> Iterator[None]:
+def gated(
+    model: nn.Module,
+    gates: Mapping[str, Tensor] | Sequence[Gate],
+    blocks: Sequence[AttentionBlock] | None = None,
+) -> Iterator[None]:
     """Multiply the input of each attention output projection by gates of its heads, inside.
 
     Masks, masks of single rows, gates that are learned and derivatives by gates are all this hook.
@@ -91,18 +95,19 @@ def gated(model: nn.Module, gates: Mapping[str, Tensor] | Sequence[Gate]) -> Ite
     Args:
         gates: kind -> ``(layer, head)``, ``(layer, row, head)`` or
             ``(layer, row or 1, position or 1, head)``, finite for every head that is still there.
-            Or an entry for each block of ``find_heads(model)``, with the heads that it has left:
+            Or an entry for each block, with the heads that it has left:
             ``(head,)``, ``(row, head)`` or ``(row or 1, position or 1, head)``; a function that
             returns such a tensor for the projection's input ``(row, position, head * width)``,
             called at every run; or None, which leaves the block as it is. Where gates have fewer
             rows than a batch, each is for equally many rows that follow one another.
+        blocks: those of the model that the gates are of; all of ``find_heads(model)`` if not given.
 
     Raises:
         ValueError: gates by row for a batch of another number of rows, or where a model's code
             takes examples windowed or flattened (raised by the forward pass).
         RuntimeError: see :func:`headprune_lib.masked_heads`.
     """
-    blocks = find_heads(model)
+    blocks = find_heads(model) if blocks is None else blocks
     if isinstance(gates, Mapping):
         gates = _gates_of_blocks(blocks, gates)
     changes = [
@@ -113,7 +118,7 @@ def gated(model: nn.Module, gates: Mapping[str, Tensor] | Sequence[Gate]) -> Ite
         yield
 
 
-def _gates_of_blocks(blocks: list[AttentionBlock], gates: Mapping[str, Tensor]) -> list[Gate]:
+def _gates_of_blocks(blocks: Sequence[AttentionBlock], gates: Mapping[str, Tensor]) -> list[Gate]:
     """Gates by kind as those of each block; None where all of them are 1."""
 
     def of_block(block: AttentionBlock, _context: Tensor | None = None) -> Tensor:
