@@ -2,7 +2,7 @@
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> from headprune_lib.costs import parameters_cost
->>> from headprune_lib.criteria.random_scores import random_scores
+>>> from headprune_lib.criteria.weights import random_scores
 >>> from headprune_lib.orders import prune_steps
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
 ...                     intermediate_size=8, vocab_size=10)

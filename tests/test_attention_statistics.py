@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import batch_for, build, inputs_of
 
-from headprune_lib.attention import Weights, attention_of
-from headprune_lib.attention_statistics import entropies, greatest, mass_at, mass_on
+from headprune_lib.attention import Weights, attention_of, entropies, greatest, mass_at, mass_on
 
 
 def made_up(seed, n_keys=6):

@@ -9,8 +9,7 @@ from gates import rows_of
 from tiny import build
 
 from headprune_lib import score_heads
-from headprune_lib.criteria.confidence import confidence
-from headprune_lib.criteria.entropy import entropy
+from headprune_lib.criteria.attention import confidence, entropy
 
 
 def by_rows(model, batch, of):

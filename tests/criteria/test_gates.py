@@ -6,8 +6,8 @@ from gates import loss_without
 from tiny import build
 
 from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
-from headprune_lib.criteria import gates as module
-from headprune_lib.criteria.gates import gates, open_probability
+from headprune_lib.criteria import search as module
+from headprune_lib.criteria.search import gates, open_probability
 
 
 @pytest.mark.parametrize("place", [-2.0, 0.0, 1.5])

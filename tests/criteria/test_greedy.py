@@ -5,7 +5,7 @@ from gates import loss_without
 from tiny import batch_for, build
 
 from headprune_lib import cut_heads, prune_order, score_heads
-from headprune_lib.criteria.greedy import losses_without
+from headprune_lib.criteria.search import losses_without
 from headprune_lib.heads import find_heads
 from headprune_lib.losses import default_loss
 

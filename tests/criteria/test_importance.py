@@ -6,8 +6,7 @@ from gates import ROUNDING, gate_derivatives, of_examples, rows_of
 from tiny import batch_for, build
 
 from headprune_lib import score_heads
-from headprune_lib.criteria.importance import example_importance, importance
-from headprune_lib.criteria.importance_token import importance_token
+from headprune_lib.criteria.gradient import example_importance, importance, importance_token
 
 
 def accumulated(parts):

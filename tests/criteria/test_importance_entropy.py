@@ -6,9 +6,8 @@ import torch
 from tiny import batch_for, build
 
 from headprune_lib import prune_order, score_heads
-from headprune_lib.criteria.entropy import entropy
-from headprune_lib.criteria.importance import importance
-from headprune_lib.criteria.importance_entropy import both, importance_entropy, ranks
+from headprune_lib.criteria.attention import both, entropy, importance_entropy, ranks
+from headprune_lib.criteria.gradient import importance
 
 
 def test_one_pass_gives_what_two_give(model, split):

@@ -5,7 +5,7 @@ import torch
 from gates import ROUNDING, rows_of
 
 from headprune_lib import masked_heads
-from headprune_lib.criteria.importance_integrated import importance_integrated
+from headprune_lib.criteria.gradient import importance_integrated
 from headprune_lib.heads import full_mask
 
 

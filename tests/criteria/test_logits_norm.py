@@ -5,7 +5,7 @@ import torch
 from gates import rows_of
 
 from headprune_lib import masked_heads, score_heads
-from headprune_lib.criteria.logits_norm import logits_norm
+from headprune_lib.criteria.gradient import logits_norm
 from headprune_lib.heads import full_mask
 
 

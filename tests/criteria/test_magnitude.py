@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import build
 
-from headprune_lib.criteria.magnitude import magnitude
+from headprune_lib.criteria.weights import magnitude
 from headprune_lib.heads import find_heads
 
 

@@ -5,8 +5,7 @@ import torch
 from tiny import batch_for, build
 
 from headprune_lib import cut_heads, masked_heads, prune_heads, score_heads
-from headprune_lib.criteria.importance_signed import importance_signed
-from headprune_lib.criteria.second_order import second_order
+from headprune_lib.criteria.gradient import importance_signed, second_order
 from headprune_lib.heads import full_mask
 
 

@@ -8,7 +8,7 @@ from gates import loss_without
 from tiny import build
 
 from headprune_lib import cut_heads, prune_heads, score_heads
-from headprune_lib.criteria.shapley import shapley
+from headprune_lib.criteria.search import shapley
 
 EVERY = [("self", layer, head) for layer in range(3) for head in range(4)]
 LEFT = [("self", 0, 1), ("self", 2, 0), ("self", 2, 3)]

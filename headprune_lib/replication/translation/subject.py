@@ -18,7 +18,7 @@ from torch import nn
 
 from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
-from headprune_lib.criteria.importance import example_importance
+from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.orders import Head
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
