@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -117,8 +118,8 @@ def _grid(blocks: list[AttentionBlock]) -> dict[str, tuple[int, int]]:
     return grid
 
 
-def by_kind(kinds: Collection[str], values: HeadTensors | Tensor, what: str) -> HeadTensors:
-    """Kind -> tensor, also of the tensor alone where a model has one kind.
+def by_kind(kinds: Collection[str], values: Any, what: str) -> HeadTensors:
+    """Kind -> tensor, also of the tensor or array alone where a model has one kind.
 
     Args:
         what: subject and verb of the error, such as ``"a mask is"``.
@@ -126,42 +127,53 @@ def by_kind(kinds: Collection[str], values: HeadTensors | Tensor, what: str) -> 
     Raises:
         TypeError: neither a dict nor, of one kind, a tensor.
     """
-    if isinstance(values, Tensor) and len(kinds) == 1:
-        return dict.fromkeys(kinds, values)
+    if isinstance(values, Tensor | np.ndarray) and len(kinds) == 1:
+        values = dict.fromkeys(kinds, values)
     if not isinstance(values, Mapping):
         alone = ", or the tensor alone" if len(kinds) == 1 else ""
         raise TypeError(
             f"{what} a dict of kind -> tensor{alone}, given {type(values).__name__}; the kinds "
             f"are {list(kinds)}"
         )
-    return dict(values)
+    return {
+        kind: torch.from_numpy(given.copy()) if isinstance(given, np.ndarray) else given
+        for kind, given in values.items()
+    }
 
 
-def check_mask(model: nn.Module, mask: HeadTensors | Tensor) -> HeadTensors:
-    """``mask`` as float32 tensors by kind, or an error that says what is wrong with it.
+def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
+    """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
 
     Args:
-        mask: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
+        mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
+            will do. Or the heads to cut, as :func:`cut_heads` takes them.
+
+    Returns:
+        kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
+        gradients are recorded and the mask requires one, it stays on its device and gets it.
 
     Raises:
         TypeError: not a dict of tensors, or integers or complex numbers in it.
         ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or
-            infinity for a head that there is. What is given where there is none becomes NaN.
+            infinity for a head that there is.
+        IndexError: a head to cut that the model does not have.
     """
     full = full_mask(model)
+    if _names_heads(mask):
+        return without_heads(full, mask)
     grid = {kind: tuple(ones.shape) for kind, ones in full.items()}
     ways = "full_mask(model) keeps every head, cut_heads(model, heads) cuts some"
     try:
-        mask = by_kind(grid, mask, "a mask is")
+        values_by_kind = by_kind(grid, mask, "a mask is")
     except TypeError as error:
         raise TypeError(f"{error}. {ways}") from None
-    if set(mask) != set(grid):
+    if set(values_by_kind) != set(grid):
         raise ValueError(
-            f"the mask has kinds {list(mask)}, {type(model).__name__} has {list(grid)}; "
+            f"the mask has kinds {list(values_by_kind)}, {type(model).__name__} has {list(grid)}; "
             f"give one tensor for each kind. {ways}"
         )
     checked = {}
-    for kind, values in mask.items():
+    for kind, values in values_by_kind.items():
         if not isinstance(values, Tensor) or not (
             values.dtype == torch.bool or values.is_floating_point()
         ):
@@ -170,26 +182,30 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor) -> HeadTensors:
                 f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
                 "convert it with .bool() or .float()"
             )
-        if values.requires_grad and torch.is_grad_enabled():
-            raise ValueError(
-                f"mask[{kind!r}] asks for a gradient, and none flows through a mask: give "
-                ".detach(), or fit gates, score_heads(model, batches, 'gates')"
-            )
         if tuple(values.shape) != grid[kind]:
             raise ValueError(
                 f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
                 f"{grid[kind]}"
             )
         there = ~full[kind].isnan()
-        wrong = there & ~torch.isfinite(values.detach().float().cpu())
+        numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
+        wrong = there & ~torch.isfinite(numbers)
         if wrong.any():
             layer, head = wrong.nonzero()[0].tolist()
             raise ValueError(
-                f"mask[{kind!r}][{layer}, {head}] is {values[layer, head].item()}; "
+                f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}; "
                 "every entry must be finite, 1 to keep a head and 0 to cut it"
             )
-        checked[kind] = values.detach().float().cpu().masked_fill(~there, torch.nan)
+        learned = values.requires_grad and torch.is_grad_enabled()
+        checked[kind] = values if learned else numbers.masked_fill(~there, torch.nan)
     return checked
+
+
+def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
+    """Whether heads are given, and no mask: ``{layer: heads}``, or a list."""
+    if isinstance(given, Mapping):
+        return bool(given) and all(isinstance(layer, Integral) for layer in given)
+    return isinstance(given, Iterable) and not isinstance(given, Tensor | np.ndarray | str)
 
 
 def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:

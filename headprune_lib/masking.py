@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
-from torch.utils.checkpoint import CheckpointFunction
 
-from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads
+from headprune_lib.heads import AttentionBlock, Heads, HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooking
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-Hook = Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]
-Hooks = list[tuple[nn.Module, Hook]]
-"""Modules and what is done to their inputs."""
+Gate = Tensor | Callable[[Tensor], Tensor] | None
+"""The gates of one block's heads, or what makes them of the input of its output projection."""
 
 
 @contextmanager
-def masked_heads(model: nn.Module, mask: HeadTensors | Tensor) -> Iterator[nn.Module]:
+def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterator[nn.Module]:
     """Multiply each head's output by its entry of ``mask`` inside the block (paper, section 2.3).
 
     The mask acts on the *input* of the attention output projection, where heads are still apart.
@@ -32,19 +33,18 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor) -> Iterator[nn.Mo
     what :func:`torch.compile` made of the model (or of any other) runs uncompiled: compiled code
     would not look at the mask.
 
-    ``backward()`` may come after the block, and gives the masked model's gradients. So it does with
-    activation checkpointing, which runs layers again in the backward pass; but where a model's own
-    code calls :func:`torch.utils.checkpoint.checkpoint` with ``use_reentrant=False``, or where that
-    form is switched on inside the block, ``backward()`` belongs inside (torch raises an error else).
+    ``backward()`` may come after the block, and gives the masked model's gradients, also with
+    activation checkpointing, which runs layers again in the backward pass. A mask that requires a
+    gradient gets one.
 
     Args:
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
-        mask: kind -> tensor of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts. The
-            tensor alone will do for a model of one kind. Entries of heads that were removed from
-            the model are ignored.
+        mask: kind -> tensor or array of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts.
+            The tensor alone will do for a model of one kind. Entries of heads that were removed from
+            the model are ignored. Or the heads to cut, as :func:`headprune_lib.cut_heads` takes them.
 
     Raises:
-        TypeError, ValueError: see :func:`headprune_lib.heads.check_mask`.
+        TypeError, ValueError, IndexError: see :func:`headprune_lib.heads.check_mask`.
         RuntimeError: another thread masks the model; or a pass that was made outside the block is
             repeated inside, by activation checkpointing.
 
@@ -57,7 +57,7 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor) -> Iterator[nn.Mo
         >>> with masked_heads(model, mask):
         ...     hidden = model(torch.tensor([[1, 2, 3]])).last_hidden_state
     """
-    with _gated(model, check_mask(model, mask)):
+    with gated(model, check_mask(model, mask)):
         yield model
 
 
@@ -72,7 +72,8 @@ def masked_rows(
         rows: for each example of the batch the index of its mask. In a beam search each example
             stands for as many rows of the batch as there are beams.
     """
-    with gated_rows(model, stacked_masks(model, masks), rows):
+    stacked = stacked_masks(model, masks)
+    with gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
         yield model
 
 
@@ -85,68 +86,137 @@ def stacked_masks(
 
 
 @contextmanager
-def gated_rows(
-    model: nn.Module, stacked: dict[str, Float[Tensor, "layer mask head"]], rows: Sequence[int]
-) -> Iterator[None]:
-    """As :func:`masked_rows`, for masks that are checked and stacked once and used many times."""
-    with _gated(model, {kind: values[:, list(rows)] for kind, values in stacked.items()}):
-        yield
+def gated(model: nn.Module, gates: Mapping[str, Tensor] | Sequence[Gate]) -> Iterator[None]:
+    """Multiply the input of each attention output projection by gates of its heads, inside.
 
+    Masks, masks of single rows, gates that are learned and derivatives by gates are all this hook.
+    A gradient flows to every gate that requires one; with activation checkpointing too.
 
-@contextmanager
-def _gated(
-    model: nn.Module, factors: dict[str, Float[Tensor, "layer *example head"]]
-) -> Iterator[None]:
-    """Hooks that multiply, by one factor a head or by one an example and head."""
+    Args:
+        gates: kind -> ``(layer, head)``, ``(layer, row, head)`` or
+            ``(layer, row or 1, position or 1, head)``, finite for every head that is still there.
+            Or an entry for each block of ``find_heads(model)``, with the heads that it has left:
+            ``(head,)``, ``(row, head)`` or ``(row or 1, position or 1, head)``; a function that
+            returns such a tensor for the projection's input ``(row, position, head * width)``,
+            called at every run; or None, which leaves the block as it is. Where gates have fewer
+            rows than a batch, each is for equally many rows that follow one another.
+
+    Raises:
+        ValueError: gates by row for a batch of another number of rows, or where a model's code
+            takes examples windowed or flattened (raised by the forward pass).
+        RuntimeError: see :func:`headprune_lib.masked_heads`.
+    """
     blocks = find_heads(model)
+    if isinstance(gates, Mapping):
+        gates = _gates_of_blocks(blocks, gates)
     outputs = [block.part(model, "output") for block in blocks]
-    use = _Use(model)
-    hooks: Hooks = []
-    for block, output in zip(blocks, outputs, strict=True):
-        gates = factors[block.kind][block.layer][..., : block.n_heads]
-        if not bool((gates == 1).all()):
-            hooks.append((output, _scaling_hook(block, gates, use)))
-    with hooking(outputs), _registered(hooks), use.remembered(hooks), _reentrant(use, hooks):
-        yield
+    use = _Use(outputs)
+    use.hooks = [
+        (output, _gate_hook(block, gate, use))
+        for block, output, gate in zip(blocks, outputs, gates, strict=True)
+        if gate is not None
+    ]
+    try:
+        with use.on():
+            yield
+    finally:
+        use.over = True
 
 
-@contextmanager
-def _registered(hooks: Hooks) -> Iterator[None]:
-    with ExitStack() as stack:
-        for module, hook in hooks:
-            stack.callback(module.register_forward_pre_hook(hook).remove)
-        yield
+def _gates_of_blocks(blocks: list[AttentionBlock], gates: Mapping[str, Tensor]) -> list[Gate]:
+    """Gates by kind as those of each block; None where all of them are 1."""
+
+    def of_block(block: AttentionBlock, _context: Tensor | None = None) -> Tensor:
+        kept = slice(block.n_heads) if len(block.kept) == block.n_heads else list(block.kept)
+        return gates[block.kind][block.layer][..., kept]
+
+    if any(values.requires_grad for values in gates.values()):
+        # read at every run: an optimizer may change them inside the block
+        return [partial(of_block, block) for block in blocks]
+    each = [of_block(block) for block in blocks]
+    placed: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
+
+    def of_place(i: int, context: Tensor) -> Tensor:
+        place = context.device, context.dtype
+        if place not in placed:  # all blocks' gates in one copy
+            together = torch.cat([gate.flatten() for gate in each]).to(*place)
+            placed[place] = together.split([gate.numel() for gate in each])
+        return placed[place][i].view(each[i].shape)
+
+    return [
+        None if bool((gate == 1).all()) else partial(of_place, i) for i, gate in enumerate(each)
+    ]
 
 
-_CHECKPOINT = "_gradient_checkpointing_func"  # what transformers hands a layer's forward to
+def _gate_hook(
+    block: AttentionBlock, gate: Tensor | Callable[[Tensor], Tensor], use: _Use
+) -> Callable[..., tuple]:
+    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
+        if not use.applies():
+            return inputs
+        context = inputs[0]
+        factors = gate(context) if callable(gate) else gate
+        factors = _by_row(factors.to(context), context, block)[..., None]
+        by_head = context.unflatten(-1, (len(block.kept), block.width))
+        return ((by_head * factors).flatten(-2), *inputs[1:])
+
+    return scale
+
+
+def _by_row(gate: Tensor, context: Tensor, block: AttentionBlock) -> Tensor:
+    """A block's gates as they are broadcast over ``(row, position, head)``."""
+    if gate.ndim == 1:
+        return gate
+    if len(gate) == 1:
+        return gate[0]
+    if not block.by_example:
+        raise ValueError(
+            f"{block.path} takes its examples windowed, flattened or turned, so that a mask an "
+            "example cannot be told apart there; give one example a batch"
+        )
+    if len(context) % len(gate):
+        raise ValueError(
+            f"a batch of {len(context)} rows, but masks for {len(gate)}: "
+            "give the index of a mask for each example"
+        )
+    if len(gate) < len(context):
+        gate = gate.repeat_interleave(len(context) // len(gate), dim=0)
+    return gate[:, None] if gate.ndim == 2 else gate
 
 
 class _Use:
-    """One use of a mask, and which passes it is for.
+    """One use of gates, and which passes they are for.
 
-    Activation checkpointing runs a layer again in the backward pass, when the mask may have been
-    taken off, or another put on. While the mask lasts, the function that a layer is handed to for
-    that is wrapped, so that what ran under the mask runs under it again.
+    Activation checkpointing runs a layer again in the backward pass, when the gates may have been
+    taken off, or others put on. What is checkpointed inside the block is repeated under its gates.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.backward = _running_backward()
+    def __init__(self, outputs: list[nn.Module]) -> None:
+        self.outputs = outputs
+        self.hooks: list[tuple[nn.Module, Callable[..., tuple]]] = []
+        self.began_in = _running_backward()
         self.over = False
-        self.repeating: set[int] = set()  # threads: autograd has one for each GPU
-        self.layers = [layer for layer in model.modules() if _CHECKPOINT in layer.__dict__]
-        self.wrapped: list[Callable[..., Any]] = []
 
-    def holds(self) -> bool:
-        """Whether the pass that runs now is under the mask.
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Inside, the hooks are on, and what is checkpointed is repeated under them."""
+        with hooking(self.outputs), ExitStack() as stack:
+            for module, hook in self.hooks:
+                stack.callback(module.register_forward_pre_hook(hook).remove)
+            stack.enter_context(_repeating_checkpoints(self))
+            yield
+
+    def applies(self) -> bool:
+        """Whether the pass that runs now is under the gates.
 
         Raises:
             RuntimeError: it repeats a pass that was made outside.
         """
-        if threading.get_ident() in self.repeating:
+        if self in _REPEATED.get():
             return True
         if self.over:  # a copy of the model that was made inside keeps the hooks
             return False
-        if not self._first_pass() and any(map(self._wraps, self.layers, self.wrapped)):
+        if self.in_backward() and _in_checkpoint():
             raise RuntimeError(
                 "activation checkpointing repeats, inside this masked_heads block, a pass that was "
                 "made outside, and the mask would change its gradients. Call backward() outside "
@@ -154,123 +224,82 @@ class _Use:
             )
         return True
 
-    def remembering(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
-        """What is run under the mask again wherever a backward pass repeats it."""
+    def repeating(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run under the gates again wherever a backward pass repeats it."""
 
-        def run(*given: Any) -> Any:
-            with nullcontext() if self._first_pass() else self._repetition(hooks):
-                return function(*given)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self.in_backward() or self in _REPEATED.get():
+                return function(*args, **kwargs)
+            token = _REPEATED.set((*_REPEATED.get(), self))
+            try:
+                with self.on() if self.over else nullcontext():
+                    return function(*args, **kwargs)
+            finally:
+                _REPEATED.reset(token)
 
-        return function if self.over else run
+        return run
 
-    @contextmanager
-    def remembered(self, hooks: Hooks) -> Iterator[None]:
-        """Inside, layers that are checkpointed remember the mask for their repetition."""
-        before = [layer.__dict__[_CHECKPOINT] for layer in self.layers]
-        for layer, handed in zip(self.layers, before, strict=True):
-            inside = set(layer.modules())
-            self.wrapped.append(self._wrap(handed, [hook for hook in hooks if hook[0] in inside]))
-            layer.__dict__[_CHECKPOINT] = self.wrapped[-1]
-        try:
-            yield
-        finally:
-            self.over = True
-            for layer, own, handed in zip(self.layers, self.wrapped, before, strict=True):
-                if self._wraps(layer, own):
-                    layer.__dict__[_CHECKPOINT] = handed
-
-    def _wraps(self, layer: nn.Module, own: Callable[..., Any]) -> bool:
-        """Whether a layer still has our function: checkpointing may be switched on meanwhile."""
-        return layer.__dict__.get(_CHECKPOINT) is own
-
-    def _wrap(self, handed: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
-        return lambda function, *args, **kwargs: handed(
-            self.remembering(function, hooks), *args, **kwargs
-        )
-
-    @contextmanager
-    def _repetition(self, hooks: Hooks) -> Iterator[None]:
-        thread = threading.get_ident()
-        if thread in self.repeating:
-            yield
-            return
-        self.repeating.add(thread)
-        try:
-            with ExitStack() as stack:
-                if self.over:
-                    stack.enter_context(hooking([module for module, _ in hooks]))
-                    stack.enter_context(_registered(hooks))
-                yield
-        finally:
-            self.repeating.discard(thread)
-
-    def _first_pass(self) -> bool:
-        return _running_backward() in (-1, self.backward)
+    def in_backward(self) -> bool:
+        """Whether this thread is in a backward pass that began inside the block, or after it."""
+        return _running_backward() not in (-1, self.began_in)
 
 
-_REMEMBERED: list[tuple[_Use, Hooks]] = []  # by every use of a mask that lasts
+_REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
+"""Uses of gates under which this thread repeats a checkpointed function."""
+_LASTING: list[_Use] = []
 _LOCK = threading.Lock()
+_REENTRANT = checkpoint.CheckpointFunction
+_NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
 
 
-class _Reentrant(CheckpointFunction):
-    """Stands in for torch's function while masks last: what they act on is repeated under them.
-
-    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
-    looks this function up by its own.
-    """
-
+class _Reentrant(_REENTRANT):
     @classmethod
     def apply(cls, function: Callable[..., Any], *args: Any) -> Any:
-        for use, hooks in tuple(_REMEMBERED):
-            function = use.remembering(function, hooks)
-        return CheckpointFunction.apply(function, *args)
+        return _REENTRANT.apply(_under_lasting(function), *args)
+
+
+def _not_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return _NOT_REENTRANT(_under_lasting(function), *args, **kwargs)
+
+
+def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
+    for use in tuple(_LASTING):
+        function = use.repeating(function)
+    return function
 
 
 @contextmanager
-def _reentrant(use: _Use, hooks: Hooks) -> Iterator[None]:
-    entry = use, hooks
+def _repeating_checkpoints(use: _Use) -> Iterator[None]:
+    """Inside, what anyone checkpoints is repeated under the gates of this use.
+
+    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
+    looks up its two forms by theirs.
+    """
     with _LOCK:
-        _REMEMBERED.append(entry)
-        checkpoint.CheckpointFunction = _Reentrant  # type: ignore[misc]
+        _LASTING.append(use)
+        _exchange(_Reentrant, _not_reentrant)
     try:
         yield
     finally:
         with _LOCK:
-            _REMEMBERED.remove(entry)
-            if not _REMEMBERED:
-                checkpoint.CheckpointFunction = CheckpointFunction  # type: ignore[misc]
+            _LASTING.remove(use)
+            if not _LASTING:
+                _exchange(_REENTRANT, _NOT_REENTRANT)
+
+
+def _exchange(reentrant: Any, not_reentrant: Any) -> None:
+    checkpoint.CheckpointFunction = reentrant  # type: ignore[misc]
+    checkpoint._checkpoint_without_reentrant_generator = not_reentrant
+
+
+def _in_checkpoint() -> bool:
+    """Whether torch's checkpointing called what runs now."""
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != checkpoint.__file__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _running_backward() -> int:
     """The number of the backward pass that this thread is in; -1 outside of any."""
     return torch._C._current_graph_task_id()
-
-
-def _scaling_hook(block: AttentionBlock, gates: Float[Tensor, "*example head"], use: _Use) -> Hook:
-    # (..., head) -> (..., kept heads * width): one factor a column of the projection's input
-    columns = gates[..., list(block.kept)].repeat_interleave(block.width, dim=-1)
-    placed: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if not use.holds():
-            return inputs
-        context = inputs[0]
-        place = context.device, context.dtype
-        if place not in placed:  # once, not at every piece that is generated
-            placed[place] = columns.to(*place)
-        factors = placed[place]
-        if factors.ndim == 2:
-            if not block.by_example and len(factors) > 1:
-                raise ValueError(
-                    f"{block.path} takes its examples windowed, flattened or turned, so that a "
-                    "mask an example cannot be told apart there; give one example a batch"
-                )
-            if len(context) % len(factors):
-                raise ValueError(
-                    f"a batch of {len(context)} rows, but masks for {len(factors)}: "
-                    "give the index of a mask for each example"
-                )
-            factors = factors.repeat_interleave(len(context) // len(factors), dim=0)[:, None]
-        return (context * factors, *inputs[1:])
-
-    return scale

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from headprune_lib.batching import Batch, pad, teacher_forced, without_labels
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import gated_rows, masked_heads, stacked_masks
+from headprune_lib.masking import gated, masked_heads, stacked_masks
 from headprune_lib.replication.generation.drafts import Translations
 from headprune_lib.replication.generation.greedy import Ids, length_limit, marks_of, until_end
 from headprune_lib.running import Room, in_halves, on_device
@@ -87,7 +87,8 @@ def _search(
     batch: Batch,
 ) -> list[Ids]:
     """Translations of a batch's rows, each under the mask whose number ``batch["mask"]`` has."""
-    with gated_rows(model, stacked, batch["mask"].tolist()):
+    rows = batch["mask"].tolist()
+    with gated(model, {kind: values[:, rows] for kind, values in stacked.items()}):
         made = model.generate(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],

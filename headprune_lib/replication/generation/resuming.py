@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from headprune_lib.masking import gated_rows
+from headprune_lib.masking import gated
 from headprune_lib.replication.generation.greedy import Ids, Marks
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def _decode_batch(
     while rows:
         states = BaseModelOutput(last_hidden_state=torch.stack([row.state for row in rows]))
         seen = torch.stack([row.seen for row in rows])
-        with gated_rows(model, masks, [row.mask for row in rows]):
+        masked = [row.mask for row in rows]
+        with gated(model, {kind: values[:, masked] for kind, values in masks.items()}):
             while True:
                 made = model(
                     encoder_outputs=states,
