@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from headprune_lib.batching import NO_LABEL, Batch, model_inputs
 from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.hooking import hooking
-from headprune_lib.running import evaluating, on_device, placed
+from headprune_lib.running import evaluating, in_double, on_device, placed
 
 if TYPE_CHECKING:
     import transformers
@@ -86,16 +86,30 @@ def recorded_weights(
 
 @contextmanager
 def eager(model: nn.Module) -> Iterator[None]:
-    """Inside, the model runs under the kernel that makes attention weights."""
+    """Inside, the model runs under the kernel that makes attention weights, in each of its parts.
+
+    Afterwards each part has its own kernel again.
+    """
+    kernels = _kernels(getattr(model, "config", None))
+    if not kernels:  # of timm, say: no model of transformers chooses
+        yield
+        return
     own: Any = model
-    before = own.config._attn_implementation
-    if before != "eager":
-        own.set_attn_implementation("eager")
+    own.set_attn_implementation("eager")
     try:
         yield
     finally:
-        if before != "eager":
-            own.set_attn_implementation(before)
+        own.set_attn_implementation(kernels)
+
+
+def _kernels(config: Any) -> dict[str, Any]:
+    """The kernel of a configuration and of those inside it, as ``set_attn_implementation`` takes."""
+    if config is None:
+        return {}
+    inner = {name: getattr(config, name, None) for name in config.sub_configs}
+    return {"": config._attn_implementation} | {
+        name: _kernels(sub) for name, sub in inner.items() if sub is not None
+    }
 
 
 def _keep(
@@ -263,13 +277,13 @@ def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor
         (kept head,) sums over queries, and (kept head,) numbers of queries, both float64.
     """
     keys = weights.seen & ~_named(weights, leave_out)
-    values = weights.values.double() * keys[:, None]
+    values = in_double(weights.values) * keys[:, None]
     mass, n_keys = values.sum(-1, keepdim=True), keys.sum(-1)[:, None]
     counted = (n_keys > 1) & (mass[..., 0] > 0)  # (example, head, query)
     shares = values / mass.where(mass > 0, 1)
     entropy = -torch.special.xlogy(shares, shares).sum(-1)
-    entropy = entropy / n_keys.clamp(min=2).double().log()
-    return (entropy * counted).sum((0, 2)), counted.sum((0, 2)).double()
+    entropy = entropy / in_double(n_keys.clamp(min=2)).log()
+    return (entropy * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
 
 
 def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
@@ -279,17 +293,17 @@ def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor,
     the end mark out).
     """
     keys = weights.seen & ~_named(weights, leave_out)
-    values = weights.values.double() * keys[:, None]
+    values = in_double(weights.values) * keys[:, None]
     counted = keys.any(-1)[:, None].expand(values.shape[:-1])
-    return (values.amax(-1) * counted).sum((0, 2)), counted.sum((0, 2)).double()
+    return (values.amax(-1) * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
 
 
 def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
     """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
     named, asking = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
-    values = weights.values.double() * named[:, None]
+    values = in_double(weights.values) * named[:, None]
     counted = asking.expand(values.shape[:-1])
-    return values.sum((0, 2, 3)), counted.sum((0, 2)).double()
+    return values.sum((0, 2, 3)), in_double(counted.sum((0, 2)))
 
 
 def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
@@ -303,9 +317,9 @@ def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
     Returns:
         See :func:`entropies`.
     """
-    beside = weights.values.diagonal(offset, -2, -1).double()  # (example, head, query)
+    beside = in_double(weights.values.diagonal(offset, -2, -1))  # (example, head, query)
     counted = weights.seen.diagonal(offset, -2, -1)[:, None].expand(beside.shape)
-    return (beside * counted).sum((0, 2)), counted.sum((0, 2)).double()
+    return (beside * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
 
 
 def _named(weights: Weights, ids: Collection[int]) -> Tensor:

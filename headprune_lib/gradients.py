@@ -1,15 +1,26 @@
-"""Derivatives of each example's loss in the heads' gates, and the proof that they are what they seem."""
+"""Derivatives of each example's loss in the heads' gates, and the proof that they are right.
+
+A gate multiplies a head's output where it enters the output projection. The loss is summed over a
+batch, so that one backward pass gives the derivative of every example's own loss.
+
+Code that detaches, computes without gradients or brings a backward pass of its own may give another
+gradient: a part of the way from the heads to the loss is then missing, or made up. Where such code
+is seen, the gradient is compared with finite differences before it is believed. How far apart the
+two may be is computed, and so is the same on every processor. Differences are exact to what two
+extrapolations of them differ by, to the measured noise of the losses, and to kinks. A gradient may
+lose half of the digits that the losses have (``unit ** 0.5``: 1.5e-8 in float64, 3.5e-4 in float32):
+rounding in a backward pass takes far fewer, errors in code far more.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,18 +31,158 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from headprune_lib.batching import Batch, model_inputs, n_rows, rows
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
-from headprune_lib.hooking import hooked, hooking
+from headprune_lib.heads import AttentionBlock, find_heads
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
+from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
-from headprune_lib.running import (
-    Room,
-    evaluating,
-    in_halves,
-    on_device,
-    placed,
-    rounding,
-)
+from headprune_lib.running import Room, evaluating, in_halves, rounding
+
+_TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
+_TORCH = str(Path(torch.__file__).parent)
+_HERE = str(Path(__file__).parent)
+
+
+def gate_gradients(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock] | None = None,
+    loss: Loss | None = None,
+    *,
+    checked: bool = True,
+) -> list[Tensor]:
+    """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
+
+    Args:
+        blocks: those of ``find_heads(model)``, where they are known already.
+        checked: whether the gradient of code that may give another one is compared with finite
+            differences.
+
+    Returns:
+        one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
+        Summed over positions it is ``dL(x)/dxi_h``. Where an example is several rows of the model
+        (the choices of a question), their positions lie one after the other; a block that the
+        loss does not use has zeros.
+
+    Raises:
+        ValueError: a loss that is not one number an example; or one that depends on a block
+            without having a gradient there, as through layers quantised for inference; a model
+            whose own code gives another gradient than the derivative.
+    """
+    blocks = find_heads(model) if blocks is None else blocks
+    gates = [_Gates(len(block.kept)) for block in blocks]
+    watch = Watch() if checked and not _is_trusted(model, loss) else None
+    with gated(model, gates), torch.enable_grad():
+        with watch or nullcontext():
+            losses = differentiable_losses(model, batch, loss)
+        if watch:
+            watch.look_back(losses)
+        # what is missing is not made zeros by autograd: it cannot tell "no influence" from "no
+        # derivative"
+        used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
+        found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
+    result: list[Tensor] = []
+    silent: list[AttentionBlock] = []
+    for block, block_gates in zip(blocks, gates, strict=True):
+        gradients = [next(found) for _ in block_gates.by_shape]
+        there = [
+            _by_example(gradient[0], len(losses), block)
+            for gradient in gradients
+            if gradient is not None
+        ]
+        # one that did not run (attention to an encoder that is not there) is not used anyway
+        silent += [block] if gradients and not there else []
+        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept))
+        result.append(torch.cat(there, 1) if there else nothing)
+    check_unused(model, batch, loss, silent)
+    if watch:
+        check_derivatives(model, batch, loss, blocks, result, watch.seen)
+    return result
+
+
+class _Gates:
+    """Gates of a block's heads that are 1 and want a gradient, one for each row and position.
+
+    They are made when the block runs. Layers that share a module share them, and what activation
+    checkpointing repeats finds them again.
+    """
+
+    def __init__(self, n_heads: int) -> None:
+        self.n_heads = n_heads
+        self.by_shape: dict[torch.Size, Tensor] = {}
+
+    def __call__(self, context: Tensor) -> Tensor:
+        """Gates of shape (1, row, position, head) for the output projection's input."""
+        shape = context.shape[:-1]
+        if shape not in self.by_shape:
+            self.by_shape[shape] = torch.ones(
+                1, *shape, self.n_heads, dtype=context.dtype, device=context.device
+            ).requires_grad_()
+        return self.by_shape[shape]
+
+
+def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
+    """(rows, position, head) -> (example, positions of its rows, head)."""
+    if not block.by_example:
+        if n > 1:
+            raise ValueError(
+                f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
+                "turned, so that one example's part cannot be told; give batches of one example"
+            )
+        return gradient.reshape(1, -1, gradient.shape[-1])
+    if len(gradient) % n:
+        raise ValueError(
+            f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
+            "is not known, so there is no derivative of each example's loss"
+        )
+    return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
+
+
+def batch_gradients(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock],
+    loss: Loss | None,
+    room: Room | None = None,
+) -> list[Tensor]:
+    """:func:`gate_gradients` of a batch where the model is, in evaluation mode, by :func:`in_parts`."""
+    return in_parts(
+        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), room
+    )
+
+
+def in_parts(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock],
+    compute: Callable[[Batch], list[Tensor]],
+    room: Room | None,
+) -> list[Tensor]:
+    """What is computed of a batch, ``(example, …)`` each, joined of its parts.
+
+    A batch that memory has no room for is taken in halves, and one whose examples a model takes
+    windowed or flattened one by one: an example's derivatives do not depend on the others.
+    """
+    n = 0 if all(block.by_example for block in blocks) else n_rows(batch)
+    with evaluating(model, frozen=True):
+        if n > 1:
+            return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
+        return in_halves(compute, batch, _joined, room)
+
+
+def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
+    return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+
+
+def prove_gradients(
+    model: nn.Module, batch: Batch, blocks: list[AttentionBlock], loss: Loss | None
+) -> None:
+    """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
+
+    Raises:
+        ValueError: see :func:`gate_gradients`.
+    """
+    if not _is_trusted(model, loss):
+        batch_gradients(model, batch, blocks, loss)
 
 
 def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
@@ -112,10 +263,7 @@ def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None
 
 
 def check_unused(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss | None,
-    silent: Sequence[AttentionBlock],
+    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionBlock]
 ) -> None:
     """Blocks that have no gradient must be without influence too, or the gradient is wrong.
 
@@ -128,16 +276,17 @@ def check_unused(
     silent = [block for block in silent if block.kept]
     if not silent:
         return
-    outputs = [block.part(model, "output") for block in silent]
-    with hooking(outputs), torch.no_grad():
-        whole = example_losses(model, batch, loss)
-        if torch.equal(whole, _without(model, batch, loss, outputs)):
+
+    def without(closed: Sequence[AttentionBlock]) -> Tensor:
+        zeros = [torch.zeros(len(b.kept)) if b in closed else None for b in find_heads(model)]
+        with gated(model, zeros):
+            return example_losses(model, batch, loss)
+
+    with torch.no_grad():
+        whole = without([])
+        if torch.equal(whole, without(silent)):
             return
-        used = [
-            block.path
-            for block, output in zip(silent, outputs, strict=True)
-            if not torch.equal(whole, _without(model, batch, loss, [output]))
-        ]
+        used = [block.path for block in silent if not torch.equal(whole, without([block]))]
     raise ValueError(
         f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
         "gradient comes back to them: something in between is detached or has no derivative "
@@ -146,21 +295,7 @@ def check_unused(
     )
 
 
-def _without(
-    model: nn.Module, batch: Batch, loss: Loss | None, outputs: Sequence[nn.Module]
-) -> Tensor:
-    """Each example's loss where these output projections are given zeros."""
-    with contextlib.ExitStack() as stack:
-        for output in outputs:
-            stack.callback(output.register_forward_pre_hook(_close).remove)
-        return example_losses(model, batch, loss)
-
-
-def _close(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return (torch.zeros_like(inputs[0]), *inputs[1:])
-
-
-def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
+def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
     """An example's loss must not depend on the others of its batch: Eq. 2 is of each alone.
 
     The last example is run alone and with the one before it. A batch that cannot be taken apart,
@@ -177,7 +312,7 @@ def check_apart(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
         return
     with evaluating(model), torch.no_grad():
         alone, beside = (
-            example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].double()
+            example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].cpu().double()
             for taken in (1, 2)
         )
     # rounding differs with the size of a batch
@@ -197,13 +332,6 @@ def _sizes(batch: Batch) -> list[int]:
     named = [batch[name] for name in ("labels", "start_positions") if name in batch]
     values = [value for value in named or batch.values() if isinstance(value, Tensor)]
     return sorted({len(value) for value in values if value.ndim})
-
-
-_TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
-_TORCH = str(Path(torch.__file__).parent)
-_HERE = str(Path(__file__).parent)
-
-_TRUSTED: weakref.WeakKeyDictionary[nn.Module, weakref.WeakSet] = weakref.WeakKeyDictionary()
 
 
 class Watch(TorchFunctionMode):
@@ -258,52 +386,49 @@ def _place() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-@contextmanager
-def watching(model: nn.Module, loss: Loss | None) -> Iterator[Watch | None]:
-    """Inside, the forward pass is watched; None where this model and loss are trusted already."""
-    key = loss or watching
-    if isinstance(key, Hashable) and key in _TRUSTED.get(model, ()):
-        yield None
-        return
-    with Watch() as watch:
-        yield watch
+class _Trusted(weakref.WeakKeyDictionary):
+    """Loss -> the code of the model whose gradient of it was seen to be right.
 
-
-@contextmanager
-def opened(
-    model: nn.Module, blocks: Sequence[AttentionBlock], gates: Sequence[Tensor]
-) -> Iterator[None]:
-    """Inside, each head's output is multiplied by its gate, and a gradient flows through the gates.
-
-    Args:
-        gates: one tensor (kept heads,) a block. Masks, which need no gradient, are
-            :func:`headprune_lib.masked_heads`.
+    It is an attribute of the model, which a copy of the model keeps and a file does not.
     """
-    outputs = [block.part(model, "output") for block in blocks]
-    with hooking(outputs), ExitStack() as stack:
-        for block, output, gate in zip(blocks, outputs, gates, strict=True):
-            hook = output.register_forward_pre_hook(_gate(gate, block.width))
-            stack.callback(hook.remove)
-        yield
+
+    def __reduce__(self) -> tuple:
+        return _Trusted, ()
 
 
-def _gate(gate: Tensor, width: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
-        return (inputs[0] * gate.to(inputs[0]).repeat_interleave(width), *inputs[1:])
+def _code_of(model: nn.Module) -> tuple:
+    """What runs in a model's passes: classes, replaced forwards and hooks, this library's left out."""
+    found: list[Any] = []
+    for module in model.modules():
+        hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        codes = (getattr(f, "__code__", type(f)) for f in (module.__dict__.get("forward"), *hooks))
+        found += [type(module), *(c for c in codes if not _is_ours(c))]
+    return tuple(found)
 
-    return scale
+
+def _is_ours(code: Any) -> bool:
+    return getattr(code, "co_filename", "").startswith(_HERE)
+
+
+_MEMORY = "_headprune_trusted"
+
+
+def _is_trusted(model: nn.Module, loss: Loss | None) -> bool:
+    try:
+        return model.__dict__.get(_MEMORY, {}).get(loss or _is_trusted) == _code_of(model)
+    except TypeError:  # a loss that cannot be remembered is watched again
+        return False
 
 
 def check_derivatives(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: Sequence[AttentionBlock],
+    blocks: list[AttentionBlock],
     gradients: Sequence[Tensor],
-    watch: Watch,
-    gradients_of: Callable[[nn.Module, Batch], Sequence[Tensor]],
+    seen: str,
 ) -> None:
-    """Compare a batch's gradients with finite differences, where ``watch`` saw a reason to.
+    """Compare a batch's gradients with finite differences, where there was a reason ``seen`` to.
 
     A float64 copy of the model tells a wrong gradient from a rounded one; while it lasts, it takes
     twice the memory of float32 weights. Where there is none (no memory, operators without
@@ -312,7 +437,6 @@ def check_derivatives(
 
     Args:
         gradients: one tensor (example, position, kept heads) for each block.
-        gradients_of: computes the same of a copy of the model and of the batch, without this check.
 
     Raises:
         ValueError: the gradients are not the derivatives of the losses; says what was seen.
@@ -320,72 +444,56 @@ def check_derivatives(
     Warns:
         UserWarning: no difference is exact enough to tell.
     """
-    if watch.seen:
-        problem, exact = _compare(model, batch, loss, blocks, gradients, gradients_of)
+    if seen:
+        problem, exact = _compare(model, batch, loss, blocks, _slopes(gradients))
         if problem:
             raise ValueError(
                 f"a gradient in {type(model).__name__} is not the derivative of the loss "
-                f"({watch.seen}; {problem}). Score its heads by a criterion that takes none, such "
+                f"({seen}; {problem}). Score its heads by a criterion that takes none, such "
                 "as by='greedy' or 'entropy'"
             )
         if exact > _TELLING:
             warnings.warn(
                 f"the gradient in {type(model).__name__} may not be the derivative of the loss "
-                f"({watch.seen}; finite differences, exact to {exact:.1%} of it, cannot tell). "
+                f"({seen}; finite differences, exact to {exact:.1%} of it, cannot tell). "
                 "Score its heads in a higher precision, or by a criterion without gradients, such "
                 "as by='greedy' or 'entropy'",
                 stacklevel=2,
             )
-    with suppress(TypeError):  # a loss that cannot be remembered is watched again
-        _TRUSTED.setdefault(model, weakref.WeakSet()).add(loss or watching)
+    with suppress(TypeError):
+        model.__dict__.setdefault(_MEMORY, _Trusted())[loss or _is_trusted] = _code_of(model)
 
 
 def _compare(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: Sequence[AttentionBlock],
-    gradients: Sequence[Tensor],
-    gradients_of: Callable[[nn.Module, Batch], Sequence[Tensor]],
+    blocks: list[AttentionBlock],
+    slopes: Tensor,
 ) -> tuple[str, float]:
     """What is wrong with the gradients, if anything, and what the differences are exact to."""
-    slopes = _slopes(gradients)
     unit = max(rounding(model), torch.finfo(torch.float64).eps)
-    for precision in (torch.float64, torch.float32):
-        if torch.finfo(precision).eps >= unit:
+    device = next(model.parameters()).device.type
+    for cast in ("double", "float"):  # methods, which leave complex numbers
+        eps = torch.finfo(getattr(torch, cast)).eps
+        if eps >= unit:
             break
         # whatever the model's code makes of another precision, its own differences are left
-        with suppress(Exception), torch.autocast(gradients[0].device.type, enabled=False):
-            found = _compare_copy(model, batch, loss, blocks, slopes, unit, gradients_of, precision)
-            if found is not None:
-                return found
-    return _differences(model, batch, loss, blocks, slopes, unit)
+        with suppress(Exception), torch.autocast(device, enabled=False):
+            copied = getattr(copy.deepcopy(model), cast)()
+            inputs = {name: _cast(value, cast) for name, value in batch.items()}
+            exact = _slopes(gate_gradients(copied, inputs, blocks, loss, checked=False))
+            problem, bound = _differences(copied, inputs, loss, exact, eps)
+            apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
+            speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
+            if problem or speaks_for_model:
+                return problem, bound
+    return _differences(model, batch, loss, slopes, unit)
 
 
-def _compare_copy(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss | None,
-    blocks: Sequence[AttentionBlock],
-    slopes: Tensor,
-    unit: float,
-    gradients_of: Callable[[nn.Module, Batch], Sequence[Tensor]],
-    precision: torch.dtype,
-) -> tuple[str, float] | None:
-    """The same of a copy in a higher precision; None where it does not speak for the model."""
-    cast = "double" if precision == torch.float64 else "float"  # these leave complex numbers
-    copied = getattr(copy.deepcopy(model), cast)()
-    inputs = {
-        name: getattr(value, cast)()
-        if isinstance(value, Tensor) and value.is_floating_point()
-        else value
-        for name, value in batch.items()
-    }
-    exact = _slopes(gradients_of(copied, inputs))
-    problem, bound = _differences(copied, inputs, loss, blocks, exact, torch.finfo(precision).eps)
-    apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
-    same = bound <= _TELLING and float(apart.square().mean()) <= unit
-    return (problem, bound) if problem or same else None
+def _cast(value: Any, cast: str) -> Any:
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return getattr(value, cast)() if floating else value
 
 
 def _slopes(gradients: Sequence[Tensor]) -> Tensor:
@@ -408,7 +516,6 @@ def _differences(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: Sequence[AttentionBlock],
     slopes: Tensor,
     unit: float,
 ) -> tuple[str, float]:
@@ -424,10 +531,10 @@ def _differences(
     """
 
     def losses(direction: Tensor, step: float) -> Tensor:
-        gates = (1 + step * direction).split([len(block.kept) for block in blocks])
-        with opened(model, blocks, gates):
+        with gated(model, (1 + step * direction).split(n_heads)):
             return example_losses(model, batch, loss).cpu().double()
 
+    n_heads = [len(block.kept) for block in find_heads(model)]
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
     noise, at = _noise(losses, signs, unit)
@@ -502,201 +609,3 @@ def _derivative(
                 best, bound = fine, exact
         step /= 2
     return best, bound
-
-
-def gate_gradients(
-    model: nn.Module,
-    batch: Batch,
-    blocks: list[AttentionBlock] | None = None,
-    loss: Loss | None = None,
-    *,
-    checked: bool = True,
-) -> list[Tensor]:
-    """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
-
-    Args:
-        checked: whether the gradient of code that may give another one is compared with finite
-            differences; see ``headprune_lib.gradients``.
-
-    Returns:
-        one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
-        Summed over positions it is ``dL(x)/dxi_h``. Where an example is several rows of the model
-        (the choices of a question), their positions lie one after the other; a block that the
-        loss does not use has zeros.
-
-    Raises:
-        ValueError: a loss that is not one number an example; or one that depends on a block
-            without having a gradient there, as through layers quantised for inference; a model
-            whose own code gives another gradient than the derivative.
-    """
-    blocks = find_heads(model) if blocks is None else blocks
-    outputs = [block.part(model, "output") for block in blocks]
-    contexts: list[list[Tensor]] = [[] for _ in blocks]  # several where layers share a module
-    with hooking(outputs), contextlib.ExitStack() as stack:
-        for output, own in zip(outputs, contexts, strict=True):
-            handle = output.register_forward_pre_hook(_capture(own))
-            stack.callback(handle.remove)
-        with torch.enable_grad():
-            with watching(model, loss) if checked else contextlib.nullcontext() as watch:
-                losses = differentiable_losses(model, batch, loss)
-            if watch is not None:
-                watch.look_back(losses)
-            # the sum: an example's loss has no gradient in another example's heads. What is missing
-            # is not made zeros by autograd: it cannot tell "no influence" from "no derivative"
-            contexts = [list(own) for own in contexts]  # layers that are checkpointed run once more
-            flat = [context for own in contexts for context in own]
-            found = iter(torch.autograd.grad(losses.sum(), flat, allow_unused=True))
-    result: list[Tensor] = []
-    silent: list[AttentionBlock] = []
-    for block, own in zip(blocks, contexts, strict=True):
-        passed = [(context.detach(), next(found)) for context in own]
-        made = [context * gradient for context, gradient in passed if gradient is not None]
-        if made:
-            product = sum(made[1:], made[0])  # (rows, T, kept * width)
-            by_head = product.unflatten(-1, (len(block.kept), block.width)).sum(-1)
-            result.append(_by_example(by_head, len(losses), block))
-        else:
-            # one that did not run (attention to an encoder that is not there) is not used anyway
-            silent += [block] if own else []
-            result.append(losses.detach().new_zeros(len(losses), 1, len(block.kept)))
-    check_unused(model, batch, loss, silent)
-    if watch is not None:
-        check_derivatives(
-            model,
-            batch,
-            loss,
-            blocks,
-            result,
-            watch,
-            lambda double, inputs: gate_gradients(double, inputs, blocks, loss, checked=False),
-        )
-    return result
-
-
-def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
-    """(rows, position, head) -> (example, positions of its rows, head)."""
-    if not block.by_example:
-        if n > 1:
-            raise ValueError(
-                f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
-                "turned, so that one example's part cannot be told; give batches of one example"
-            )
-        return gradient.reshape(1, -1, gradient.shape[-1])
-    if len(gradient) % n:
-        raise ValueError(
-            f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
-            "is not known, so there is no derivative of each example's loss"
-        )
-    return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
-
-
-def batch_gradients(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    blocks: list[AttentionBlock],
-    loss: Loss | None,
-    device: str | torch.device | None,
-) -> Iterator[tuple[Batch, list[Tensor]]]:
-    """Each batch, where the model is, with its :func:`gate_gradients`.
-
-    Between two batches the model is in the mode that its owner left it in. A batch that memory has
-    no room for is taken in halves: an example's derivatives do not depend on the others.
-    """
-    device, room = placed(model, device), Room()
-    for given in batches:
-        batch = on_device(given, device)
-        with evaluating(model, frozen=True):
-            gradients = in_halves(
-                lambda part: gate_gradients(model, part, blocks, loss), batch, _joined, room
-            )
-        yield batch, gradients
-
-
-def _joined(halves: list[list[Tensor]]) -> list[Tensor]:
-    return [torch.cat(both) for both in zip(*halves, strict=True)]
-
-
-Reduce = Callable[[Tensor, int], Tensor]
-"""``(float64 gradients (batch, position, kept heads), number of block) -> (kept heads,)``."""
-Count = Callable[[Batch, Tensor, str], int]
-"""``(batch, gradients, kind) ->`` how many of what a score is a mean over the batch holds."""
-
-
-def mean_over_batches(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    loss: Loss | None,
-    device: str | torch.device | None,
-    reduce: Reduce,
-    count: Count,
-) -> HeadTensors:
-    """What ``reduce`` makes of each batch, summed, over the sum of ``count``.
-
-    Returns:
-        kind -> float64 tensor of shape ``(layer, head)``; NaN for heads that were removed.
-
-    Raises:
-        ValueError: no batches, or examples whose losses depend on each other.
-    """
-    blocks = find_heads(model)
-    totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
-    counts = [0] * len(blocks)
-    for batch, gradients in batch_gradients(model, batches, blocks, loss, device):
-        if not any(counts):
-            check_apart(model, batch, loss)
-        for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True)):
-            counts[i] += count(batch, gradient, block.kind)
-            totals[i] += reduce(gradient.double().cpu(), i)
-    if not all(counts):
-        raise ValueError("no batches given: head importance is a mean over at least one example")
-    check_some(model, blocks, totals)
-    return on_grid(model, blocks, [total / n for total, n in zip(totals, counts, strict=True)])
-
-
-def check_some(
-    model: nn.Module, blocks: Sequence[AttentionBlock], totals: Sequence[Tensor]
-) -> None:
-    """Raises ValueError where every head has exactly 0: no order could be made of that.
-
-    Under a mask it may be so: what is left of a model may have no influence.
-    """
-    if hooked(block.part(model, "output") for block in blocks):
-        return
-    if sum(map(len, totals)) and not any(total.any() for total in totals):
-        raise ValueError(
-            "every head's score is exactly 0: no example has a label that counts (all of them "
-            "-100, or texts of one token for a language model?), or the precision is too coarse for "
-            "the loss (float16)"
-        )
-
-
-def one_batch(_batch: Batch, _gradient: Tensor, _kind: str) -> int:
-    """The count of a score that is a mean over batches."""
-    return 1
-
-
-def of_mean_loss(gradient: Tensor) -> Tensor:
-    """The derivative of a batch's mean loss: (batch, position, head) -> (head,)."""
-    return gradient.sum(1).mean(0)
-
-
-def on_grid(model: nn.Module, blocks: list[AttentionBlock], values: list[Tensor]) -> HeadTensors:
-    """Values (..., heads kept) of blocks as kind -> (..., layer, head), NaN where one is gone."""
-    grid = {
-        kind: torch.full((*values[0].shape[:-1], *shape), torch.nan, dtype=torch.float64)
-        for kind, shape in head_grid(model).items()
-    }
-    for block, value in zip(blocks, values, strict=True):
-        grid[block.kind][..., block.layer, list(block.kept)] = value.double()
-    return grid
-
-
-def _capture(contexts: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple]:
-    def keep(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        context = inputs[0]
-        if not context.requires_grad:  # the lowest layer: nothing below it needs a gradient
-            context = context.detach().requires_grad_()
-        contexts.append(context)
-        return (context, *inputs[1:])
-
-    return keep

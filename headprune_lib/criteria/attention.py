@@ -1,42 +1,45 @@
-"""Criteria that read attention weights, alone or with importance."""
+"""Criteria that read attention weights, alone or beside importance."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.attention import (
     ENDS,
+    Recorded,
     Weights,
-    attention_of,
     entropies,
     greatest,
     read_weights,
     recorded_weights,
     special_ids,
 )
-from headprune_lib.batching import Batch
-from headprune_lib.criteria.registry import Look, normalize_l2, register_criterion
-from headprune_lib.gradients import batch_gradients, check_apart, check_some, on_grid
-from headprune_lib.heads import HeadTensors, find_heads
+from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.criteria.gradient import check_some
+from headprune_lib.criteria.registry import mean_over_batches, normalize_l2, register_criterion
+from headprune_lib.gradients import (
+    check_examples_independent,
+    gate_gradients,
+    in_parts,
+    prove_gradients,
+)
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
+from headprune_lib.running import Room, evaluating, in_double
+
+Among = Literal["kind", "model"]
+Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
+"""Sums over queries and numbers of queries, (kept head,) each."""
+_TIE = 1e-9
 
 
-@register_criterion(
-    "confidence",
-    label="confidence",
-    formula=r"\mathbb{E}_{x, q} \max_{k \neq \text{end}} a_{qk}",
-    source="Voita et al. 2019, section 4: the mean of the maximal attention weight",
-    look=Look("red", "--"),
-    cost="a forward pass, eager",
-    weights=True,
-    version=2,
-)
+@register_criterion("confidence", weights=True, version=2)
 def confidence(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -45,7 +48,9 @@ def confidence(
     device: str | torch.device | None = None,
     leave_out: Collection[int] | None = None,
 ) -> HeadTensors:
-    """Mean over real queries of the greatest weight on a key other than an end mark, 0 to 1.
+    """Greatest attention weight of each query, end marks left out.
+
+    Mean over real queries, 0 to 1 (Voita et al. 2019, section 4). It reads no labels.
 
     Args:
         leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer;
@@ -62,21 +67,11 @@ def confidence(
             "count: give leave_out=end_ids(tokenizer), or leave_out=() if they are to count",
             stacklevel=3,
         )
-    return mean_over_queries(model, batches, greatest, ends, device)
+    (means,) = means_over_queries(model, batches, [lambda w: greatest(w, ends)], device)
+    return means
 
 
-Statistic = Callable[[Weights, Collection[int]], tuple[Tensor, Tensor]]
-
-
-@register_criterion(
-    "entropy",
-    label="attention entropy, high kept",
-    formula=r"\mathbb{E}_{x, q} \frac{-\sum_k a_{qk} \log a_{qk}}{\log |K(q)|}",
-    source="a follow-up to the paper, which asks for well-distributed attention in what is kept",
-    look=Look("green", "--"),
-    cost="a forward pass, eager",
-    weights=True,
-)
+@register_criterion("entropy", weights=True)
 def entropy(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -85,9 +80,10 @@ def entropy(
     device: str | torch.device | None = None,
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """Mean over real queries of the entropy over the log of the number of keys seen, 0 to 1.
+    """Entropy of attention weights; heads that look widely are kept.
 
-    A head that never has two keys to choose from scores 0. It reads no labels.
+    Mean over real queries of the entropy over the log of the number of keys seen, 0 to 1. A head
+    that never has two keys to choose from scores 0. It reads no labels.
 
     Args:
         leave_out: ids of tokens whose keys do not count, such as those of
@@ -96,63 +92,11 @@ def entropy(
     Raises:
         ValueError: no batches, or an attention kernel that makes no weights.
     """
-    return mean_over_queries(model, batches, entropies, leave_out, device)
+    (means,) = means_over_queries(model, batches, [lambda w: entropies(w, leave_out)], device)
+    return means
 
 
-def mean_over_queries(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    statistic: Statistic,
-    leave_out: Collection[int],
-    device: str | torch.device | None,
-) -> HeadTensors:
-    """A statistic's sums over its counts as scores; 0 where there was nothing to count."""
-    (found,) = means_over_queries(
-        model, batches, [lambda weights: statistic(weights, leave_out)], device
-    )
-    return found
-
-
-def means_over_queries(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    statistics: Sequence[Callable[[Weights], tuple[Tensor, Tensor]]],
-    device: str | torch.device | None = None,
-) -> list[HeadTensors]:
-    """Each statistic's :func:`mean_over_queries`, all from the same passes.
-
-    Raises:
-        ValueError: no batches, or an attention kernel that makes no weights.
-    """
-    blocks = find_heads(model)
-    sums = [
-        [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks] for _ in statistics
-    ]
-    counts = [[each.clone() for each in own] for own in sums]
-    seen = False
-    for _, number, weights in attention_of(model, batches, device=device):
-        for statistic, total, n in zip(statistics, sums, counts, strict=True):
-            found, queries = statistic(weights)
-            total[number] += found.cpu()
-            n[number] += queries.cpu()
-        seen = True
-    if not seen:
-        raise ValueError("no batches given: what heads look at is a mean over at least one example")
-    return [
-        on_grid(model, blocks, [each / n.clamp(min=1) for each, n in zip(total, own, strict=True)])
-        for total, own in zip(sums, counts, strict=True)
-    ]
-
-
-@register_criterion(
-    "entropy-low",
-    label="attention entropy, low kept",
-    formula=r"1 - \mathbb{E}_{x, q} \frac{-\sum_k a_{qk} \log a_{qk}}{\log |K(q)|}",
-    source="the opposite reading: heads that look at one place have found something",
-    look=Look("orange", ":"),
-    cost="a forward pass, eager",
-    weights=True,
-)
+@register_criterion("entropy-low", weights=True)
 def entropy_low(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -161,24 +105,56 @@ def entropy_low(
     device: str | torch.device | None = None,
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """1 minus :func:`headprune_lib.criteria.attention.entropy`, with its arguments and errors."""
+    """1 minus the entropy; heads that look at few places are kept.
+
+    With the arguments and errors of :func:`headprune_lib.criteria.attention.entropy`.
+    """
     scores = entropy(model, batches, device=device, leave_out=leave_out)
     return {kind: 1 - values for kind, values in scores.items()}
 
 
-Among = Literal["kind", "model"]
-_TIE = 1e-9
+def means_over_queries(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    statistics: Sequence[Statistic],
+    device: str | torch.device | None = None,
+) -> list[HeadTensors]:
+    """Each statistic's sums over its counts as scores, all from the same forward passes.
+
+    Where there was nothing to count a head has 0.
+
+    Args:
+        statistics: functions such as :func:`headprune_lib.attention.entropies`.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
+    blocks = find_heads(model)
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor]]:
+        with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
+            model(**model_inputs(model, batch))
+        return _over_queries(blocks, recorded, batch, statistics)
+
+    means = mean_over_batches(model, batches, device, sums_of)
+    return [{kind: values[i] for kind, values in means.items()} for i in range(len(statistics))]
 
 
-@register_criterion(
-    "importance-entropy",
-    label="importance and entropy",
-    formula=r"\alpha \, \mathrm{rank}(I_h) + (1 - \alpha) \, \mathrm{rank}(E_h)",
-    source="a follow-up to the paper: what is kept is to be important and to look widely",
-    look=Look("red", "-"),
-    cost="a forward and a backward pass, eager",
-    weights=True,
-)
+def _over_queries(
+    blocks: Sequence[AttentionBlock],
+    recorded: list[list[Recorded]],
+    batch: Batch,
+    statistics: Sequence[Statistic],
+) -> list[tuple[Tensor, Tensor]]:
+    """Sums and counts of each statistic over a batch's queries, (statistic, kept head) a block."""
+    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept)) for block in blocks]
+    for number, weights in read_weights(blocks, recorded, batch):
+        of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
+        sums[number] = sums[number].to(of_weights) + of_weights
+    return [tuple(both) for both in sums]
+
+
+@register_criterion("importance-entropy", weights=True)
 def importance_entropy(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -190,7 +166,10 @@ def importance_entropy(
     among: Among = "kind",
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """A weighted mean of two ranks, 0 (lowest) to 1, in one pass over the batches.
+    """Weighted mean of the ranks of importance and of entropy.
+
+    Ranks are 0 (lowest) to 1, both from one pass over the batches: what is kept is to be important
+    and to look widely, as a follow-up to the paper proposes.
 
     Args:
         alpha: the weight of importance, 0 to 1; 1 gives the order of importance normalised by
@@ -207,19 +186,38 @@ def importance_entropy(
         raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")
     if among not in ("kind", "model"):
         raise ValueError(unknown("among", among, ["kind", "model"]))
-    important, entropy = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
     if low:
-        entropy = {kind: -values for kind, values in entropy.items()}
-    return combined(alpha, important, entropy, among)
+        wide = {kind: -values for kind, values in wide.items()}
+    return combined(alpha, important, wide, among)
 
 
-def combined(
-    alpha: float, important: HeadTensors, entropy: HeadTensors, among: Among = "kind"
+@register_criterion("importance-times-entropy", normalize="l2", weights=True)
+def importance_times_entropy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
 ) -> HeadTensors:
-    """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
-    one, other = ranks(normalize_l2(important), among), ranks(entropy, among)
-    # of two heads with one mean the less important goes first, not the one in the lower layer
-    return {kind: (alpha + _TIE) * one[kind] + (1 - alpha) * other[kind] for kind in one}
+    """Importance (Eq. 2) times the entropy (0 to 1)."""
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    return {kind: values * wide[kind] for kind, values in important.items()}
+
+
+@register_criterion("importance-times-focus", normalize="l2", weights=True)
+def importance_times_focus(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """Importance (Eq. 2) times 1 minus the entropy."""
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    return {kind: values * (1 - wide[kind]) for kind, values in important.items()}
 
 
 def both(
@@ -235,32 +233,40 @@ def both(
     Raises:
         ValueError: see :func:`importance_entropy`.
     """
-    blocks, count = find_heads(model), 0
-    important, entropy, queries = (
-        [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks] for _ in range(3)
-    )
-    for batch in batches:
-        if not count:  # refused, or held against finite differences, before weights are noted
-            next(batch_gradients(model, [batch], blocks, loss, device))
-        with recorded_weights(model, blocks) as found:
-            ((moved, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
-        if not count:
-            check_apart(model, moved, loss)
-        count += len(gradients[0])
-        for total, gradient in zip(important, gradients, strict=True):
-            total += gradient.sum(1).abs().sum(0).double().cpu()
-        for number, weights in read_weights(blocks, found, moved):
-            sums, counted = entropies(weights, leave_out)
-            entropy[number] += sums.cpu()
-            queries[number] += counted.cpu()
-    if not count:
-        raise ValueError("no batches given: head importance is a mean over at least one example")
-    check_some(model, blocks, important)
-    means = [each / n.clamp(min=1) for each, n in zip(entropy, queries, strict=True)]
-    return (
-        on_grid(model, blocks, [each / count for each in important]),
-        on_grid(model, blocks, means),
-    )
+    blocks, room = find_heads(model), Room()
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+        prove_gradients(model, batch, blocks, loss)  # its passes leave no weights among the others'
+
+    def of_part(part: Batch) -> list[Tensor]:
+        with recorded_weights(model, blocks) as recorded:
+            gradients = gate_gradients(model, part, blocks, loss, checked=False)
+        statistics = [lambda weights: entropies(weights, leave_out)]
+        entropy = _over_queries(blocks, recorded, part, statistics)
+        return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
+
+    def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+        of_parts = in_parts(model, batch, blocks, of_part, room)
+        gradients, of_queries = of_parts[: len(blocks)], of_parts[len(blocks) :]
+        for gradient, sums_and_counts in zip(gradients, of_queries, strict=True):
+            importance = in_double(gradient).sum(1).abs().sum(0)
+            entropy, queries = sums_and_counts.sum(0).to(importance)
+            examples = torch.full_like(importance, len(gradient))
+            yield torch.stack([importance, entropy]), torch.stack([examples, queries])
+
+    means = mean_over_batches(model, batches, device, sums_of, check)
+    important, wide = ({kind: values[i] for kind, values in means.items()} for i in range(2))
+    return check_some(model, important), wide
+
+
+def combined(
+    alpha: float, important: HeadTensors, wide: HeadTensors, among: Among = "kind"
+) -> HeadTensors:
+    """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
+    first, second = ranks(normalize_l2(important), among), ranks(wide, among)
+    # of two heads with one mean the less important goes first, not the one in the lower layer
+    return {kind: (alpha + _TIE) * first[kind] + (1 - alpha) * second[kind] for kind in first}
 
 
 def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
@@ -272,60 +278,14 @@ def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
     if among == "kind" or len(scores) == 1:
         return {kind: _ranks(values) for kind, values in scores.items()}
     flat = _ranks(torch.cat([values.flatten() for values in scores.values()]))
-    pieces = flat.split([values.numel() for values in scores.values()])
-    return {kind: piece.view_as(scores[kind]) for kind, piece in zip(scores, pieces, strict=True)}
+    of_kinds = flat.split([values.numel() for values in scores.values()])
+    return {kind: part.view_as(scores[kind]) for kind, part in zip(scores, of_kinds, strict=True)}
 
 
-def _ranks(values: torch.Tensor) -> torch.Tensor:
+def _ranks(values: Tensor) -> Tensor:
     there = ~values.isnan()
-    own = values[there].double()
-    below = (own[:, None] > own).sum(1) + ((own[:, None] == own).sum(1) - 1) / 2
-    found = torch.full(values.shape, torch.nan, dtype=torch.float64)
-    found[there] = below.double() / max(len(own) - 1, 1)
-    return found
-
-
-@register_criterion(
-    "importance-times-entropy",
-    label="importance times entropy",
-    normalize="l2",
-    formula=r"I_h E_h",
-    source="the product form of the follow-up's idea",
-    look=Look("red", "--", "s"),
-    cost="a forward and a backward pass, eager",
-    weights=True,
-)
-def importance_times_entropy(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    leave_out: Collection[int] = (),
-) -> HeadTensors:
-    """Eq. 2 times the entropy (0 to 1); see :mod:`headprune_lib.criteria.attention`."""
-    important, entropy = both(model, batches, loss=loss, device=device, leave_out=leave_out)
-    return {kind: values * entropy[kind] for kind, values in important.items()}
-
-
-@register_criterion(
-    "importance-times-focus",
-    label="importance times (1 - entropy)",
-    normalize="l2",
-    formula=r"I_h (1 - E_h)",
-    source="the opposite reading of the follow-up's idea",
-    look=Look("red", ":"),
-    cost="a forward and a backward pass, eager",
-    weights=True,
-)
-def importance_times_focus(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    leave_out: Collection[int] = (),
-) -> HeadTensors:
-    """Eq. 2 times 1 minus the entropy; see :mod:`headprune_lib.criteria.attention`."""
-    important, entropy = both(model, batches, loss=loss, device=device, leave_out=leave_out)
-    return {kind: values * (1 - entropy[kind]) for kind, values in important.items()}
+    kept = values[there].double()
+    below = (kept[:, None] > kept).sum(1) + ((kept[:, None] == kept).sum(1) - 1) / 2
+    places = torch.full(values.shape, torch.nan, dtype=torch.float64)
+    places[there] = below.double() / max(len(kept) - 1, 1)
+    return places

@@ -1,9 +1,8 @@
-"""Criteria that take a derivative of the loss in each head's gate."""
+"""Criteria that take derivatives of the loss in each head's gate."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,35 +10,26 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headprune_lib.batching import NO_LABEL, Batch
-from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.criteria.registry import (
+    mean_over_batches,
+    register_criterion,
+    to_head_tensors,
+)
 from headprune_lib.gradients import (
     batch_gradients,
-    check_apart,
-    check_some,
+    check_examples_independent,
     check_unused,
     differentiable_losses,
-    gate_gradients,
-    mean_over_batches,
-    of_mean_loss,
-    on_grid,
-    one_batch,
-    opened,
+    prove_gradients,
 )
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
+from headprune_lib.hooking import hooked
 from headprune_lib.losses import Loss
-from headprune_lib.masking import masked_heads
-from headprune_lib.running import evaluating, on_device, placed
+from headprune_lib.masking import gated, masked_heads
+from headprune_lib.running import Room, evaluating, in_double, on_device, placed
 
 
-@register_criterion(
-    "importance",
-    label="importance, Eq. 2",
-    variant="example",
-    normalize="l2",
-    formula=r"I_h = \mathbb{E}_x \left|\frac{\partial L(x)}{\partial \xi_h}\right|",
-    source="Michel, Levy & Neubig 2019, Eq. 2: absolute value of each example's derivative",
-    look=Look("blue", "-"),
-)
+@register_criterion("importance", variant="example", normalize="l2")
 def importance(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -47,15 +37,12 @@ def importance(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    r""":math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|`, exact at any batch size."""
-    return mean_over_batches(
-        model,
-        batches,
-        loss,
-        device,
-        lambda gradient, _: gradient.sum(1).abs().sum(0),
-        lambda _batch, gradient, _kind: len(gradient),
-    )
+    r"""Eq. 2: absolute derivative of each example's loss in the gate.
+
+    :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` (Michel, Levy & Neubig 2019), exact
+    at any batch size.
+    """
+    return _mean_of_gradients(model, batches, loss, device, _absolute, _examples)
 
 
 def example_importance(
@@ -74,28 +61,20 @@ def example_importance(
         ValueError: no batches, a label outside the classes, or examples whose losses depend on each
             other.
     """
-    blocks = find_heads(model)
-    rows: list[list[Tensor]] = [[] for _ in blocks]
-    for batch, gradients in batch_gradients(model, batches, blocks, loss, device):
-        if not rows[0]:
-            check_apart(model, batch, loss)
-        for row, gradient in zip(rows, gradients, strict=True):
-            row.append(gradient.sum(1).abs().cpu())
-    if not rows[0]:
+    blocks, device, room = find_heads(model), placed(model, device), Room()
+    parts: list[list[Tensor]] = []
+    for batch in batches:
+        batch = on_device(batch, device)
+        gradients = batch_gradients(model, batch, blocks, loss, room)
+        if not parts:
+            check_examples_independent(model, batch, loss)
+        parts.append([gradient.sum(1).abs() for gradient in gradients])
+    if not parts:
         raise ValueError("no batches given: expected at least one example")
-    return on_grid(model, blocks, [torch.cat(row) for row in rows])
+    return to_head_tensors(model, blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
 
 
-@register_criterion(
-    "importance-batch",
-    label="importance a batch",
-    variant="batch",
-    normalize="l2",
-    formula=r"\mathbb{E}_B \left|\frac{\partial}{\partial \xi_h} "
-    r"\frac{1}{|B|} \sum_{x \in B} L(x)\right|",
-    source="scripts that take the gradient of a batch's mean loss: it depends on the batch size",
-    look=Look("purple", "-."),
-)
+@register_criterion("importance-batch", variant="batch", normalize="l2")
 def importance_batch(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -103,22 +82,17 @@ def importance_batch(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Absolute derivative of each batch's mean loss, mean over batches."""
-    return mean_over_batches(
-        model, batches, loss, device, lambda gradient, _: of_mean_loss(gradient).abs(), one_batch
+    """Absolute derivative of each batch's mean loss.
+
+    Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
+    gradient of a batch's mean loss.
+    """
+    return _mean_of_gradients(
+        model, batches, loss, device, lambda gradient, _: _of_mean_loss(gradient).abs(), _one
     )
 
 
-@register_criterion(
-    "importance-bertology",
-    label="importance of the bertology script",
-    variant="bertology",
-    normalize="l2",
-    formula=r"\frac{1}{n} \sum_{i=1}^{n} \left|\sum_{j \leq i} \frac{\partial}{\partial \xi_h} "
-    r"\frac{1}{|B_j|} \sum_{x \in B_j} L(x)\right|",
-    source="run_bertology.py of transformers up to version 4: sums of absolute running totals",
-    look=Look("purple", ":"),
-)
+@register_criterion("importance-bertology", variant="bertology", normalize="l2")
 def importance_bertology(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -126,23 +100,21 @@ def importance_bertology(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Absolute running total of the batches' derivatives, mean over batches."""
-    running: defaultdict[int, Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.float64))
+    """Absolute running total of the batches' derivatives.
+
+    ``run_bertology.py`` of transformers up to version 4 never sets its gradient back to zero, so
+    that it sums absolute running totals.
+    """
+    running: dict[int, Tensor] = {}
 
     def reduce(gradient: Tensor, block: int) -> Tensor:
-        running[block] = running[block] + of_mean_loss(gradient)
+        running[block] = running.get(block, 0) + _of_mean_loss(gradient)
         return running[block].abs()
 
-    return mean_over_batches(model, batches, loss, device, reduce, one_batch)
+    return _mean_of_gradients(model, batches, loss, device, reduce, _one)
 
 
-@register_criterion(
-    "importance-signed",
-    label="importance with its sign",
-    formula=r"-\mathbb{E}_x \frac{\partial L(x)}{\partial \xi_h}",
-    source="Eq. 2 without the absolute value; Molchanov et al. 2017 explain why it is taken",
-    look=Look("blue", "-."),
-)
+@register_criterion("importance-signed")
 def importance_signed(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -150,31 +122,19 @@ def importance_signed(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Minus the derivative, mean over examples, in nats; it does not depend on the batch size.
+    """Derivative with its sign: what removal costs, to first order.
 
-    Closing a gate from 1 to 0 adds this much to the loss, to first order. A head that does harm
-    scores below 0 and goes first; one that helps some examples as much as it harms others scores 0.
+    Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
+    gate from 1 to 0 adds this much to the loss, to first order. A head that does harm scores below 0
+    and goes first; one that helps some examples as much as it harms others scores 0. Molchanov et
+    al. 2017 explain why the absolute value is taken.
     """
-    return mean_over_batches(
-        model,
-        batches,
-        loss,
-        device,
-        lambda gradient, _: -gradient.sum((0, 1)),
-        lambda _batch, gradient, _kind: len(gradient),
+    return _mean_of_gradients(
+        model, batches, loss, device, lambda gradient, _: -gradient.sum((0, 1)), _examples
     )
 
 
-@register_criterion(
-    "importance-token",
-    label="importance a token (the authors' code)",
-    variant="token",
-    normalize="l2",
-    formula=r"\frac{1}{\sum_x |x|} \sum_x \sum_{t \in x} \left|\mathrm{Att}_h(x)_t^\top "
-    r"\frac{\partial L(x)}{\partial \mathrm{Att}_h(x)_t}\right|",
-    source="the code of Michel, Levy & Neubig 2019: absolute value of each token position's share",
-    look=Look("purple", "--"),
-)
+@register_criterion("importance-token", variant="token", normalize="l2")
 def importance_token(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -182,85 +142,25 @@ def importance_token(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Absolute value of each token position's share of the derivative, mean over tokens."""
-    return mean_over_batches(
-        model, batches, loss, device, lambda gradient, _: gradient.abs().sum((0, 1)), _n_tokens
+    """Absolute value of each token's share of the derivative.
+
+    What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
+    """
+
+    def tokens(batch: Batch, gradient: Tensor, kind: str) -> Tensor | int:
+        """Positions that are not padding; of a decoder beside an encoder as many as labels."""
+        decoder, labels = kind in ("enc-dec", "dec-dec"), batch.get("labels")
+        mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
+        if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
+            mask = labels != NO_LABEL
+        return gradient.shape[0] * gradient.shape[1] if mask is None else mask.sum()
+
+    return _mean_of_gradients(
+        model, batches, loss, device, lambda gradient, _: gradient.abs().sum((0, 1)), tokens
     )
 
 
-def _n_tokens(batch: Batch, gradient: Tensor, kind: str) -> int:
-    """Positions of a batch that are not padding; ``gradient`` is (batch, position, head).
-
-    The heads of a decoder beside an encoder have as many positions as there are labels.
-    """
-    decoder, labels = kind in ("enc-dec", "dec-dec"), batch.get("labels")
-    mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
-    if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
-        mask = labels != NO_LABEL
-    return gradient.shape[0] * gradient.shape[1] if mask is None else int(mask.sum())
-
-
-@register_criterion(
-    "importance-integrated",
-    label="importance integrated over the mask",
-    formula=r"\mathbb{E}_x \left|\int_0^1 \frac{\partial L(x)}{\partial \xi_h}"
-    r"\bigg|_{\xi = \alpha \mathbf{1}} d\alpha\right|",
-    source="integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open",
-    look=Look("purple", "--", "^"),
-    cost="8 forward and backward passes",
-)
-def importance_integrated(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    steps: int = 8,
-) -> HeadTensors:
-    """Absolute integral of each example's derivative, mean over examples, in nats.
-
-    Over all heads the integrals sum to the loss with no head minus the loss with all of them. The
-    midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
-
-    Raises:
-        ValueError: no batches, or fewer steps than 1.
-    """
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; the integral needs at least 1")
-    blocks, count = find_heads(model), 0
-    totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
-    for batch in batches:
-        integrals = [torch.zeros(()) for _ in blocks]
-        for step in range(steps):
-            at = (step + 0.5) / steps
-            mask = {kind: at * ones for kind, ones in full_mask(model).items()}
-            with masked_heads(model, mask):
-                ((moved, gradients),) = batch_gradients(model, [batch], blocks, loss, device)
-            if not count and not step:
-                check_apart(model, moved, loss)
-            # a gate's derivative is that of its factor, which multiplies what is already scaled
-            integrals = [
-                total + gradient.sum(1).double().cpu() / at / steps
-                for total, gradient in zip(integrals, gradients, strict=True)
-            ]
-        count += len(integrals[0])
-        totals = [total + each.abs().sum(0) for total, each in zip(totals, integrals, strict=True)]
-    if not count:
-        raise ValueError("no batches given: importance is a mean over at least one example")
-    check_some(model, blocks, totals)
-    return on_grid(model, blocks, [total / count for total in totals])
-
-
-@register_criterion(
-    "fisher",
-    label="Fisher information",
-    variant="fisher",
-    formula=r"\mathbb{E}_B \left(\frac{\partial}{\partial \xi_h} "
-    r"\frac{1}{|B|} \sum_{x \in B} L(x)\right)^2",
-    source="Kwon et al. 2022, whose code squares the gradient of each batch's mean loss; "
-    "it depends on the batch size",
-    look=Look("brown", "-"),
-)
+@register_criterion("fisher", variant="fisher")
 def fisher(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -268,19 +168,16 @@ def fisher(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Squared derivative of each batch's mean loss, mean over batches; in squared nats."""
-    return mean_over_batches(
-        model, batches, loss, device, lambda gradient, _: of_mean_loss(gradient).square(), one_batch
+    """Fisher information: squared derivative of a batch's mean loss.
+
+    In squared nats; it depends on the batch size, as in the code of Kwon et al. 2022.
+    """
+    return _mean_of_gradients(
+        model, batches, loss, device, lambda gradient, _: _of_mean_loss(gradient).square(), _one
     )
 
 
-@register_criterion(
-    "logits-norm",
-    label="norm of the logits",
-    formula=r"\mathbb{E}_x \left|\frac{\partial \|z(x)\|_2}{\partial \xi_h}\right|",
-    source="Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance",
-    look=Look("green", "-."),
-)
+@register_criterion("logits-norm")
 def logits_norm(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -288,7 +185,9 @@ def logits_norm(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Absolute derivative of the logits' l2 norm, mean over examples; it ignores labels.
+    """Absolute derivative of the logits' l2 norm; needs no labels.
+
+    Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
 
     Raises:
         ValueError: a loss of one's own, which would not be used.
@@ -297,14 +196,7 @@ def logits_norm(
         raise ValueError(
             "logits-norm derives the norm of the logits and uses no loss: leave it out"
         )
-    return mean_over_batches(
-        model,
-        batches,
-        _norm,
-        device,
-        lambda gradient, _: gradient.sum(1).abs().sum(0),
-        lambda _batch, gradient, _kind: len(gradient),
-    )
+    return _mean_of_gradients(model, batches, _norm, device, _absolute, _examples)
 
 
 def _norm(outputs: Any, batch: Batch) -> Tensor:
@@ -316,15 +208,51 @@ def _norm(outputs: Any, batch: Batch) -> Tensor:
     return logits.flatten(1).norm(dim=1)
 
 
-@register_criterion(
-    "second-order",
-    label="second order",
-    formula=r"\mathbb{E}_x \left[-\frac{\partial L(x)}{\partial \xi_h} + \frac{1}{2} "
-    r"\frac{\partial^2 L(x)}{\partial \xi_h^2}\right]",
-    source="LeCun et al. 1990 (optimal brain damage), in the gates and without dropping the slope",
-    look=Look("brown", "--"),
-    cost="a forward, a backward and 4 second backward passes",
-)
+@register_criterion("importance-integrated")
+def importance_integrated(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    steps: int = 8,
+) -> HeadTensors:
+    r"""Absolute derivative integrated while all gates open together.
+
+    Integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open:
+    :math:`\mathbb{E}_x |\int_0^1 \partial L(x) / \partial \xi_h |_{\xi = \alpha 1} d\alpha|`, in
+    nats. Over all heads the integrals sum to the loss with no head minus the loss with all of them.
+    The midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
+
+    Raises:
+        ValueError: no batches, or fewer steps than 1.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; the integral needs at least 1")
+    blocks, room = find_heads(model), Room()
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+        integrals: list[Tensor] = []
+        for step in range(steps):
+            at = (step + 0.5) / steps
+            with masked_heads(model, {kind: at * ones for kind, ones in full_mask(model).items()}):
+                gradients = batch_gradients(model, batch, blocks, loss, room)
+            # a gate's derivative is that of its factor, which multiplies what is already scaled
+            terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
+            integrals = (
+                [total + term for total, term in zip(integrals, terms, strict=True)]
+                if integrals
+                else terms
+            )
+        return [(integral.abs().sum(0), len(integral)) for integral in integrals]
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+
+    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+
+
+@register_criterion("second-order")
 def second_order(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -334,7 +262,10 @@ def second_order(
     probes: int | None = 4,
     seed: int = 0,
 ) -> HeadTensors:
-    """The loss that closing a gate adds, to second order, mean over examples, in nats.
+    r"""What removal costs by the loss's second-order expansion.
+
+    :math:`\mathbb{E}_x [-\partial L(x) / \partial \xi_h + \frac{1}{2} \partial^2 L(x) / \partial
+    \xi_h^2]` in nats: optimal brain damage (LeCun et al. 1990) in the gates, the slope not dropped.
 
     Args:
         probes: the diagonal of the Hessian is estimated from so many products with random signs
@@ -353,45 +284,32 @@ def second_order(
         )
     if probes is not None and probes < 1:
         raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
-    blocks, count = find_heads(model), 0
-    device = placed(model, device)
+    blocks = find_heads(model)
     generator = torch.Generator().manual_seed(seed)
-    totals = [torch.zeros(len(block.kept), dtype=torch.float64) for block in blocks]
-    for batch in batches:
-        batch = on_device(batch, device)
-        # PyTorch's fused kernels of sdpa have no second derivative; its plain one has
-        with (
-            evaluating(model, frozen=True),
-            torch.enable_grad(),
-            sdpa_kernel(SDPBackend.MATH),
-        ):
-            if not count:  # refused once, and for all batches
-                gate_gradients(model, batch, blocks, loss)
-            gates = [_gate(model, block) for block in blocks]
-            with opened(model, blocks, gates):  # for what is computed again in the backward pass
-                losses = differentiable_losses(model, batch, loss)
-                found = torch.autograd.grad(
-                    losses.sum(), gates, create_graph=True, allow_unused=True
-                )
-                silent = [
-                    block for block, slope in zip(blocks, found, strict=True) if slope is None
-                ]
-                check_unused(model, batch, loss, silent)
-                slopes = [
-                    torch.zeros_like(gate) if slope is None else slope
-                    for slope, gate in zip(found, gates, strict=True)
-                ]
-                curves = _diagonal(slopes, gates, probes, generator)
-        count += len(losses)
-        for total, slope, curve in zip(totals, slopes, curves, strict=True):
-            total += (-slope.detach() + curve / 2).double().cpu()
-    if not count:
-        raise ValueError("no batches given: a head's cost is a mean over at least one example")
-    check_some(model, blocks, totals)
-    return on_grid(model, blocks, [total / count for total in totals])
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+        prove_gradients(model, batch, blocks, loss)
+        gates = [_open_gates(model, block) for block in blocks]
+        with evaluating(model, frozen=True), torch.enable_grad(), gated(model, gates):
+            losses = differentiable_losses(model, batch, loss)
+            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
+            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, silent)
+            slopes = [
+                torch.zeros_like(gate) if slope is None else slope
+                for slope, gate in zip(found, gates, strict=True)
+            ]
+            curves = _diagonal(slopes, gates, probes, generator)
+        return [
+            (-slope.detach() + curve / 2, len(losses))
+            for slope, curve in zip(slopes, curves, strict=True)
+        ]
+
+    with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of sdpa have no second derivative
+        return check_some(model, mean_over_batches(model, batches, device, sums_of))
 
 
-def _gate(model: nn.Module, block: AttentionBlock) -> Tensor:
+def _open_gates(model: nn.Module, block: AttentionBlock) -> Tensor:
     """A gate at 1 for each head of a block, that a gradient is wanted in."""
     weight = next(model.parameters())
     return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
@@ -399,36 +317,96 @@ def _gate(model: nn.Module, block: AttentionBlock) -> Tensor:
 
 def _diagonal(
     slopes: Sequence[Tensor],
-    gates: list[Tensor],
+    gates: Sequence[Tensor],
     probes: int | None,
     generator: torch.Generator,
 ) -> list[Tensor]:
     """Second derivative of the summed loss in each gate, exact or estimated."""
+
+    def rows(scalar: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(scalar, gates, retain_graph=True, materialize_grads=True)
+
     if probes is None:
-        return _exact(slopes, gates)
-    found = [torch.zeros_like(gate) for gate in gates]
+        return [
+            torch.stack([rows(each)[i][head] for head, each in enumerate(slope)]).detach()
+            if len(slope)
+            else torch.zeros_like(slope)
+            for i, slope in enumerate(slopes)
+        ]
+    totals = [torch.zeros_like(gate) for gate in gates]
     for _ in range(probes):
         signs = [
             (torch.randint(0, 2, gate.shape, generator=generator) * 2 - 1).to(gate)
             for gate in gates
         ]
-        product = torch.stack(
-            [(slope * sign).sum() for slope, sign in zip(slopes, signs, strict=True)]
-        ).sum()
-        through = torch.autograd.grad(product, gates, retain_graph=True, materialize_grads=True)
-        found = [
+        products = [(slope * sign).sum() for slope, sign in zip(slopes, signs, strict=True)]
+        totals = [
             total + sign * row / probes
-            for total, sign, row in zip(found, signs, through, strict=True)
+            for total, sign, row in zip(
+                totals, signs, rows(torch.stack(products).sum()), strict=True
+            )
         ]
-    return [each.detach() for each in found]
+    return [total.detach() for total in totals]
 
 
-def _exact(slopes: Sequence[Tensor], gates: list[Tensor]) -> list[Tensor]:
-    found = []
-    for slope, gate in zip(slopes, gates, strict=True):
-        rows = [
-            torch.autograd.grad(each, gate, retain_graph=True, materialize_grads=True)[0][i]
-            for i, each in enumerate(slope)
+def _mean_of_gradients(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    device: str | torch.device | None,
+    reduce: Callable[[Tensor, int], Tensor],
+    count: Callable[[Batch, Tensor, str], Tensor | int],
+) -> HeadTensors:
+    """The mean of what ``reduce`` makes of a block's gradients (example, position, kept head).
+
+    Args:
+        reduce: ``(gradients, number of the block) -> (kept head,)``, a sum over the batch.
+        count: ``(batch, gradients, kind) ->`` how many a sum is of.
+    """
+    blocks, room = find_heads(model), Room()
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor | int]]:
+        gradients = batch_gradients(model, batch, blocks, loss, room)
+        return [
+            (reduce(in_double(gradient), i), count(batch, gradient, block.kind))
+            for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True))
         ]
-        found.append(torch.stack(rows).detach() if rows else torch.zeros_like(gate))
-    return found
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+
+    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+
+
+def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
+    """The scores; ValueError where every head has exactly 0: no order could be made of that.
+
+    Under a mask it may be so: what is left of a model may have no influence.
+    """
+    there = [values[~values.isnan()] for values in scores.values()]
+    nothing = any(map(len, there)) and not any(values.any() for values in there)
+    if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
+        raise ValueError(
+            "every head's score is exactly 0: no example has a label that counts (all of them "
+            "-100, or texts of one token for a language model?), or the precision is too coarse for "
+            "the loss (float16)"
+        )
+    return scores
+
+
+def _absolute(gradient: Tensor, _block: int) -> Tensor:
+    """Each example's absolute derivative, summed over examples: (head,)."""
+    return gradient.sum(1).abs().sum(0)
+
+
+def _examples(_batch: Batch, gradient: Tensor, _kind: str) -> int:
+    return len(gradient)
+
+
+def _one(_batch: Batch, _gradient: Tensor, _kind: str) -> int:
+    return 1
+
+
+def _of_mean_loss(gradient: Tensor) -> Tensor:
+    """The derivative of a batch's mean loss: (batch, position, head) -> (head,)."""
+    return gradient.sum(1).mean(0)
