@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from headprune_lib.heads import cut_heads, find_heads, full_mask
     from headprune_lib.mask_tuning import fold_gates, tune_mask
     from headprune_lib.masking import masked_heads
-    from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
+    from headprune_lib.orders import (
+        order_mask,
+        prune_mask,
+        prune_order,
+        prune_schedule,
+        uniform_mask,
+    )
     from headprune_lib.pruning import prune_heads
     from headprune_lib.saving import load_pruned, save_pruned
     from headprune_lib.scoring import head_importance, score_heads
-    from headprune_lib.uniform import uniform_mask
     from headprune_lib.unpruning import unprune_heads
 
 __all__ = [
@@ -81,7 +86,7 @@ _HOMES = {
     "save_pruned": "saving",
     "score_heads": "scoring",
     "tune_mask": "mask_tuning",
-    "uniform_mask": "uniform",
+    "uniform_mask": "orders",
     "unprune_heads": "unpruning",
 }
 

@@ -1,13 +1,16 @@
-"""How far down an order heads go: until a bound is kept, or as long as the model is good enough.
+"""How far down an order heads go, and what a model then takes.
+
+Heads go until a bound is kept, or as long as the model is good enough. What is bounded is a function
+of a mask, made once for a model: parameters, bytes of its cache, seconds of a pass; nothing is
+removed for it.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
->>> from headprune_lib.costs import parameters_cost
->>> from headprune_lib.criteria.weights import random_scores
+>>> from headprune_lib import score_heads
 >>> from headprune_lib.orders import prune_steps
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
 ...                     intermediate_size=8, vocab_size=10)
 >>> model = BertForSequenceClassification(config)
->>> steps = prune_steps(model, random_scores(model, []))
+>>> steps = prune_steps(model, score_heads(model, [], "random"))
 >>> cut = cut_until(model, steps, parameters_cost(model), at_most=5050)
 >>> [(point.heads, point.value) for point in cut.curve]
 [(0, 5226.0), (1, 5156.0), (2, 5086.0), (3, 5016.0)]
@@ -17,13 +20,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import copy
+import statistics
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
 
-from headprune_lib.heads import HeadTensors, cut_heads
+from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.discovery import alike
+from headprune_lib.heads import AttentionBlock, HeadTensors, cut_heads, find_heads
+from headprune_lib.messages import one_line
 from headprune_lib.orders import Step
+from headprune_lib.pruned_forward import layer_number
+from headprune_lib.rehearsing import Ran, copied, record
+from headprune_lib.running import evaluating, on_device, placed, seconds_of
+from headprune_lib.slicing import keep_heads
 
 Measured = Callable[[HeadTensors], float]
 """Something of the model that a mask would leave: what it costs, or how good it is."""
@@ -64,7 +80,7 @@ def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: 
 
     Args:
         steps: as :func:`headprune_lib.orders.prune_steps` lists them.
-        cost: one of ``headprune_lib.costs``, or a function of one's own.
+        cost: such as :func:`parameters_cost`, or a function of one's own.
 
     Raises:
         ValueError: the model costs more even when all steps are gone.
@@ -97,11 +113,9 @@ def cut_while(model: nn.Module, steps: Sequence[Step], quality: Measured, at_lea
     walk = _Walk(model, steps, quality)
     if not walk.at(0) >= at_least:
         raise ValueError(f"the uncut model reaches {walk.at(0):.6g} itself, not {at_least:.6g}")
-    good, bad = 0, len(steps) + 1
-    if walk.at(len(steps)) >= at_least:
-        good = len(steps)
-    else:
-        bad = len(steps)
+    good, bad = 0, len(steps)
+    if walk.at(bad) >= at_least:
+        good = bad
     while bad - good > 1:
         middle = (good + bad) // 2
         if walk.at(middle) >= at_least:
@@ -132,3 +146,247 @@ class _Walk:
             for place, value in sorted(self.seen.items())
         )
         return Cut(self.mask(n), n, curve)
+
+
+Size = tuple[int, int]
+"""Query heads and key and value heads that a layer has left."""
+
+
+def heads_left(block: AttentionBlock, mask: HeadTensors) -> list[int]:
+    """Which heads a mask leaves of a block."""
+    row = mask[block.kind][block.layer].tolist()
+    return [head for head in block.kept if row[head] != 0]
+
+
+def size_of(block: AttentionBlock, heads: Collection[int]) -> Size:
+    """The size of a block that is left with these heads."""
+    return len(heads), sum(not set(group).isdisjoint(heads) for group in block.groups)
+
+
+def parameters_cost(model: nn.Module) -> Measured:
+    """The number of parameters that a mask would leave, exactly."""
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    blocks = [block for block in find_heads(model) if not block.masks_only]
+    gone: dict[tuple[str, Size], int] = {}
+
+    def cost(mask: HeadTensors) -> float:
+        left = whole
+        for block in blocks:
+            heads = heads_left(block, mask)
+            if len(heads) == len(block.kept):
+                continue
+            size = block.path, size_of(block, heads)
+            if size not in gone:
+                gone[size] = _parameters(model, block) - _parameters(model, block, heads)
+            left -= gone[size]
+        return float(left)
+
+    return cost
+
+
+def _parameters(model: nn.Module, block: AttentionBlock, heads: Sequence[int] | None = None) -> int:
+    """How many parameters an attention module has, or would have with these heads alone."""
+    module = model.get_submodule(block.path)
+    if heads is not None:
+        without_weights: dict[int, Any] = {
+            id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
+            for weight in module.parameters()
+        }
+        module = copy.deepcopy(module, without_weights)
+        keep_heads(module, replace(block, path=""), heads)
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
+    """The bytes of keys and values that a mask would leave in the cache of generation.
+
+    Measured where the model runs once over one text of this length, so that sliding windows and the
+    weights' precision count as they are. A layer without heads still notes how long the text is.
+
+    Raises:
+        ValueError: a model that keeps no keys and values, cannot run on so many tokens, or keeps
+            something else than one entry a head.
+    """
+    each: dict[AttentionBlock, tuple[bool, int, int]] = {}
+    for block, keys, values in _cached(model, length):
+        heads, groups, entries = len(block.kept), len(block.groups), keys.shape[1]
+        if entries not in (heads, groups) or values.shape[1] != entries:
+            raise ValueError(
+                f"{block.path} keeps {entries} keys and {values.shape[1]} values a token for "
+                f"{heads} query and {groups} key and value heads: what its cache would be with "
+                "fewer heads is not known"
+            )
+        size = (keys.nbytes + values.nbytes) // len(keys) // entries
+        # a layer without heads keeps one number a token to say how long the text is
+        mark = keys.shape[2] * keys.element_size() + values.shape[2] * values.element_size()
+        # Falcon keeps keys and values once a query head
+        each[block] = entries == groups, size, 0 if block.kind == "cross" else mark
+    if not each:
+        raise ValueError(
+            f"{type(model).__name__} keeps no keys and values of attention when it runs: there is "
+            "no cache to bound"
+        )
+
+    def cost(mask: HeadTensors) -> float:
+        total = 0
+        for block, (by_group, size, mark) in each.items():
+            heads, groups = size_of(block, heads_left(block, mask))
+            total += (groups if by_group else heads) * size or mark
+        return float(total * batch_size)
+
+    return cost
+
+
+def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionBlock, Tensor, Tensor]]:
+    """Blocks that keep keys and values of one text, with what they keep."""
+    inputs = random_tokens(model, 1, length)
+    with evaluating(model), torch.no_grad():
+        try:
+            outputs = model(**inputs, use_cache=True)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"{type(model).__name__} does not run on {length} tokens with a cache "
+                f"({type(error).__name__}: {one_line(error, 120)})"
+            ) from error
+    cache: Any = getattr(outputs, "past_key_values", None)
+    for block in find_heads(model):
+        side = "cross" if block.kind == "enc-dec" else "self"
+        of_side = getattr(cache, f"{side}_attention_cache", cache)
+        number = layer_number(block.part(model, "core"))
+        encodes = block.kind in ("enc-enc", "vision", "audio")
+        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept:
+            continue
+        layer: Any = of_side.layers[number]
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if keys is not None and values is not None and block.architecture.makes_keys:
+            yield block, keys, values
+
+
+def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
+    """So many texts of so many random tokens; for an encoder-decoder as many on either side.
+
+    Raises:
+        ValueError: a model that does not read text.
+    """
+    config: Any = getattr(model, "config", None)
+    words = getattr(config.get_text_config(), "vocab_size", None) if config is not None else None
+    if words is None or getattr(model, "main_input_name", "input_ids") != "input_ids":
+        raise ValueError(f"{type(model).__name__} does not read tokens; give a batch of its inputs")
+    drawn = torch.Generator().manual_seed(0)
+    ids = torch.randint(words, (batch_size, length), generator=drawn)
+    device = placed(model, None)
+    made = {"input_ids": ids.to(device), "attention_mask": torch.ones_like(ids, device=device)}
+    if config.is_encoder_decoder:
+        made["decoder_input_ids"] = made["input_ids"]
+    return made
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A table of measured times; called with a mask, the seconds of a pass that it would leave.
+
+    Attributes:
+        whole: seconds of one pass of the model as it is.
+        layers: for each attention module its path, and of every size its median seconds.
+        blocks: the blocks of these modules.
+    """
+
+    whole: float
+    layers: dict[str, dict[Size, float]]
+    blocks: tuple[AttentionBlock, ...]
+
+    def __call__(self, mask: HeadTensors) -> float:
+        """Seconds of a pass, if all but attention takes as long as it does.
+
+        Raises:
+            ValueError: a layer is left with a number of heads that was not measured.
+        """
+        total = self.whole
+        for block in self.blocks:
+            table, left = self.layers[block.path], size_of(block, heads_left(block, mask))
+            if left not in table:
+                raise ValueError(
+                    f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
+                    "give seconds_cost the steps that the mask is of"
+                )
+            total += table[left] - table[len(block.kept), len(block.groups)]
+        return total
+
+
+def seconds_cost(
+    model: nn.Module, batch: Batch, steps: Sequence[Step], *, rounds: int = 7
+) -> Seconds:
+    """Measure each attention layer with every number of heads that an order leaves it.
+
+    Layers are sliced copies that get what the layer gets in a pass of the model; all take turns with
+    the whole model, round by round, and medians count. Layers that are alike are measured once.
+    Held in memory meanwhile: the copies of one layer, about half as many layers as it has heads.
+
+    Args:
+        batch: of the size and length that the seconds are to be of; ``labels`` are left out.
+        steps: as :func:`headprune_lib.orders.prune_steps` lists them.
+
+    Raises:
+        ValueError: the model does not run on the batch, or not through a layer that loses heads.
+    """
+    device = placed(model, None)
+    inputs = model_inputs(model, on_device(batch, device))
+    blocks = tuple(block for block in find_heads(model) if block.kept and not block.masks_only)
+    tables: dict[str, dict[Size, float]] = {}
+    measured: dict[Any, dict[Size, float]] = {}
+    wholes: list[float] = []
+    with evaluating(model), torch.inference_mode():
+        ran, problem = record(model, [block.path for block in blocks], inputs)
+        if missing := [block.path for block in blocks if block.path not in ran]:
+            raise ValueError(f"{missing[0]} does not run on this batch {problem}".rstrip())
+        for block in blocks:
+            module, sizes = model.get_submodule(block.path), _sizes(block, steps)
+            shape = (alike(module), block.kept, frozenset(sizes))
+            if shape not in measured:
+                measured[shape], whole = _timed(
+                    model, inputs, block, ran[block.path], sizes, rounds
+                )
+                wholes += whole
+            tables[block.path] = measured[shape]
+    return Seconds(statistics.median(wholes), tables, blocks)
+
+
+def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]]:
+    """The sizes that a layer has along an order, with the heads that it has left there."""
+    left = list(block.kept)
+    sizes = {size_of(block, left): left}
+    for step in steps:
+        gone = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
+        if gone:
+            left = [head for head in left if head not in gone]
+            sizes[size_of(block, left)] = left
+    return sizes
+
+
+def _timed(
+    model: nn.Module,
+    inputs: Batch,
+    block: AttentionBlock,
+    ran: Ran,
+    sizes: dict[Size, list[int]],
+    rounds: int,
+) -> tuple[dict[Size, float], list[float]]:
+    """The median seconds of a layer in each size, and those of passes of the model between them."""
+    module, copies = model.get_submodule(block.path), {}
+    for size, keep in sizes.items():
+        copies[size] = copy.deepcopy(module)
+        if len(keep) < len(block.kept):
+            keep_heads(copies[size], replace(block, path=""), keep)
+    times: dict[Size, list[float]] = {size: [] for size in sizes}
+    wholes: list[float] = []
+    device = next(module.parameters()).device
+    for number in range(rounds + 1):
+        whole = seconds_of(partial(model, **inputs), device)
+        for size, layer in copies.items():
+            args, kwargs = copied((ran.args, ran.kwargs))
+            taken = seconds_of(partial(layer, *args, **kwargs), device)
+            if number:  # the first round warms up
+                times[size].append(taken)
+        if number:
+            wholes.append(whole)
+    return {size: statistics.median(taken) for size, taken in times.items()}, wholes

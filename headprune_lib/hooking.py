@@ -1,20 +1,34 @@
-"""What must hold while the library's hooks are on a model: each of them runs, and for one user."""
+"""Hooks on a model's modules: each of them runs, and for one user; what modules did and return."""
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils import checkpoint
 
+
+@dataclass(eq=False, frozen=True)
+class _Hold:
+    """What one ``with`` block keeps to its thread: modules with all that is in them."""
+
+    thread: int
+    modules: frozenset[nn.Module]
+    hooked: frozenset[nn.Module]
+
+
+_HOLDS: list[_Hold] = []
 _LOCK = threading.RLock()
-_HOLDERS: WeakKeyDictionary[nn.Module, tuple[int, int]] = WeakKeyDictionary()  # thread, times
-_HOOKED: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # times
-_EAGER = ExitStack()  # the stance of torch.compile, while anyone needs it
-_n_eager = 0
+_EAGER = ExitStack()  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
@@ -30,29 +44,8 @@ def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
             two would see each other's hooks.
     """
     held = list(modules)
-    with claimed(held), _uncompiled(), _counted(held):
+    with _holding(held, frozenset(held)):
         yield
-
-
-def hooked(modules: Iterable[nn.Module]) -> bool:
-    """Whether the library's hooks are on any of these modules right now."""
-    with _LOCK:
-        return any(module in _HOOKED for module in modules)
-
-
-@contextmanager
-def _counted(modules: list[nn.Module]) -> Iterator[None]:
-    with _LOCK:
-        for module in modules:
-            _HOOKED[module] = _HOOKED.get(module, 0) + 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            for module in modules:
-                _HOOKED[module] -= 1
-                if not _HOOKED[module]:
-                    del _HOOKED[module]
 
 
 @contextmanager
@@ -64,41 +57,254 @@ def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
     Raises:
         RuntimeError: another thread does.
     """
-    own, taken = threading.get_ident(), {inner for module in modules for inner in module.modules()}
-    with _LOCK:
-        other = next((m for m in taken if _HOLDERS.get(m, (own, 0))[0] != own), None)
-        if other is not None:
-            raise RuntimeError(
-                f"another thread masks or measures this model ({type(other).__name__}) right now: "
-                "masks are part of a model while they last, so the threads would disturb each "
-                "other. Give each thread a copy.deepcopy of the model, or take turns with a lock"
-            )
-        for module in taken:
-            _HOLDERS[module] = own, _HOLDERS.get(module, (own, 0))[1] + 1
-    try:
+    with _holding(modules, frozenset()):
         yield
-    finally:
-        with _LOCK:
-            for module in taken:
-                times = _HOLDERS[module][1] - 1
-                if times:
-                    _HOLDERS[module] = own, times
-                else:
-                    del _HOLDERS[module]
+
+
+def hooked(modules: Iterable[nn.Module]) -> bool:
+    """Whether the library's hooks are on any of these modules right now."""
+    with _LOCK:
+        return any(module in hold.hooked for module in modules for hold in _HOLDS)
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
-    # counted: contexts of two models need not end in the order in which they began
-    global _n_eager  # noqa: PLW0603
+def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iterator[None]:
+    inside = frozenset(inner for module in modules for inner in module.modules())
+    hold = _Hold(threading.get_ident(), inside, hooked)
     with _LOCK:
-        if not _n_eager:
-            _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
-        _n_eager += 1
+        for other in _HOLDS:
+            if other.thread != hold.thread and (shared := other.modules & inside):
+                raise RuntimeError(
+                    "another thread masks or measures this model "
+                    f"({type(next(iter(shared))).__name__}) right now: masks are part of a model "
+                    "while they last, so the threads would disturb each other. Give each thread a "
+                    "copy.deepcopy of the model, or take turns with a lock"
+                )
+        _HOLDS.append(hold)
+        _set_stance()
     try:
         yield
     finally:
         with _LOCK:
-            _n_eager -= 1
-            if not _n_eager:
-                _EAGER.close()
+            _HOLDS.remove(hold)
+            _set_stance()
+
+
+def _set_stance() -> None:
+    """Compiled code is passed over while any hook is on: blocks need not end in order."""
+    global _eager  # noqa: PLW0603
+    wanted = any(hold.hooked for hold in _HOLDS)
+    if wanted and not _eager:
+        _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
+    elif _eager and not wanted:
+        _EAGER.close()
+    _eager = wanted
+
+
+_eager = False
+
+
+Change = Callable[[Tensor], Tensor]
+"""What is made of the first input of a module."""
+
+
+@contextmanager
+def changed_inputs(
+    modules: Sequence[nn.Module], changes: Sequence[Change | None]
+) -> Iterator[None]:
+    """Inside, each module gets as its first input what a function makes of it; None leaves it.
+
+    A pass that is made inside is repeated so by activation checkpointing, even after the block, and
+    a copy of a model that is made inside is free after it.
+
+    Raises:
+        RuntimeError: as of :func:`hooking`; and, in the backward pass, where a pass that was made
+            outside is repeated inside.
+    """
+    use = _Use(modules, changes)
+    try:
+        with use.on():
+            yield
+    finally:
+        use.over = True
+
+
+class _Use:
+    """One use of :func:`changed_inputs`, and which passes it is for.
+
+    Activation checkpointing runs a layer again in the backward pass, when the hooks may have been
+    taken off, or others put on. What is checkpointed inside the block is repeated under its hooks.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], changes: Sequence[Change | None]) -> None:
+        self.modules, self.changes = modules, changes
+        self.began_in = _running_backward()
+        self.over = False
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Inside, the hooks are on, and what is checkpointed is repeated under them."""
+        with hooking(self.modules), ExitStack() as stack:
+            for module, change in zip(self.modules, self.changes, strict=True):
+                if change is not None:
+                    hook = self.hook(change)
+                    stack.callback(module.register_forward_pre_hook(hook).remove)
+            stack.enter_context(_repeating_checkpoints(self))
+            yield
+
+    def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
+        """A hook, a plain function, so that a copy of the model shares this use."""
+
+        def changed(_module: nn.Module, inputs: tuple) -> tuple:
+            return (change(inputs[0]), *inputs[1:]) if self.applies() else inputs
+
+        return changed
+
+    def applies(self) -> bool:
+        """Whether the pass that runs now is under the hooks.
+
+        Raises:
+            RuntimeError: it repeats a pass that was made outside.
+        """
+        if self in _REPEATED.get():
+            return True
+        if self.over:  # a copy of the model that was made inside keeps the hooks
+            return False
+        if self.in_backward() and _in_checkpoint():
+            raise RuntimeError(
+                "activation checkpointing repeats, inside this masked_heads block, a pass that was "
+                "made outside, and the mask would change its gradients. Call backward() outside "
+                "the block, or make the pass inside"
+            )
+        return True
+
+    def repeating(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run under the hooks again wherever a backward pass repeats it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self.in_backward() or self in _REPEATED.get():
+                return function(*args, **kwargs)
+            token = _REPEATED.set((*_REPEATED.get(), self))
+            try:
+                with self.on() if self.over else nullcontext():
+                    return function(*args, **kwargs)
+            finally:
+                _REPEATED.reset(token)
+
+        return run
+
+    def in_backward(self) -> bool:
+        """Whether this thread is in a backward pass that began inside the block, or after it."""
+        return _running_backward() not in (-1, self.began_in)
+
+
+_REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
+"""Uses under whose hooks this thread repeats a checkpointed function."""
+_LASTING: list[_Use] = []
+_REENTRANT = checkpoint.CheckpointFunction
+_NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
+
+
+class _Reentrant(_REENTRANT):
+    @classmethod
+    def apply(cls, function: Callable[..., Any], *args: Any) -> Any:
+        return _REENTRANT.apply(_under_lasting(function), *args)
+
+
+def _not_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return _NOT_REENTRANT(_under_lasting(function), *args, **kwargs)
+
+
+def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
+    for use in tuple(_LASTING):
+        function = use.repeating(function)
+    return function
+
+
+@contextmanager
+def _repeating_checkpoints(use: _Use) -> Iterator[None]:
+    """Inside, what anyone checkpoints is repeated under the hooks of this use.
+
+    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
+    looks up its two forms by theirs.
+    """
+    with _LOCK:
+        _LASTING.append(use)
+        _exchange(_Reentrant, _not_reentrant)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _LASTING.remove(use)
+            if not _LASTING:
+                _exchange(_REENTRANT, _NOT_REENTRANT)
+
+
+def _exchange(reentrant: Any, not_reentrant: Any) -> None:
+    checkpoint.CheckpointFunction = reentrant  # type: ignore[misc]
+    checkpoint._checkpoint_without_reentrant_generator = not_reentrant
+
+
+def _in_checkpoint() -> bool:
+    """Whether torch's checkpointing called what runs now."""
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != checkpoint.__file__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _running_backward() -> int:
+    """The number of the backward pass that this thread is in; -1 outside of any."""
+    return torch._C._current_graph_task_id()
+
+
+@dataclass
+class Call:
+    """What a module was given by position, and returned, when it last ran; ``times`` it did.
+
+    ``place`` counts in which order the modules of one record ended.
+    """
+
+    inputs: tuple = ()
+    output: Any = None
+    times: int = 0
+    place: int = 0
+
+
+@contextmanager
+def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
+    """Inside, what each module is given and returns is noted in its place of the list."""
+    calls, places = [Call() for _ in modules], itertools.count(1)
+
+    def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
+        def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
+            call.inputs, call.output, call.times = inputs, output, call.times + 1
+            call.place = next(places)
+
+        return hook
+
+    with hooking(modules), ExitStack() as stack:
+        for module, call in zip(modules, calls, strict=True):
+            stack.callback(module.register_forward_hook(keep(call)).remove)
+        yield calls
+
+
+@contextmanager
+def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
+    """Inside, each module returns its output of these, without computing anything."""
+    # that of a layer without heads, or a caller's
+    own = [module.__dict__.get("forward") for module in modules]
+    with hooking(modules):
+        try:
+            for module, output in zip(modules, outputs, strict=True):
+                module.forward = partial(_return, output)
+            yield
+        finally:
+            for module, forward in zip(modules, own, strict=True):
+                module.__dict__.pop("forward", None)
+                if forward is not None:
+                    module.forward = forward
+
+
+def _return(output: Any, *_args: Any, **_kwargs: Any) -> Any:
+    return output

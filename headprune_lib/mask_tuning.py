@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,11 +11,19 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.attention import asking
-from headprune_lib.batching import Batch
-from headprune_lib.block_inputs import BlockInputs, block_runs
-from headprune_lib.heads import AttentionBlock, HeadTensors, check_mask, find_heads, full_mask
+from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.heads import (
+    AttentionBlock,
+    Heads,
+    HeadTensors,
+    check_mask,
+    find_heads,
+    full_mask,
+)
+from headprune_lib.hooking import recorded
+from headprune_lib.masking import Gate, gated
 from headprune_lib.pruning import check_weights
-from headprune_lib.running import on_device, placed
+from headprune_lib.running import evaluating, on_device, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -26,7 +35,7 @@ _SINGULAR = 1e-10
 
 def tune_mask(
     model: nn.Module,
-    mask: HeadTensors | Tensor,
+    mask: HeadTensors | Tensor | Heads,
     batches: Iterable[Batch],
     *,
     device: str | torch.device | None = None,
@@ -45,17 +54,15 @@ def tune_mask(
     target and a constant to the fit, damps it, leaves the first layer as it is, tunes neurons too,
     and ends at the first layer beyond the bound.
 
-    No block below one that is fitted is run again: layers return what they returned before, if that
-    proves right on the first batch. All in all that is about one and a half forward passes uncut and
-    as many gated, whatever the depth; hidden states of all batches, and what one block is given of
-    them, are kept twice where the model is. Where layers share a module or do not follow one
-    another, every block needs a pass of its own up to it. A module that runs several times is fitted
+    Every block that is fitted takes two passes of all batches up to it, one uncut and one gated; what
+    it is given of them is kept twice where the model is. A module that runs several times is fitted
     on all its runs, as they are ungated.
 
     Args:
         model: a transformers model; put in evaluation mode for the call, and left as it was.
-        mask: kind -> ``(layer, head)``, 0 and 1: what is cut. Entries of heads that were removed
-            from the model are handed through.
+        mask: kind -> ``(layer, head)``, 0 and 1: what is cut; or the heads to cut, as for
+            :func:`headprune_lib.masked_heads`. Entries of heads that were removed from the model are
+            handed through.
         batches: dicts of tensors that are the model's keyword arguments; labels are not needed, and
             say what of a decoder's input is padding if nothing else does. Read once and kept.
         device: where to compute; the model's own device if not given.
@@ -80,7 +87,7 @@ def tune_mask(
         >>> gates["self"].shape, gates["self"][0, 1].item()
         (torch.Size([1, 4]), 0.0)
     """
-    gates = {kind: values.double() for kind, values in check_mask(model, mask).items()}
+    gates = {kind: values.detach().double() for kind, values in check_mask(model, mask).items()}
     for kind, values in gates.items():
         if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0]).double()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: gates are fitted to a cut")
@@ -88,23 +95,23 @@ def tune_mask(
     kept = [on_device(batch, device) for batch in batches]
     if not kept:
         raise ValueError("no batches given: gates are fitted to at least one example")
-    runs = block_runs(model, kept[0])
+    runs = _runs(model, kept[0])
     blocks = list(runs)
-    cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
-    if not any(cut):
+    has_cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
+    if not any(has_cut):
         return gates
-    blocks = blocks[cut.index(True) :]  # what runs before is given what it was given, and whole
+    blocks = blocks[has_cut.index(True) :]  # what runs before is given what it was given, and whole
     fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
     check_weights(model, fitted, ["output"])
-    uncut, gated = (BlockInputs(model, kept, runs) for _ in range(2))
     whole = full_mask(model)
     for block in fitted:
         own = _own(gates, block)
         fit = _Fit(_output_weight(model, block), block.width, own != 0)
-        for batch, *both in zip(kept, uncut.of(block, whole), gated.of(block, gates), strict=True):
+        uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
+        for batch, *contexts in zip(kept, uncut, cut, strict=True):
             real = asking(block, batch)
-            for one, other in zip(*both, strict=True):
-                fit.add(_tokens(one, real), _tokens(other, real))
+            for of_uncut, of_cut in zip(*contexts, strict=True):
+                fit.add(_tokens(of_uncut, real), _tokens(of_cut, real))
         gates[block.kind][block.layer, list(block.kept)] = own.masked_scatter(own != 0, fit.gates())
     return gates
 
@@ -137,6 +144,52 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
         with torch.no_grad():
             weight.mul_(columns[:, None] if isinstance(projection, Conv1D) else columns)
     return model
+
+
+def _runs(model: nn.Module, batch: Batch) -> dict[AttentionBlock, int]:
+    """The blocks in the order in which they run in a pass of a batch, and how many times each does."""
+    blocks = find_heads(model)
+    outputs = [block.part(model, "output") for block in blocks]
+    with evaluating(model), torch.no_grad(), recorded(outputs) as calls:
+        model(**model_inputs(model, batch))
+    ran = [(call.place, i) for i, call in enumerate(calls) if call.times]
+    return {blocks[i]: calls[i].times for _, i in sorted(ran)}
+
+
+class _Reached(Exception):
+    """A pass has come as far as it is needed."""
+
+
+def _inputs(
+    model: nn.Module,
+    block: AttentionBlock,
+    times: int,
+    batches: Sequence[Batch],
+    gates: HeadTensors,
+) -> list[list[Tensor]]:
+    """What a block's output projection is given of each batch, at each of its runs, before its gates.
+
+    Args:
+        times: how often it runs in a pass, which ends there.
+    """
+    inputs: list[list[Tensor]] = []
+
+    def keep(context: Tensor) -> Tensor:
+        inputs[-1].append(context)
+        if len(inputs[-1]) == times:
+            raise _Reached
+        return _own(gates, block)
+
+    hooks: list[Gate] = [
+        keep if other == block else _own(gates, other) if (_own(gates, other) != 1).any() else None
+        for other in find_heads(model)
+    ]
+    with evaluating(model), torch.no_grad(), gated(model, hooks):
+        for batch in batches:
+            inputs.append([])
+            with suppress(_Reached):
+                model(**model_inputs(model, batch))
+    return inputs
 
 
 def _own(gates: HeadTensors, block: AttentionBlock) -> Float[Tensor, " head"]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.utils import checkpoint
 
 from headprune_lib.heads import AttentionBlock, Heads, HeadTensors, check_mask, find_heads
-from headprune_lib.hooking import hooking
+from headprune_lib.hooking import changed_inputs
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -109,18 +105,12 @@ def gated(model: nn.Module, gates: Mapping[str, Tensor] | Sequence[Gate]) -> Ite
     blocks = find_heads(model)
     if isinstance(gates, Mapping):
         gates = _gates_of_blocks(blocks, gates)
-    outputs = [block.part(model, "output") for block in blocks]
-    use = _Use(outputs)
-    use.hooks = [
-        (output, _gate_hook(block, gate, use))
-        for block, output, gate in zip(blocks, outputs, gates, strict=True)
-        if gate is not None
+    changes = [
+        None if gate is None else partial(_gated, block, gate)
+        for block, gate in zip(blocks, gates, strict=True)
     ]
-    try:
-        with use.on():
-            yield
-    finally:
-        use.over = True
+    with changed_inputs([block.part(model, "output") for block in blocks], changes):
+        yield
 
 
 def _gates_of_blocks(blocks: list[AttentionBlock], gates: Mapping[str, Tensor]) -> list[Gate]:
@@ -148,19 +138,14 @@ def _gates_of_blocks(blocks: list[AttentionBlock], gates: Mapping[str, Tensor]) 
     ]
 
 
-def _gate_hook(
-    block: AttentionBlock, gate: Tensor | Callable[[Tensor], Tensor], use: _Use
-) -> Callable[..., tuple]:
-    def scale(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple:
-        if not use.applies():
-            return inputs
-        context = inputs[0]
-        factors = gate(context) if callable(gate) else gate
-        factors = _by_row(factors.to(context), context, block)[..., None]
-        by_head = context.unflatten(-1, (len(block.kept), block.width))
-        return ((by_head * factors).flatten(-2), *inputs[1:])
-
-    return scale
+def _gated(
+    block: AttentionBlock, gate: Tensor | Callable[[Tensor], Tensor], context: Tensor
+) -> Tensor:
+    """What an output projection is given, ``(row, position, head * width)``, times the gates."""
+    factors = gate(context) if callable(gate) else gate
+    factors = _by_row(factors.to(context), context, block)
+    by_head = context.unflatten(-1, (len(block.kept), block.width))
+    return (by_head * factors[..., None]).flatten(-2)
 
 
 def _by_row(gate: Tensor, context: Tensor, block: AttentionBlock) -> Tensor:
@@ -182,124 +167,3 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionBlock) -> Tensor:
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)
     return gate[:, None] if gate.ndim == 2 else gate
-
-
-class _Use:
-    """One use of gates, and which passes they are for.
-
-    Activation checkpointing runs a layer again in the backward pass, when the gates may have been
-    taken off, or others put on. What is checkpointed inside the block is repeated under its gates.
-    """
-
-    def __init__(self, outputs: list[nn.Module]) -> None:
-        self.outputs = outputs
-        self.hooks: list[tuple[nn.Module, Callable[..., tuple]]] = []
-        self.began_in = _running_backward()
-        self.over = False
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Inside, the hooks are on, and what is checkpointed is repeated under them."""
-        with hooking(self.outputs), ExitStack() as stack:
-            for module, hook in self.hooks:
-                stack.callback(module.register_forward_pre_hook(hook).remove)
-            stack.enter_context(_repeating_checkpoints(self))
-            yield
-
-    def applies(self) -> bool:
-        """Whether the pass that runs now is under the gates.
-
-        Raises:
-            RuntimeError: it repeats a pass that was made outside.
-        """
-        if self in _REPEATED.get():
-            return True
-        if self.over:  # a copy of the model that was made inside keeps the hooks
-            return False
-        if self.in_backward() and _in_checkpoint():
-            raise RuntimeError(
-                "activation checkpointing repeats, inside this masked_heads block, a pass that was "
-                "made outside, and the mask would change its gradients. Call backward() outside "
-                "the block, or make the pass inside"
-            )
-        return True
-
-    def repeating(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, run under the gates again wherever a backward pass repeats it."""
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if not self.in_backward() or self in _REPEATED.get():
-                return function(*args, **kwargs)
-            token = _REPEATED.set((*_REPEATED.get(), self))
-            try:
-                with self.on() if self.over else nullcontext():
-                    return function(*args, **kwargs)
-            finally:
-                _REPEATED.reset(token)
-
-        return run
-
-    def in_backward(self) -> bool:
-        """Whether this thread is in a backward pass that began inside the block, or after it."""
-        return _running_backward() not in (-1, self.began_in)
-
-
-_REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
-"""Uses of gates under which this thread repeats a checkpointed function."""
-_LASTING: list[_Use] = []
-_LOCK = threading.Lock()
-_REENTRANT = checkpoint.CheckpointFunction
-_NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
-
-
-class _Reentrant(_REENTRANT):
-    @classmethod
-    def apply(cls, function: Callable[..., Any], *args: Any) -> Any:
-        return _REENTRANT.apply(_under_lasting(function), *args)
-
-
-def _not_reentrant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return _NOT_REENTRANT(_under_lasting(function), *args, **kwargs)
-
-
-def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
-    for use in tuple(_LASTING):
-        function = use.repeating(function)
-    return function
-
-
-@contextmanager
-def _repeating_checkpoints(use: _Use) -> Iterator[None]:
-    """Inside, what anyone checkpoints is repeated under the gates of this use.
-
-    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
-    looks up its two forms by theirs.
-    """
-    with _LOCK:
-        _LASTING.append(use)
-        _exchange(_Reentrant, _not_reentrant)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _LASTING.remove(use)
-            if not _LASTING:
-                _exchange(_REENTRANT, _NOT_REENTRANT)
-
-
-def _exchange(reentrant: Any, not_reentrant: Any) -> None:
-    checkpoint.CheckpointFunction = reentrant  # type: ignore[misc]
-    checkpoint._checkpoint_without_reentrant_generator = not_reentrant
-
-
-def _in_checkpoint() -> bool:
-    """Whether torch's checkpointing called what runs now."""
-    frame: Any = sys._getframe()
-    while frame is not None and frame.f_code.co_filename != checkpoint.__file__:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _running_backward() -> int:
-    """The number of the backward pass that this thread is in; -1 outside of any."""
-    return torch._C._current_graph_task_id()

@@ -1,4 +1,4 @@
-"""In which order heads go, and how many at each step."""
+"""From scores to an order, and from an order to a mask: over all layers, or equally many a layer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from operator import itemgetter
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from headprune_lib.heads import (
@@ -227,12 +228,7 @@ def prune_mask(
         ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.orders.prune_steps`
             raises.
     """
-    if isinstance(amount, bool) or not isinstance(amount, Real):
-        raise TypeError(
-            f"amount is {amount!r}, not a number; give the share of heads to remove, 0 to 1"
-        )
-    if not 0 <= amount <= 1:
-        raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
+    _check_amount(amount)
     steps = prune_steps(
         model,
         scores,
@@ -243,7 +239,7 @@ def prune_mask(
     )
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
     n_heads = sum(len(block.kept) for block in blocks)
-    budget = math.floor(amount * n_heads + 1e-9)
+    budget = _share(amount, n_heads)
     cut: list[Head] = []
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
@@ -256,26 +252,126 @@ def prune_mask(
         held = [block.keeps_one for block in blocks if block.keeps_one and not block.masks_only]
         reasons += [f"heads can only be masked ({reason})" for reason in masked]
         reasons += [f"a layer cannot lose all its heads ({reason})" for reason in held]
-        reasons += [kept_in_each(keep_at_least)] if keep_at_least else []
+        reasons += [_kept_in_each(keep_at_least)] if keep_at_least else []
     if keep_at_least % together or not reasons:
-        reasons.append(go_together(together, per_group))
-    warn_of_less(amount, n_heads, budget, len(cut), reasons)
+        reasons.append(_go_together(together, per_group))
+    _warn_of_less(amount, n_heads, budget, len(cut), reasons)
     return cut_heads(model, cut)
 
 
-def go_together(n: int, per_group: bool = False) -> str:
-    """Why less than ``n`` heads cannot go."""
+def uniform_mask(
+    model: nn.Module,
+    scores: HeadTensors | Tensor,
+    amount: float,
+    *,
+    kinds: Sequence[str] | None = None,
+    keep_at_least: int = 1,
+) -> HeadTensors:
+    """The mask that keeps the best heads of each layer, as many in one layer as in the next.
+
+    Unlike :func:`headprune_lib.prune_mask`, which ranks the heads of all layers together. What is
+    left can be told to transformers by one number: see
+    :func:`headprune_lib.export_transformers`. Heads that share a key and value head are
+    ranked by their mean score and stay or go together. Layers that share one table of position
+    biases, T5's, keep the same heads: those of the highest mean score over the layers.
+
+    Args:
+        scores: kind -> ``(layer, head)``, as :func:`headprune_lib.head_importance` gives them.
+        amount: share of each layer's heads that goes, 0 to 1; never more, and less where a group or
+            ``keep_at_least`` does not allow it. Where layers have different numbers of heads left,
+            the share is of the fewest, and 0 makes them equal.
+        kinds: only heads of these kinds go; all kinds if not given.
+        keep_at_least: heads that every layer keeps; 1 or more.
+
+    Warns:
+        UserWarning: fewer heads of a layer go than ``amount`` asks for, or none; says why.
+
+    Raises:
+        TypeError: an amount that is no number.
+        ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
+            without heads; scores that do not fit, or NaN for a head that is still there.
+    """
+    blocks, known = find_heads(model), known_kinds(model, kinds)
+    _check_amount(amount)
+    if keep_at_least < 1:
+        raise ValueError(
+            f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
+        )
+    scores = check_scores(model, scores, kinds or known)
+    alike: dict[tuple[str, int, int], list[AttentionBlock]] = {}
+    for block in blocks:
+        if block.kind in (kinds or known):
+            alike.setdefault((block.kind, block.n_heads, block.width), []).append(block)
+    cut: list[Head] = []
+    for layers in alike.values():
+        fewest = min(layers, key=lambda block: len(block.kept))
+        if not fewest.kept:
+            raise ValueError(
+                f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
+                "unpruned model again, with at least one head in every layer"
+            )
+        n_groups, n_heads = len(fewest.groups), len(fewest.kept)
+        asked = _share(amount, n_groups)
+        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.group))
+        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.group)
+        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.group, [why])
+        together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
+        for same in together:
+            keep = _best_groups(same, scores, n_groups - gone)
+            cut += [(b.kind, b.layer, head) for b in same for head in b.kept if head not in keep]
+    return cut_heads(model, cut)
+
+
+def _best_groups(layers: Sequence[AttentionBlock], scores: HeadTensors, n_groups: int) -> set[int]:
+    """The heads of the groups with the highest mean score, the same in all of these layers."""
+    groups = [group for group in layers[0].groups if all(group in b.groups for b in layers)]
+    if len(layers) > 1 and len(groups) < n_groups:
+        raise ValueError(
+            f"the layers of {layers[0].kind!r} share one table of position biases and must keep the "
+            f"same heads, but only {[head for group in groups for head in group]} are left in all of "
+            "them: prune the unpruned model again with --uniform (uniform_mask)"
+        )
+    means = {
+        group: float(
+            torch.stack([scores[b.kind][b.layer, list(group)].double() for b in layers]).mean()
+        )
+        for group in groups
+    }
+    best = sorted(groups, key=lambda group: means[group], reverse=True)[:n_groups]
+    return {head for group in best for head in group}
+
+
+def shares_biases(model: nn.Module, layers: Sequence[AttentionBlock]) -> bool:
+    """Whether the position biases that one of these layers makes are used by the others too."""
+    cores: list[Any] = [block.part(model, "core") for block in layers]
+    having = [getattr(core, "has_relative_attention_bias", False) for core in cores]
+    return any(having) and not all(having)
+
+
+def _check_amount(amount: float) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, Real):
+        raise TypeError(
+            f"amount is {amount!r}, not a number; give the share of heads to remove, 0 to 1"
+        )
+    if not 0 <= amount <= 1:
+        raise ValueError(f"amount is {amount}; give the share of heads to remove, 0 to 1")
+
+
+def _share(amount: float, n: int) -> int:
+    return math.floor(amount * n + 1e-9)
+
+
+def _go_together(n: int, per_group: bool = False) -> str:
     if per_group:
         return f"each group loses equally many heads, {n} of a layer together (per_group)"
     return f"heads that share a key and value head go together, {n} at a time"
 
 
-def kept_in_each(n: int) -> str:
-    """Why a layer does not lose all its heads."""
+def _kept_in_each(n: int) -> str:
     return f"each layer keeps {n} (keep_at_least)"
 
 
-def warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
+def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: list[str]) -> None:
     """Warn where fewer heads go than a share of ``n_heads`` asks for."""
     if amount and not asked:
         said = f"amount {amount:g} of {n_heads} heads is less than one: no head goes"

@@ -1,12 +1,11 @@
-"""Run a model as it is measured: in evaluation mode, in part again from a record, or timed."""
+"""Run a model as it is measured: on its device, in evaluation mode, in halves, or timed."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import Batch, check_batch, model_inputs, n_rows, rows
-from headprune_lib.hooking import claimed, hooking
+from headprune_lib.hooking import claimed
 
 Result = TypeVar("Result")
 
@@ -46,7 +45,7 @@ def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
 
 
 def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
-    """A batch as :func:`headprune_lib.batching.check_batch` takes it, its tensors on a device.
+    """A batch as :func:`check_batch` takes it, its tensors on a device.
 
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
     the GPU still computes what it was given before.
@@ -66,9 +65,9 @@ def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
 
 def rounding(model: nn.Module) -> float:
     """The relative rounding of the coarsest numbers that a pass computes with, autocast's too."""
-    weights = [one for one in model.parameters() if one.is_floating_point()]
-    dtypes = {one.dtype for one in weights}
-    for kind in {one.device.type for one in weights}:
+    weights = [weight for weight in model.parameters() if weight.is_floating_point()]
+    dtypes = {weight.dtype for weight in weights}
+    for kind in {weight.device.type for weight in weights}:
         if torch.is_autocast_enabled(kind):
             dtypes.add(torch.get_autocast_dtype(kind))
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
@@ -135,81 +134,24 @@ def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
     Raises:
         RuntimeError: another thread masks or measures the model.
     """
-    with claimed(model.modules()), _put_back(model, frozen):
-        yield
-
-
-@contextmanager
-def _put_back(model: nn.Module, frozen: bool) -> Iterator[None]:
     if frozen and any(parameter.is_inference() for parameter in model.parameters()):
         raise ValueError(
             "the weights were made under torch.inference_mode, and PyTorch lets no gradient "
             "through them: make or load the model outside of it"
         )
-    modes = [(module, module.training) for module in model.modules()]
-    wanted = [p for p in model.parameters() if p.requires_grad] if frozen else []
-    model.eval()
-    for parameter in wanted:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-        for parameter in wanted:
-            parameter.requires_grad_(True)
-
-
-@dataclass
-class Call:
-    """What a module was given by position, and returned, when it last ran; ``times`` it did.
-
-    ``place`` counts in which order the modules of one record ended.
-    """
-
-    inputs: tuple = ()
-    output: Any = None
-    times: int = 0
-    place: int = 0
-
-
-@contextmanager
-def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
-    """Inside, what each module is given and returns is noted in its place of the list."""
-    calls, places = [Call() for _ in modules], itertools.count(1)
-
-    def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
-        def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
-            call.inputs, call.output, call.times = inputs, output, call.times + 1
-            call.place = next(places)
-
-        return hook
-
-    with hooking(modules), ExitStack() as stack:
-        for module, call in zip(modules, calls, strict=True):
-            stack.callback(module.register_forward_hook(keep(call)).remove)
-        yield calls
-
-
-@contextmanager
-def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
-    """Inside, each module returns its output of these, without computing anything."""
-    with hooking(modules), ExitStack() as stack:
-        for module, output in zip(modules, outputs, strict=True):
-            stack.enter_context(_returning(module, output))
-        yield
-
-
-@contextmanager
-def _returning(module: nn.Module, output: Any) -> Iterator[None]:
-    own = module.__dict__.get("forward")  # that of a layer without heads, or a caller's
-    module.forward = lambda *_args, **_kwargs: output
-    try:
-        yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
+    with claimed(model.modules()):
+        modes = [(module, module.training) for module in model.modules()]
+        learned = [p for p in model.parameters() if p.requires_grad] if frozen else []
+        model.eval()
+        for parameter in learned:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            for parameter in learned:
+                parameter.requires_grad_(True)
 
 
 def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
@@ -228,10 +170,16 @@ def pass_seconds(model: nn.Module, batches: Sequence[Batch]) -> float:
 
 def seconds_of(run: Callable[[], Any], device: torch.device) -> float:
     """Seconds of one call whose work is on this device."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     start = time.perf_counter()
     run()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has computed all that it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - start
+    elif device.type == "mps":
+        torch.mps.synchronize()

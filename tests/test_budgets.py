@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tiny import build
 
 from headprune_lib import find_heads, full_mask
-from headprune_lib.budgets import cut_until, cut_while
-from headprune_lib.costs import Seconds, cache_cost, parameters_cost
+from headprune_lib.budgets import Seconds, cache_cost, cut_until, cut_while, parameters_cost
 from headprune_lib.orders import prune_steps
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}

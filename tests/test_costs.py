@@ -9,8 +9,8 @@ from test_grouped_queries import MODELS as GROUPED
 from test_grouped_queries import made
 from tiny import BUILDERS, build, same_weights
 
-from headprune_lib import costs, find_heads, full_mask, prune_heads
-from headprune_lib.costs import cache_cost, parameters_cost, random_tokens, seconds_cost
+from headprune_lib import budgets, find_heads, full_mask, prune_heads
+from headprune_lib.budgets import cache_cost, parameters_cost, random_tokens, seconds_cost
 from headprune_lib.orders import prune_steps
 
 
@@ -84,7 +84,7 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
     def ticking(_module, _given, queries):
         clock[0] += queries.shape[-1]  # of two numbers a head
 
-    monkeypatch.setattr(costs, "seconds_of", by_that_clock)
+    monkeypatch.setattr(budgets, "seconds_of", by_that_clock)
     model, ids = OwnModel("", ""), {"input_ids": torch.randint(0, 20, (2, 5))}
     find_heads(model)
     for layer in model.layers:

@@ -10,7 +10,7 @@ from tiny import removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.costs import cache_cost, parameters_cost
+from headprune_lib.budgets import cache_cost, parameters_cost
 from headprune_lib.orders import prune_steps
 
 TYPES = ["sliding_attention", "full_attention"]

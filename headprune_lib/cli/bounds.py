@@ -147,7 +147,7 @@ def taken(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
 
 
 def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Any:
-    from headprune_lib.costs import cache_cost, parameters_cost, random_tokens, seconds_cost
+    from headprune_lib.budgets import cache_cost, parameters_cost, random_tokens, seconds_cost
 
     if bound.option == "--parameters":
         return parameters_cost(model)

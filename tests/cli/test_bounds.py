@@ -7,12 +7,12 @@ from ownmodels import classifier, kept_in, language_model, tokenizer
 from typer.testing import CliRunner
 
 from headprune_lib import find_heads, load_pruned
+from headprune_lib.budgets import cache_cost
 from headprune_lib.cli import app
 from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.quality import quality
 from headprune_lib.cli.text_batches import make_own_batches
 from headprune_lib.cli.text_files import read_rows
-from headprune_lib.costs import cache_cost
 from headprune_lib.heads import full_mask
 
 ROWS = "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"

@@ -25,10 +25,11 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from headprune_lib.batching import pad
 from headprune_lib.heads import HeadTensors
+from headprune_lib.hooking import Call, recorded, replayed
 from headprune_lib.masking import masked_heads, stacked_masks
 from headprune_lib.replication.generation.greedy import Ids, Marks, length_limit, marks_of
 from headprune_lib.replication.generation.resuming import Pending, decode
-from headprune_lib.running import Call, on_device, recorded, replayed
+from headprune_lib.running import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
