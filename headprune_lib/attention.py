@@ -8,7 +8,7 @@ over real queries with the number of them, so that batches add up.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import NO_LABEL, Batch, model_inputs
-from headprune_lib.heads import AttentionBlock, find_heads
+from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
-from headprune_lib.running import evaluating, in_double, on_device, placed
+from headprune_lib.running import evaluating, in_double
 
 if TYPE_CHECKING:
     import transformers
@@ -170,28 +170,17 @@ def read_weights(
         own.clear()
 
 
-def attention_of(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    device: str | torch.device | None = None,
-) -> Iterator[tuple[list[AttentionBlock], int, Weights]]:
-    """The weights of every block on every batch, from forward passes alone.
-
-    Yields:
-        all blocks, the number of one of them, and its weights on one batch.
+def attention_weights(
+    model: nn.Module, blocks: Sequence[AttentionBlock], batch: Batch
+) -> Iterator[tuple[int, Weights]]:
+    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
 
     Raises:
-        ValueError: see :func:`recorded_weights`.
+        ValueError: see :func:`recorded_weights` and :func:`read_weights`.
     """
-    blocks = find_heads(model)
-    device = placed(model, device)
-    for batch in batches:
-        batch = on_device(batch, device)
-        with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
-            model(**model_inputs(model, batch))
-        for number, weights in read_weights(blocks, found, batch):
-            yield blocks, number, weights
+    with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
+        model(**model_inputs(model, batch))
+    return read_weights(blocks, recorded, batch)
 
 
 _OPEN = -50.0  # what masks close, they close with less (Swin with -100)

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.attention import Weights, attention_of, entropies, greatest, mass_at, mass_on
+from headprune_lib.attention import (
+    Weights,
+    attention_weights,
+    entropies,
+    greatest,
+    mass_at,
+    mass_on,
+)
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -22,9 +29,10 @@ OWN = {
 
 def by_block(model, batch):
     """(kind, layer) -> weights; of layers that share a module the last."""
+    blocks = find_heads(model)
     return {
         (blocks[number].kind, blocks[number].layer): weights
-        for blocks, number, weights in attention_of(model, [batch])
+        for number, weights in attention_weights(model, blocks, batch)
     }
 
 
@@ -151,7 +159,7 @@ def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(o
         handed = model(**inputs_of(batch), output_attentions=True).attentions
     lengths = batch["attention_mask"].sum(1).tolist()
     assert len({*lengths}) > 1, "without padding the test says less"
-    for _, layer, weights in attention_of(model, [batch]):
+    for layer, weights in attention_weights(model, find_heads(model), batch):
         sums, counts = mass_at(weights, offset)
         for head in range(sums.shape[0]):
             given = [

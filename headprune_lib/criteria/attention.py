@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from headprune_lib.attention import (
     ENDS,
-    Recorded,
     Weights,
+    attention_weights,
     entropies,
     greatest,
     read_weights,
     recorded_weights,
     special_ids,
 )
-from headprune_lib.batching import Batch, model_inputs
+from headprune_lib.batching import Batch
 from headprune_lib.criteria.gradient import check_some
 from headprune_lib.criteria.registry import mean_over_batches, normalize_l2, register_criterion
 from headprune_lib.gradients import (
@@ -31,7 +31,7 @@ from headprune_lib.gradients import (
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
-from headprune_lib.running import Room, evaluating, in_double
+from headprune_lib.running import Room, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
@@ -132,9 +132,7 @@ def means_over_queries(
     blocks = find_heads(model)
 
     def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
-            model(**model_inputs(model, batch))
-        return _over_queries(blocks, recorded, batch, statistics)
+        return _over_queries(blocks, attention_weights(model, blocks, batch), statistics)
 
     means = mean_over_batches(model, batches, device, sums_of)
     return [{kind: values[i] for kind, values in means.items()} for i in range(len(statistics))]
@@ -142,13 +140,12 @@ def means_over_queries(
 
 def _over_queries(
     blocks: Sequence[AttentionBlock],
-    recorded: list[list[Recorded]],
-    batch: Batch,
+    found: Iterable[tuple[int, Weights]],
     statistics: Sequence[Statistic],
 ) -> list[tuple[Tensor, Tensor]]:
     """Sums and counts of each statistic over a batch's queries, (statistic, kept head) a block."""
     sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept)) for block in blocks]
-    for number, weights in read_weights(blocks, recorded, batch):
+    for number, weights in found:
         of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
         sums[number] = sums[number].to(of_weights) + of_weights
     return [tuple(both) for both in sums]
@@ -243,7 +240,7 @@ def both(
         with recorded_weights(model, blocks) as recorded:
             gradients = gate_gradients(model, part, blocks, loss, checked=False)
         statistics = [lambda weights: entropies(weights, leave_out)]
-        entropy = _over_queries(blocks, recorded, part, statistics)
+        entropy = _over_queries(blocks, read_weights(blocks, recorded, part), statistics)
         return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
 
     def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:

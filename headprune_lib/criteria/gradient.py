@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headprune_lib.batching import NO_LABEL, Batch
 from headprune_lib.criteria.registry import (
+    ScoreFunction,
     mean_over_batches,
     register_criterion,
     to_head_tensors,
@@ -28,21 +29,83 @@ from headprune_lib.losses import Loss
 from headprune_lib.masking import gated, masked_heads
 from headprune_lib.running import Room, evaluating, in_double, on_device, placed
 
+Sum = tuple[Tensor, Tensor | int]
+"""A sum over what is averaged, (kept head,), and how much that is."""
+Reduce = Callable[[Tensor, Batch, AttentionBlock], Sum]
+"""What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
 
-@register_criterion("importance", variant="example", normalize="l2")
-def importance(
+
+def _of_gradients(name: str, **settings: Any) -> Callable[[Reduce], ScoreFunction]:
+    """Register the mean over batches of what a function makes of a block's gradients."""
+
+    def register(reduce: Reduce) -> ScoreFunction:
+        def score(
+            model: nn.Module,
+            batches: Iterable[Batch],
+            *,
+            loss: Loss | None = None,
+            device: str | torch.device | None = None,
+        ) -> HeadTensors:
+            return _mean_of_gradients(model, batches, loss, device, reduce)
+
+        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(score, attribute, getattr(reduce, attribute))
+        return register_criterion(name, **settings)(score)
+
+    return register
+
+
+def _mean_of_gradients(
     model: nn.Module,
     batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    loss: Loss | None,
+    device: str | torch.device | None,
+    reduce: Reduce,
 ) -> HeadTensors:
+    blocks, room = find_heads(model), Room()
+
+    def sums_of(batch: Batch) -> list[Sum]:
+        gradients = batch_gradients(model, batch, blocks, loss, room)
+        return [
+            reduce(in_double(gradient), batch, block)
+            for block, gradient in zip(blocks, gradients, strict=True)
+        ]
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+
+    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+
+
+def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
+    """The scores; ValueError where every head has exactly 0: no order could be made of that.
+
+    Under a mask it may be so: what is left of a model may have no influence.
+    """
+    there = [values[~values.isnan()] for values in scores.values()]
+    nothing = any(map(len, there)) and not any(values.any() for values in there)
+    if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
+        raise ValueError(
+            "every head's score is exactly 0: no example has a label that counts (all of them "
+            "-100, or texts of one token for a language model?), or the precision is too coarse for "
+            "the loss (float16)"
+        )
+    return scores
+
+
+def _of_mean_loss(gradient: Tensor) -> Tensor:
+    """The derivative of a batch's mean loss: (batch, position, head) -> (head,)."""
+    return gradient.sum(1).mean(0)
+
+
+@_of_gradients("importance", variant="example", normalize="l2")
+def importance(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
     r"""Eq. 2: absolute derivative of each example's loss in the gate.
 
     :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` (Michel, Levy & Neubig 2019), exact
     at any batch size.
     """
-    return _mean_of_gradients(model, batches, loss, device, _absolute, _examples)
+    return gradient.sum(1).abs().sum(0), len(gradient)
 
 
 def example_importance(
@@ -74,22 +137,14 @@ def example_importance(
     return to_head_tensors(model, blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
 
 
-@register_criterion("importance-batch", variant="batch", normalize="l2")
-def importance_batch(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-) -> HeadTensors:
+@_of_gradients("importance-batch", variant="batch", normalize="l2")
+def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
     """Absolute derivative of each batch's mean loss.
 
     Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
     gradient of a batch's mean loss.
     """
-    return _mean_of_gradients(
-        model, batches, loss, device, lambda gradient, _: _of_mean_loss(gradient).abs(), _one
-    )
+    return _of_mean_loss(gradient).abs(), 1
 
 
 @register_criterion("importance-bertology", variant="bertology", normalize="l2")
@@ -105,23 +160,17 @@ def importance_bertology(
     ``run_bertology.py`` of transformers up to version 4 never sets its gradient back to zero, so
     that it sums absolute running totals.
     """
-    running: dict[int, Tensor] = {}
+    running: dict[str, Tensor] = {}
 
-    def reduce(gradient: Tensor, block: int) -> Tensor:
-        running[block] = running.get(block, 0) + _of_mean_loss(gradient)
-        return running[block].abs()
+    def reduce(gradient: Tensor, _batch: Batch, block: AttentionBlock) -> Sum:
+        running[block.path] = running.get(block.path, 0) + _of_mean_loss(gradient)
+        return running[block.path].abs(), 1
 
-    return _mean_of_gradients(model, batches, loss, device, reduce, _one)
+    return _mean_of_gradients(model, batches, loss, device, reduce)
 
 
-@register_criterion("importance-signed")
-def importance_signed(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-) -> HeadTensors:
+@_of_gradients("importance-signed")
+def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
     """Derivative with its sign: what removal costs, to first order.
 
     Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
@@ -129,52 +178,31 @@ def importance_signed(
     and goes first; one that helps some examples as much as it harms others scores 0. Molchanov et
     al. 2017 explain why the absolute value is taken.
     """
-    return _mean_of_gradients(
-        model, batches, loss, device, lambda gradient, _: -gradient.sum((0, 1)), _examples
-    )
+    return -gradient.sum((0, 1)), len(gradient)
 
 
-@register_criterion("importance-token", variant="token", normalize="l2")
-def importance_token(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-) -> HeadTensors:
+@_of_gradients("importance-token", variant="token", normalize="l2")
+def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> Sum:
     """Absolute value of each token's share of the derivative.
 
     What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
     """
-
-    def tokens(batch: Batch, gradient: Tensor, kind: str) -> Tensor | int:
-        """Positions that are not padding; of a decoder beside an encoder as many as labels."""
-        decoder, labels = kind in ("enc-dec", "dec-dec"), batch.get("labels")
-        mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
-        if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
-            mask = labels != NO_LABEL
-        return gradient.shape[0] * gradient.shape[1] if mask is None else mask.sum()
-
-    return _mean_of_gradients(
-        model, batches, loss, device, lambda gradient, _: gradient.abs().sum((0, 1)), tokens
-    )
+    # positions that are not padding; of a decoder beside an encoder as many as there are labels
+    decoder, labels = block.kind in ("enc-dec", "dec-dec"), batch.get("labels")
+    mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
+    if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
+        mask = labels != NO_LABEL
+    n_tokens = gradient.shape[0] * gradient.shape[1] if mask is None else mask.sum()
+    return gradient.abs().sum((0, 1)), n_tokens
 
 
-@register_criterion("fisher", variant="fisher")
-def fisher(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-) -> HeadTensors:
+@_of_gradients("fisher", variant="fisher")
+def fisher(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
     """Fisher information: squared derivative of a batch's mean loss.
 
     In squared nats; it depends on the batch size, as in the code of Kwon et al. 2022.
     """
-    return _mean_of_gradients(
-        model, batches, loss, device, lambda gradient, _: _of_mean_loss(gradient).square(), _one
-    )
+    return _of_mean_loss(gradient).square(), 1
 
 
 @register_criterion("logits-norm")
@@ -196,7 +224,7 @@ def logits_norm(
         raise ValueError(
             "logits-norm derives the norm of the logits and uses no loss: leave it out"
         )
-    return _mean_of_gradients(model, batches, _norm, device, _absolute, _examples)
+    return importance(model, batches, loss=_norm, device=device)
 
 
 def _norm(outputs: Any, batch: Batch) -> Tensor:
@@ -347,66 +375,3 @@ def _diagonal(
             )
         ]
     return [total.detach() for total in totals]
-
-
-def _mean_of_gradients(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    loss: Loss | None,
-    device: str | torch.device | None,
-    reduce: Callable[[Tensor, int], Tensor],
-    count: Callable[[Batch, Tensor, str], Tensor | int],
-) -> HeadTensors:
-    """The mean of what ``reduce`` makes of a block's gradients (example, position, kept head).
-
-    Args:
-        reduce: ``(gradients, number of the block) -> (kept head,)``, a sum over the batch.
-        count: ``(batch, gradients, kind) ->`` how many a sum is of.
-    """
-    blocks, room = find_heads(model), Room()
-
-    def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor | int]]:
-        gradients = batch_gradients(model, batch, blocks, loss, room)
-        return [
-            (reduce(in_double(gradient), i), count(batch, gradient, block.kind))
-            for i, (block, gradient) in enumerate(zip(blocks, gradients, strict=True))
-        ]
-
-    def check(batch: Batch) -> None:
-        check_examples_independent(model, batch, loss)
-
-    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
-
-
-def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
-    """The scores; ValueError where every head has exactly 0: no order could be made of that.
-
-    Under a mask it may be so: what is left of a model may have no influence.
-    """
-    there = [values[~values.isnan()] for values in scores.values()]
-    nothing = any(map(len, there)) and not any(values.any() for values in there)
-    if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
-        raise ValueError(
-            "every head's score is exactly 0: no example has a label that counts (all of them "
-            "-100, or texts of one token for a language model?), or the precision is too coarse for "
-            "the loss (float16)"
-        )
-    return scores
-
-
-def _absolute(gradient: Tensor, _block: int) -> Tensor:
-    """Each example's absolute derivative, summed over examples: (head,)."""
-    return gradient.sum(1).abs().sum(0)
-
-
-def _examples(_batch: Batch, gradient: Tensor, _kind: str) -> int:
-    return len(gradient)
-
-
-def _one(_batch: Batch, _gradient: Tensor, _kind: str) -> int:
-    return 1
-
-
-def _of_mean_loss(gradient: Tensor) -> Tensor:
-    """The derivative of a batch's mean loss: (batch, position, head) -> (head,)."""
-    return gradient.sum(1).mean(0)
