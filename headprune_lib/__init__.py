@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headprune_lib.ablation import all_but_one, one_head_ablation
     from headprune_lib.architectures import register_attention
     from headprune_lib.criteria import register_criterion
-    from headprune_lib.criteria.importance import example_importance
+    from headprune_lib.criteria.gradient import example_importance
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
     from headprune_lib.heads import cut_heads, find_heads, full_mask
@@ -64,7 +64,7 @@ __version__ = version("headprune")
 _HOMES = {
     "all_but_one": "ablation",
     "cut_heads": "heads",
-    "example_importance": "criteria.importance",
+    "example_importance": "criteria.gradient",
     "export_gguf": "export",
     "export_onnx": "export",
     "export_transformers": "export",

@@ -1,13 +1,14 @@
-"""Attention weights of every head, taken where masks act.
+"""Attention weights of every head, taken where masks act, and what is said of them.
 
 A weight belongs to a query (a row) and a key (a column): of the keys that a query may look at, its
-weights sum to 1. Padding is neither: it asks nothing, and nothing looks at it.
+weights sum to 1. Padding is neither: it asks nothing, and nothing looks at it. Statistics are sums
+over real queries with the number of them, so that batches add up.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.batching import NO_LABEL, Batch, model_inputs
-from headprune_lib.heads import AttentionBlock, find_heads
+from headprune_lib.heads import AttentionBlock
 from headprune_lib.hooking import hooking
-from headprune_lib.running import evaluating, on_device, placed
+from headprune_lib.running import evaluating, in_double
 
 if TYPE_CHECKING:
     import transformers
@@ -85,16 +86,30 @@ def recorded_weights(
 
 @contextmanager
 def eager(model: nn.Module) -> Iterator[None]:
-    """Inside, the model runs under the kernel that makes attention weights."""
+    """Inside, the model runs under the kernel that makes attention weights, in each of its parts.
+
+    Afterwards each part has its own kernel again.
+    """
+    kernels = _kernels(getattr(model, "config", None))
+    if not kernels:  # of timm, say: no model of transformers chooses
+        yield
+        return
     own: Any = model
-    before = own.config._attn_implementation
-    if before != "eager":
-        own.set_attn_implementation("eager")
+    own.set_attn_implementation("eager")
     try:
         yield
     finally:
-        if before != "eager":
-            own.set_attn_implementation(before)
+        own.set_attn_implementation(kernels)
+
+
+def _kernels(config: Any) -> dict[str, Any]:
+    """The kernel of a configuration and of those inside it, as ``set_attn_implementation`` takes."""
+    if config is None:
+        return {}
+    inner = {name: getattr(config, name, None) for name in config.sub_configs}
+    return {"": config._attn_implementation} | {
+        name: _kernels(sub) for name, sub in inner.items() if sub is not None
+    }
 
 
 def _keep(
@@ -155,28 +170,17 @@ def read_weights(
         own.clear()
 
 
-def attention_of(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    device: str | torch.device | None = None,
-) -> Iterator[tuple[list[AttentionBlock], int, Weights]]:
-    """The weights of every block on every batch, from forward passes alone.
-
-    Yields:
-        all blocks, the number of one of them, and its weights on one batch.
+def attention_weights(
+    model: nn.Module, blocks: Sequence[AttentionBlock], batch: Batch
+) -> Iterator[tuple[int, Weights]]:
+    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
 
     Raises:
-        ValueError: see :func:`recorded_weights`.
+        ValueError: see :func:`recorded_weights` and :func:`read_weights`.
     """
-    blocks = find_heads(model)
-    device = placed(model, device)
-    for batch in batches:
-        batch = on_device(batch, device)
-        with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as found:
-            model(**model_inputs(model, batch))
-        for number, weights in read_weights(blocks, found, batch):
-            yield blocks, number, weights
+    with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
+        model(**model_inputs(model, batch))
+    return read_weights(blocks, recorded, batch)
 
 
 _OPEN = -50.0  # what masks close, they close with less (Swin with -100)
@@ -246,3 +250,70 @@ def end_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids of the end mark and the separator, as a tokenizer names them."""
     found = (getattr(tokenizer, f"{name}_token_id", None) for name in ENDS)
     return tuple(sorted({id_ for id_ in found if id_ is not None}))
+
+
+def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
+    """Entropy of every query's weights over the log of the number of keys that it sees: 0 to 1.
+
+    A query that sees one key has nothing to choose, and one that sees none nothing at all: both are
+    left out.
+
+    Args:
+        leave_out: ids of tokens whose keys do not count; the weights of the others are brought to
+            sum 1 again. A query that gives them nothing is left out.
+
+    Returns:
+        (kept head,) sums over queries, and (kept head,) numbers of queries, both float64.
+    """
+    keys = weights.seen & ~_named(weights, leave_out)
+    values = in_double(weights.values) * keys[:, None]
+    mass, n_keys = values.sum(-1, keepdim=True), keys.sum(-1)[:, None]
+    counted = (n_keys > 1) & (mass[..., 0] > 0)  # (example, head, query)
+    shares = values / mass.where(mass > 0, 1)
+    entropy = -torch.special.xlogy(shares, shares).sum(-1)
+    entropy = entropy / in_double(n_keys.clamp(min=2)).log()
+    return (entropy * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+
+
+def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
+    """The greatest weight of every query, summed over queries; see :func:`entropies`.
+
+    Keys that are left out do not count, and nothing is brought to sum 1 (Voita et al. 2019 leave
+    the end mark out).
+    """
+    keys = weights.seen & ~_named(weights, leave_out)
+    values = in_double(weights.values) * keys[:, None]
+    counted = keys.any(-1)[:, None].expand(values.shape[:-1])
+    return (values.amax(-1) * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+
+
+def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
+    """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
+    named, asking = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
+    values = in_double(weights.values) * named[:, None]
+    counted = asking.expand(values.shape[:-1])
+    return values.sum((0, 2, 3)), in_double(counted.sum((0, 2)))
+
+
+def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
+    """The weight that every query puts on one place beside it, summed over queries.
+
+    Queries whose place is no key that they see are left out: the first has no previous one.
+
+    Args:
+        offset: -1 for the previous position, 0 for the query's own, 1 for the next.
+
+    Returns:
+        See :func:`entropies`.
+    """
+    beside = in_double(weights.values.diagonal(offset, -2, -1))  # (example, head, query)
+    counted = weights.seen.diagonal(offset, -2, -1)[:, None].expand(beside.shape)
+    return (beside * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+
+
+def _named(weights: Weights, ids: Collection[int]) -> Tensor:
+    """(example, 1, key): whether the token behind a key is one of these."""
+    if not ids or weights.ids is None:
+        return torch.zeros_like(weights.seen[:, :1])
+    wanted = torch.tensor(sorted(ids), device=weights.ids.device)
+    return torch.isin(weights.ids, wanted)[:, None]

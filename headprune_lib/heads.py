@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -206,6 +206,46 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
     if isinstance(given, Mapping):
         return bool(given) and all(isinstance(layer, Integral) for layer in given)
     return isinstance(given, Iterable) and not isinstance(given, Tensor | np.ndarray | str)
+
+
+def check_scores(
+    model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
+) -> HeadTensors:
+    """Scores by kind, of this model, that say something of every head that is still there.
+
+    Args:
+        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
+        kinds: those that matter; all kinds if not given.
+
+    Raises:
+        TypeError: not a dict of tensors.
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
+            head that was not removed.
+    """
+    grid = head_grid(model)
+    scores = by_kind(grid, scores, "scores are")
+    for kind, values in scores.items():
+        if not isinstance(values, Tensor):
+            raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
+    wanted = {kind: grid[kind] for kind in kinds or grid}
+    found = {kind: tuple(values.shape) for kind, values in scores.items()}
+    if found not in (wanted, grid):
+        raise ValueError(
+            f"scores of shape {found}, but {type(model).__name__} has {grid} as (layer, head): "
+            "are they another model's?"
+        )
+    for block in find_heads(model):
+        if block.kind not in wanted:
+            continue
+        row = scores[block.kind][block.layer]
+        lost = [head for head in block.kept if row[head].isnan()]
+        if lost:
+            raise ValueError(
+                f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
+                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
+                "(float16, a row of padding alone)?"
+            )
+    return scores
 
 
 def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:

@@ -16,7 +16,7 @@ from headprune_lib.heads import (
     AttentionBlock,
     Head,
     HeadTensors,
-    by_kind,
+    check_scores,
     cut_heads,
     find_heads,
     full_mask,
@@ -75,46 +75,6 @@ def order_masks(
             raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
         masks.append(without_heads(full, order[:n_cut]))
     return masks
-
-
-def check_scores(
-    model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
-) -> HeadTensors:
-    """Scores by kind, of this model, that say something of every head that is still there.
-
-    Args:
-        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
-        kinds: those that matter; all kinds if not given.
-
-    Raises:
-        TypeError: not a dict of tensors.
-        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
-            head that was not removed.
-    """
-    grid = head_grid(model)
-    scores = by_kind(grid, scores, "scores are")
-    for kind, values in scores.items():
-        if not isinstance(values, Tensor):
-            raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
-    wanted = {kind: grid[kind] for kind in kinds or grid}
-    found = {kind: tuple(values.shape) for kind, values in scores.items()}
-    if found not in (wanted, grid):
-        raise ValueError(
-            f"scores of shape {found}, but {type(model).__name__} has {grid} as (layer, head): "
-            "are they another model's?"
-        )
-    for block in find_heads(model):
-        if block.kind not in wanted:
-            continue
-        row = scores[block.kind][block.layer]
-        lost = [head for head in block.kept if row[head].isnan()]
-        if lost:
-            raise ValueError(
-                f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
-                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
-                "(float16, a row of padding alone)?"
-            )
-    return scores
 
 
 def known_kinds(model: nn.Module, kinds: Sequence[str] | None) -> list[str]:

@@ -73,6 +73,11 @@ def rounding(model: nn.Module) -> float:
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
+def in_double(values: Tensor) -> Tensor:
+    """Values in float64, in which sums over batches are exact; in float32 on Apple's GPUs."""
+    return values.float() if values.device.type == "mps" else values.double()
+
+
 @dataclass
 class Room:
     """How much of a batch memory had room for, so that what had none is not tried again.

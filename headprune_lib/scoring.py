@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from headprune_lib.attention import eager
 from headprune_lib.batching import Batch
-from headprune_lib.criteria import CRITERIA, Criterion, get_criterion
+from headprune_lib.criteria import CRITERIA, get_criterion
 from headprune_lib.criteria.registry import Normalize, normalize_l2
-from headprune_lib.heads import HeadTensors
+from headprune_lib.heads import HeadTensors, check_scores
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
-from headprune_lib.orders import check_scores
 
 
 def score_heads(
@@ -30,7 +31,8 @@ def score_heads(
     """Every head's score by a criterion; :func:`headprune_lib.prune_mask` cuts the lowest.
 
     Args:
-        model: a transformers model; left as it was.
+        model: a transformers model; left as it was. Where the criterion reads attention weights, it
+            runs under the eager kernel, the only one that makes them.
         batches: dicts of tensors that are the model's keyword arguments, ``labels`` among them.
         by: name of a criterion; ``headprune_lib.criteria.CRITERIA`` holds them.
         loss: ``(outputs, batch) -> (batch,)``; see :func:`headprune_lib.head_importance`.
@@ -54,9 +56,9 @@ def score_heads(
         torch.Size([2, 4])
     """
     criterion = get_criterion(by)
-    wanted = criterion.normalize if normalize == "own" else normalize
-    check_normalisation(wanted)
-    scores = criterion.score(model, batches, loss=loss, device=device, **settings)
+    wanted = check_normalisation(criterion.normalize if normalize == "own" else normalize)
+    with eager(model) if criterion.weights else nullcontext():
+        scores = criterion.score(model, batches, loss=loss, device=device, **settings)
     check_scores(model, scores)
     return normalize_l2(scores) if wanted == "l2" else scores
 
@@ -102,13 +104,12 @@ def head_importance(
             loss depends on without a gradient (layers quantised for inference).
         RuntimeError: another thread masks or measures the model.
     """
+    variants = {each.variant: name for name, each in CRITERIA.items() if each.variant}
+    if variant not in variants:
+        raise ValueError(unknown("variant", variant, variants))
+    normalize = check_normalisation(normalize)
     return score_heads(
-        model,
-        batches,
-        _of_variant(variant).name,
-        loss=loss,
-        normalize=check_normalisation(normalize),
-        device=device,
+        model, batches, variants[variant], loss=loss, normalize=normalize, device=device
     )
 
 
@@ -117,10 +118,3 @@ def check_normalisation(normalize: str | None) -> Normalize:
     if normalize is None or normalize == "l2":
         return normalize  # type: ignore[return-value]
     raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")
-
-
-def _of_variant(variant: str) -> Criterion:
-    variants = {one.variant: one for one in CRITERIA.values() if one.variant is not None}
-    if variant not in variants:
-        raise ValueError(unknown("variant", variant, variants))
-    return variants[variant]

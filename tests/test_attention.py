@@ -1,11 +1,22 @@
-"""Attention weights against what the model itself hands out."""
+"""Attention weights against what the model itself hands out, and what is said of them."""
+
+import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.attention import attention_of
+from headprune_lib.attention import (
+    Weights,
+    attention_weights,
+    entropies,
+    greatest,
+    mass_at,
+    mass_on,
+)
 from headprune_lib.heads import find_heads
 
 OWN = {
@@ -18,9 +29,10 @@ OWN = {
 
 def by_block(model, batch):
     """(kind, layer) -> weights; of layers that share a module the last."""
+    blocks = find_heads(model)
     return {
         (blocks[number].kind, blocks[number].layer): weights
-        for blocks, number, weights in attention_of(model, [batch])
+        for number, weights in attention_weights(model, blocks, batch)
     }
 
 
@@ -79,3 +91,82 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
         lost = (weights.values == 0).all(1) & expected
         assert lost.any(), "no weight is lost to the precision: the test is to be sharper"
         assert torch.equal(weights.seen, expected)
+
+
+def made_up(seed, n_keys=6):
+    """Random weights of 2 examples, 3 heads and 4 queries, with keys and queries that do not count."""
+    generator = torch.Generator().manual_seed(seed)
+    seen = torch.rand(2, 4, n_keys, generator=generator) < 0.7
+    seen[0, 0] = False  # a query that sees nothing
+    seen[1, 1] = torch.arange(n_keys) == 2  # and one that sees one key
+    raw = torch.rand(2, 3, 4, n_keys, generator=generator, dtype=torch.float64) ** 3
+    raw = raw * seen[:, None]
+    values = raw / raw.sum(-1, keepdim=True).clamp(min=1e-300)
+    return Weights(values, seen, torch.randint(0, 4, (2, n_keys), generator=generator))
+
+
+def by_loops(weights, leave_out, of):
+    """(sum, count) of each head, a query and a key at a time."""
+    n_rows, n_heads, n_queries, n_keys = weights.values.shape
+    sums, counts = [0.0] * n_heads, [0] * n_heads
+    for head in range(n_heads):
+        for row in range(n_rows):
+            for query in range(n_queries):
+                given = [
+                    float(weights.values[row, head, query, key])
+                    for key in range(n_keys)
+                    if weights.seen[row, query, key] and int(weights.ids[row, key]) not in leave_out
+                ]
+                value = of(given)
+                if value is not None:
+                    sums[head] += value
+                    counts[head] += 1
+    return sums, counts
+
+
+def plain_entropy(given):
+    if len(given) < 2 or sum(given) == 0:
+        return None
+    shares = [each / sum(given) for each in given]
+    return -sum(each * math.log(each) for each in shares if each) / math.log(len(given))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), leave_out=st.sets(st.integers(0, 3), max_size=3))
+def test_entropy_and_greatest_weight_are_plain_loops(seed, leave_out):
+    weights = made_up(seed)
+    for found, of in (
+        (entropies(weights, leave_out), plain_entropy),
+        (greatest(weights, leave_out), lambda given: max(given, default=None)),
+    ):
+        sums, counts = by_loops(weights, leave_out, of)
+        torch.testing.assert_close(found[0], torch.tensor(sums, dtype=torch.float64))
+        torch.testing.assert_close(found[1], torch.tensor(counts, dtype=torch.float64))
+
+
+def test_the_mass_on_some_tokens():
+    ids = torch.tensor([[7, 1, 2, 7]])
+    values = torch.tensor([[[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.5, 0.0]]]])
+    seen = torch.tensor([[[True] * 4, [True, True, True, False]]])
+    sums, counts = mass_on(Weights(values, seen, ids), [7])
+    assert float(sums) == pytest.approx(0.1 + 0.4 + 0.25) and counts.tolist() == [2]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(offset):
+    model, batch = build("bert"), batch_for("bert")
+    with torch.no_grad():
+        handed = model(**inputs_of(batch), output_attentions=True).attentions
+    lengths = batch["attention_mask"].sum(1).tolist()
+    assert len({*lengths}) > 1, "without padding the test says less"
+    for layer, weights in attention_weights(model, find_heads(model), batch):
+        sums, counts = mass_at(weights, offset)
+        for head in range(sums.shape[0]):
+            given = [
+                float(handed[layer][row, head, query, query + offset])
+                for row, length in enumerate(lengths)
+                for query in range(length)
+                if 0 <= query + offset < length
+            ]
+            assert int(counts[head]) == len(given) > 0
+            assert float(sums[head]) == pytest.approx(sum(given), rel=1e-5)

@@ -4,8 +4,7 @@ import pytest
 import torch
 from tiny import batch_for, build
 
-from headprune_lib import head_importance
-from headprune_lib.criteria import gradients
+from headprune_lib import gradients, head_importance
 from headprune_lib.running import in_halves
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -150,9 +149,9 @@ def scores_of(
     by: str,
     normalize: Normalise,
 ) -> HeadTensors:
-    """Every head's score, under the kernel that the criterion needs."""
+    """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
     from headprune_lib import find_heads, score_heads
-    from headprune_lib.attention import eager, end_ids
+    from headprune_lib.attention import end_ids
     from headprune_lib.cli.progress import Watched
     from headprune_lib.criteria import get_criterion
 
@@ -167,7 +166,6 @@ def scores_of(
     ends = end_ids(tokenizer)
     settings = {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
     try:
-        with eager(model) if criterion.weights else contextlib.nullcontext():
-            return score_heads(model, Watched(batches), by, normalize=ways[normalize], **settings)
+        return score_heads(model, Watched(batches), by, normalize=ways[normalize], **settings)
     except IndexError as error:
         raise ValueError(f"{error}: is the tokenizer that of another model?") from None

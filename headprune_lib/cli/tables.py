@@ -94,17 +94,10 @@ def scores_table(scores: HeadTensors, by: str) -> list[Row]:
 
 
 def criteria_table() -> list[Row]:
-    """One row a criterion: name, what it is called in a figure, formula, cost and source."""
+    """One row a criterion: its name, whether it is normalised, and what its scores are."""
     return [
-        {
-            "name": one.name,
-            "label": one.label,
-            "normalised": one.normalize or "no",
-            "cost": one.cost,
-            "source": one.source,
-            "formula": one.formula,
-        }
-        for one in sorted(CRITERIA.values(), key=lambda one: one.name)
+        {"name": name, "normalised": one.normalize or "no", "scores": one.summary}
+        for name, one in sorted(CRITERIA.items())
     ]
 
 

@@ -1,21 +1,11 @@
-"""What scores heads: a criterion a file, found by its place in this folder.
+"""What scores heads: criteria by gradients, by attention, by search and by weights alone.
 
 >>> sorted(CRITERIA)[:3]
 ['confidence', 'entropy', 'entropy-low']
 """
 
-import importlib
-import pkgutil
+from headprune_lib.criteria.registry import CRITERIA, Criterion, get_criterion, register_criterion
 
-from headprune_lib.criteria.registry import (
-    CRITERIA,
-    Criterion,
-    Look,
-    get_criterion,
-    register_criterion,
-)
+__all__ = ["CRITERIA", "Criterion", "get_criterion", "register_criterion"]
 
-__all__ = ["CRITERIA", "Criterion", "Look", "get_criterion", "register_criterion"]
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+from headprune_lib.criteria import attention, gradient, search, weights  # noqa: F401

@@ -1,20 +1,22 @@
-"""What a criterion is, and the register that names them all."""
+"""What a criterion is, the register that names them all, and the mean over batches under them."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headprune_lib.batching import Batch
-from headprune_lib.heads import HeadTensors
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
 from headprune_lib.losses import Loss
 from headprune_lib.messages import unknown
+from headprune_lib.running import in_double, on_device, placed
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""
@@ -24,7 +26,8 @@ class ScoreFunction(Protocol):
     """Scores every head of a model, without normalisation; what is scored lowest goes first.
 
     Returns kind -> float64 tensor of shape ``(layer, head)``, NaN for heads that were removed.
-    Further settings are keywords with defaults.
+    Further settings are keywords with defaults. The first line of the docstring says what the
+    scores are, and ``headprune criteria`` lists it.
     """
 
     def __call__(
@@ -39,132 +42,97 @@ class ScoreFunction(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a criterion's curve is drawn, in plain words; the core draws nothing.
-
-    Attributes:
-        colour: ``blue``, ``orange``, ``green``, ``red``, ``purple``, ``brown``, ``pink`` or
-            ``grey``.
-        dash: ``-``, ``--``, ``-.`` or ``:``.
-        marker: ``o``, ``s``, ``^``, …; empty for none.
-    """
-
-    colour: str = "pink"
-    dash: str = "-."
-    marker: str = ""
-
-
-@dataclass(frozen=True)
 class Criterion:
     """Something that scores heads.
 
     Attributes:
         name: what commands, files and curves call it.
         score: the function.
-        label: what a legend calls it.
-        formula: LaTeX, for the page.
-        source: section of the paper, or whose code computes it.
         normalize: what is done to its scores where nothing else is asked for.
         variant: its short name in ``head_importance(variant=)``, if it is one of the quantities
             that go by the name of importance.
         version: bumped by hand when its meaning changes; its curves are then measured anew.
-        look: of its curve.
-        cost: what it takes, for lists.
         weights: whether it reads attention weights, which the eager kernel alone makes.
     """
 
     name: str
     score: ScoreFunction
-    label: str
-    formula: str
-    source: str
     normalize: Normalize = None
     variant: str | None = None
     version: int = 1
-    look: Look = Look()
-    cost: str = "a forward and a backward pass"
     weights: bool = False
 
     @property
     def leaves_ends_out(self) -> bool:
         """Whether it leaves out end marks where it is not told what: a tokenizer knows them best."""
-        asked = inspect.signature(self.score).parameters.get("leave_out")
-        return asked is not None and asked.default is None
+        leave_out = inspect.signature(self.score).parameters.get("leave_out")
+        return leave_out is not None and leave_out.default is None
+
+    @property
+    def summary(self) -> str:
+        """What its scores are: the first line of the function's docstring."""
+        return (inspect.getdoc(self.score) or "").partition("\n")[0]
 
 
 CRITERIA: dict[str, Criterion] = {}
 """Name -> criterion: those of this package and those that a user registers."""
 
 Function = TypeVar("Function", bound=Callable[..., HeadTensors])
+_OF_PAGES = {"label", "formula", "source", "look", "cost"}
 
 
 def register_criterion(
     name: str,
     *,
-    label: str,
-    formula: str,
-    source: str,
     normalize: Normalize = None,
     variant: str | None = None,
     version: int = 1,
-    look: Look | None = None,
-    cost: str = "a forward and a backward pass",
     weights: bool = False,
+    **deprecated: Any,
 ) -> Callable[[Function], Function]:
-    r"""Give a function a name under which commands, curves and ``score_heads`` find it.
+    """Give a function a name under which commands, curves and ``score_heads`` find it.
 
-    The arguments are those of :class:`headprune_lib.criteria.Criterion`.
+    The arguments are those of :class:`headprune_lib.criteria.Criterion`. What version 0.1 took
+    besides (``label``, ``formula``, ``source``, ``look``, ``cost``) is ignored with a warning.
 
     Raises:
         ValueError: a name of other signs than small letters, digits and hyphens, or one that
             another function has.
 
     Example:
-        >>> @register_criterion("first", label="number of the head", source="this example",
-        ...                     formula=r"\mathrm{score}_h = h")
+        >>> @register_criterion("first")
         ... def first(model, batches, *, loss=None, device=None):
+        ...     "Number of the head."
         ...     return {kind: torch.arange(heads).double().expand(layers, heads)
         ...             for kind, (layers, heads) in head_grid(model).items()}
-        >>> get_criterion("first").label
-        'number of the head'
+        >>> get_criterion("first").summary
+        'Number of the head.'
         >>> del CRITERIA["first"]
     """
+    if wrong := deprecated.keys() - _OF_PAGES:
+        raise TypeError(f"register_criterion takes no {', '.join(sorted(wrong))}")
+    if deprecated:
+        warnings.warn(
+            f"register_criterion no longer uses {', '.join(sorted(deprecated))}. Say what the "
+            "scores are in the first line of the function's docstring",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     # no spaces: an order of removal is a criterion's name and at most one word more
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")
 
     def register(function: Function) -> Function:
-        there = CRITERIA.get(name)
-        if there is not None and _place(there.score) != _place(function):
+        known = CRITERIA.get(name)
+        if known is not None and _place(known.score) != _place(function):
             raise ValueError(
                 f"criterion {name!r} is there already "
-                f"({'.'.join(_place(there.score))}); give another name"
+                f"({'.'.join(_place(known.score))}); give another name"
             )
-        CRITERIA[name] = Criterion(
-            name,
-            function,
-            label,
-            formula,
-            source,
-            normalize,
-            variant,
-            version,
-            look or Look(),
-            cost,
-            weights,
-        )
+        CRITERIA[name] = Criterion(name, function, normalize, variant, version, weights)
         return function
 
     return register
-
-
-def normalize_l2(scores: HeadTensors) -> HeadTensors:
-    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
-    normal = {}
-    for kind, values in scores.items():
-        norm = values.nan_to_num().norm(dim=1, keepdim=True)
-        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
-    return normal
 
 
 def get_criterion(name: str) -> Criterion:
@@ -181,3 +149,69 @@ def get_criterion(name: str) -> Criterion:
 def _place(function: object) -> tuple[str, str]:
     """Where a function is written: a cell that is run again registers the same one anew."""
     return (getattr(function, "__module__", ""), getattr(function, "__qualname__", repr(function)))
+
+
+def normalize_l2(scores: HeadTensors) -> HeadTensors:
+    """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
+    normal = {}
+    for kind, values in scores.items():
+        norm = values.nan_to_num().norm(dim=1, keepdim=True)
+        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
+    return normal
+
+
+Sums = Iterable[tuple[Tensor, Tensor | int]]
+"""For each block of a model a sum (…, kept head) over what is averaged, and how much that is."""
+
+
+def mean_over_batches(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    device: str | torch.device | None,
+    sums_of: Callable[[Batch], Sums],
+    check: Callable[[Batch], None] | None = None,
+) -> HeadTensors:
+    """The mean that a criterion is: sums over all batches, divided by their counts.
+
+    Sums stay on the device until the last batch is done.
+
+    Args:
+        sums_of: what a batch, on its device, adds to each block of ``find_heads(model)``.
+        check: what is asked of the first batch, once its sums are there.
+
+    Returns:
+        kind -> float64 tensor of shape ``(…, layer, head)``; 0 where nothing was counted, NaN for
+        heads that were removed.
+
+    Raises:
+        ValueError: no batches.
+    """
+    blocks, device = find_heads(model), placed(model, device)
+    sums: list[tuple[Tensor, Tensor | int]] = []
+    for batch in batches:
+        batch = on_device(batch, device)
+        of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
+        if not sums and check:
+            check(batch)
+        sums = (
+            [(a + b, m + n) for (a, m), (b, n) in zip(sums, of_batch, strict=True)]
+            if sums
+            else of_batch
+        )
+    if not sums:
+        raise ValueError("no batches given: a score is a mean over at least one example")
+    means = [total / (n.clamp(min=1) if isinstance(n, Tensor) else n) for total, n in sums]
+    return to_head_tensors(model, blocks, means)
+
+
+def to_head_tensors(
+    model: nn.Module, blocks: Sequence[AttentionBlock], values: Sequence[Tensor]
+) -> HeadTensors:
+    """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN where a head is gone."""
+    grids: HeadTensors = {}
+    for kind, shape in head_grid(model).items():
+        first = next(value for value, b in zip(values, blocks, strict=True) if b.kind == kind)
+        grids[kind] = first.new_full((*first.shape[:-1], *shape), torch.nan)
+    for block, value in zip(blocks, values, strict=True):
+        grids[block.kind][..., block.layer, list(block.kept)] = value.to(grids[block.kind])
+    return {kind: grid.cpu().double() for kind, grid in grids.items()}

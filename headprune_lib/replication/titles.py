@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
@@ -106,4 +107,4 @@ def order_title(order: str) -> str:
     name, *words = order.split(" ")
     if name not in CRITERIA:
         return order
-    return CRITERIA[name].label + "".join(_WORDS.get(word, f" {word}") for word in words)
+    return shown(name).label + "".join(_WORDS.get(word, f" {word}") for word in words)

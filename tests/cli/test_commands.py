@@ -130,8 +130,7 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
     assert model.config._attn_implementation == "sdpa"  # transformers' choice
     rows = json.loads(run("score", folder, labelled, "--json", *options).output)
     batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
-    with eager(model):
-        scores = score_heads(model, batches, by, **settings)["self"]
+    scores = score_heads(model, batches, by, **settings)["self"]
     assert list(rows[0]) == ["kind", "layer", "head", by] and len(rows) == 8
     found = [row[by] for row in rows]
     assert found == sorted(found) and len(set(found)) > 1
@@ -142,7 +141,7 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
 def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(tmp_path):
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
-    assert "a forward pass, eager" in run("criteria").output
+    assert max(map(len, run("criteria").output.splitlines())) <= 100
     for words in (["score", "nowhere", "x.tsv"], ["prune", "nowhere", "x.tsv", tmp_path / "out"]):
         result = run(*words, *["--amount", 0.5][: 2 * (words[0] == "prune")], "--by", "importence")
         assert result.exit_code == 2

@@ -8,7 +8,7 @@ from torch import nn
 
 from headprune_lib.ablation import one_head_ablation, one_head_masks
 from headprune_lib.batching import by_length, teacher_forced
-from headprune_lib.criteria.greedy import mean_loss
+from headprune_lib.criteria.search import mean_loss
 from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_heads

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.batching import Batch
 from headprune_lib.heads import HeadTensors, find_heads
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
@@ -207,7 +208,7 @@ class EncoderSubject:
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},
             journal,
-            f"{named.criterion.label}, seed {self.seed}",
+            f"{shown(named.criterion.name).label}, seed {self.seed}",
         ).values()
         return {"self": torch.from_numpy(unit["self"])}
 

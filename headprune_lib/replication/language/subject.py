@@ -17,6 +17,7 @@ from headprune_lib.batching import NO_LABEL, Batch, without_labels
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.losses import next_token_cross_entropy
 from headprune_lib.masking import masked_heads
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.language.models import (
@@ -124,7 +125,7 @@ class LanguageSubject:
                 )
 
         (unit,) = run_units(
-            {f"{self.key} {named.key()}": measure}, journal, named.criterion.label
+            {f"{self.key} {named.key()}": measure}, journal, shown(named.criterion.name).label
         ).values()
         return {"self": torch.from_numpy(unit["self"])}
 

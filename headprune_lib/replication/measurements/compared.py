@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from headprune_lib.criteria.importance_entropy import combined
+from headprune_lib.criteria.attention import combined
 from headprune_lib.heads import HeadTensors
 from headprune_lib.orders import Head, order_masks, prune_order
 from headprune_lib.replication import stats

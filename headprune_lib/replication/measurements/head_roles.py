@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headprune_lib.attention import Weights
-from headprune_lib.attention_statistics import entropies, mass_at, mass_on
-from headprune_lib.criteria.entropy import means_over_queries
+from headprune_lib.attention import Weights, entropies, mass_at, mass_on
+from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from headprune_lib.heads import HeadTensors
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
@@ -43,6 +44,6 @@ def scores_on(
     (unit,) = run_units(
         {f"{subject.key} {named.key()} on {texts.sha256[:8]}": measure},
         journal,
-        f"{named.criterion.label}, {len(texts)} sentences",
+        f"{shown(named.criterion.name).label}, {len(texts)} sentences",
     ).values()
     return {"self": torch.from_numpy(unit["self"])}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.claims.contrasts import above_chance
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.titles import order_title
 
@@ -29,7 +30,7 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
     for name, result in found.items():
         orders, comparable = result.values["orders"], above_chance(result.values)
         for order in sorted(orders, key=lambda one: _rank(orders[one], comparable)):
-            one, criterion = orders[order], CRITERIA.get(order.partition(" ")[0])
+            one, criterion = orders[order], order.partition(" ")[0]
             rows.append(
                 {
                     "measured_on": name,
@@ -46,7 +47,7 @@ def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
                     "added_loss_high": one["added_loss"]["interval"][1],
                     "texts": result.n_examples,
                     "trainings": len(one["trainings"]),
-                    "cost": criterion.cost if criterion else "",
+                    "cost": shown(criterion).cost if criterion in CRITERIA else "",
                 }
             )
     return rows

@@ -18,9 +18,10 @@ from torch import nn
 
 from headprune_lib.attention import special_ids
 from headprune_lib.batching import by_length, teacher_forced
-from headprune_lib.criteria.importance import example_importance
+from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.heads import KINDS, HeadTensors, full_mask
 from headprune_lib.orders import Head
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.generation.beams import searched_under
@@ -216,7 +217,7 @@ class TranslationSubject:
         (unit,) = run_units(
             {f"{self.key} {named.key(mask)}": measure},
             journal,
-            f"{named.criterion.label}, {self.task}",
+            f"{shown(named.criterion.name).label}, {self.task}",
         ).values()
         return {kind: torch.from_numpy(unit[kind]) for kind in KINDS}
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import torch
 
-from headprune_lib.criteria.entropy import means_over_queries
+from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.orders import prune_order
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject

@@ -34,7 +34,7 @@ def heads_of(result, name):
 
 
 def test_a_name_says_the_criterion_its_settings_and_whether_it_is_turned_round(smoke, forget):
-    @register_criterion("backwards", label="from the last head on", formula="-h", source="a test")
+    @register_criterion("backwards")
     def backwards(model, batches, *, loss=None, device=None):
         heads = score_heads(model, [], "random")["self"]
         return {"self": -torch.arange(heads.numel()).double().reshape(heads.shape)}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
@@ -76,6 +77,6 @@ def _look(order: str) -> Look:
     name, *words = order.split(" ")
     if name not in CRITERIA:
         return Look(order_title(order), PINK, "-.")
-    plain = CRITERIA[name].look
+    plain = shown(name)
     dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."
     return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.measurements.stability import CRITERIA, PLAIN
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.pages.tables.pages import (
@@ -75,7 +76,7 @@ def stability_table(stability: Result, agreement: Result | None) -> pd.DataFrame
     """
     rows = []
     for name, found in _in_order(stability.values["criteria"]).items():
-        reads = not read_name(name).criterion.cost.startswith("none")
+        reads = not shown(read_name(name).criterion.name).cost.startswith("none")
         row = {"criterion": order_title(name)}
         for domain, one in found["domains"].items():
             row[spelled(domain)] = estimate(one["r"], one["interval"]) if reads else NO_TEXT

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.criteria import SCORES_BY
 from headprune_lib.replication.bench.stored import read_runs
 from headprune_lib.replication.claims.contrasts import Contrast, above_chance
+from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
@@ -109,8 +109,8 @@ def costs_of_criteria(path: Path) -> pd.DataFrame:
     table = pd.DataFrame(
         [
             {
-                "criterion": CRITERIA[name].label,
-                "what it computes": CRITERIA[name].cost,
+                "criterion": shown(name).label,
+                "what it computes": shown(name).cost,
                 "forward passes": f"{ratio:,.1f}" if ratio < 100 else f"{ratio:,.0f}",
             }
             for name, ratio in sorted(named.items(), key=lambda item: item[1])

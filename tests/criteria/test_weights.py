@@ -1,10 +1,11 @@
-"""The norm of a head's value and output projection, against the product written out."""
+"""Scores by weights alone, and random ones."""
 
 import pytest
 import torch
 from tiny import build
 
-from headprune_lib.criteria.magnitude import magnitude
+from headprune_lib import prune_order, score_heads
+from headprune_lib.criteria.weights import magnitude
 from headprune_lib.heads import find_heads
 
 
@@ -38,3 +39,11 @@ def _columns(block, head):
     else:
         start = 2 * n * width + head * width
     return slice(start, start + width)
+
+
+def test_a_seed_is_an_order():
+    model = build("marian")
+    first, again = (score_heads(model, [], "random", seed=3) for _ in range(2))
+    assert all(torch.equal(first[kind], again[kind]) for kind in first)
+    assert prune_order(first) != prune_order(score_heads(model, [], "random", seed=4))
+    assert all(((values >= 0) & (values < 1)).all() for values in first.values())

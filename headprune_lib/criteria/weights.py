@@ -1,4 +1,4 @@
-"""The size of what a head can write: no data, weights alone."""
+"""Criteria that read no text: weights alone, or nothing."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.batching import Batch
-from headprune_lib.criteria.gradients import on_grid
-from headprune_lib.criteria.registry import Look, register_criterion
+from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.slicing import value_rows
 
 
-@register_criterion(
-    "magnitude",
-    label="magnitude of the weights",
-    formula=r"\| W_V^h W_O^h \|_F",
-    source="the product of a head's value and output projections (its OV circuit, Elhage et al. 2021)",
-    look=Look("grey", "--"),
-    cost="none: weights alone",
-)
+@register_criterion("magnitude")
 def magnitude(
     model: nn.Module,
     batches: Iterable[Batch] = (),
@@ -31,43 +23,41 @@ def magnitude(
     loss: Loss | None = None,
     device: str | torch.device | None = None,
 ) -> HeadTensors:
-    """Frobenius norm of value times output projection; nothing but the weights is read.
+    r"""Frobenius norm of value times output projection, no data.
+
+    :math:`\| W_V^h W_O^h \|_F`, the size of what a head can write: its OV circuit (Elhage et al.
+    2021).
 
     Raises:
         ValueError: projections that hold no plain weights (quantised).
     """
     blocks = find_heads(model)
-    return on_grid(model, blocks, [_norms(model, block) for block in blocks])
+    return to_head_tensors(model, blocks, [_norms(model, block) for block in blocks])
 
 
 def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
     """(kept heads,): the norm of each head's product, without ever making the product."""
-    n, width = len(block.kept), block.width
+    n = len(block.kept)
     if not n:
         return torch.zeros(0, dtype=torch.float64)
-    value = _values(model, block)  # (value heads, width, hidden)
-    value = value.repeat_interleave(n // len(value), 0)
-    output = _matrix(model, block, "output").unflatten(1, (n, width)).transpose(0, 1)
-    # ||O V||^2 is the sum of (O^T O) * (V V^T), both (width, width)
-    inside = (output.mT @ output) * (value @ value.mT)
-    return inside.sum((1, 2)).clamp(min=0).sqrt()
-
-
-def _values(model: nn.Module, block: AttentionBlock) -> Tensor:
-    """The rows of each value head (value heads, width, hidden)."""
     if not block.architecture.makes_keys:
         raise ValueError(
             f"{block.path} reads the values that another layer makes, so that its weights alone do "
             "not tell its heads' size; score by a criterion that runs the model"
         )
-    part = "fused" if block.architecture.fused else "value"
-    matrix, rows = _matrix(model, block, part), value_rows(model, block, block.kept)
-    if len(rows) * block.group != len(block.kept) * block.width:
+    matrix = _matrix(model, block, "fused" if block.architecture.fused else "value")
+    rows = value_rows(model, block, block.kept)
+    if len(rows) * block.group != n * block.width:
         raise ValueError(
             f"{block.path}: one projection makes keys and values of a head, and which of its rows "
             "are the values is not known; score by a criterion that runs the model"
         )
-    return matrix[rows].unflatten(0, (-1, block.width))
+    value = matrix[rows].unflatten(0, (-1, block.width))  # (value heads, width, hidden)
+    value = value.repeat_interleave(n // len(value), 0)
+    output = _matrix(model, block, "output").unflatten(1, (n, block.width)).transpose(0, 1)
+    # ||O V||^2 is the sum of (O^T O) * (V V^T), both (width, width)
+    inside = (output.mT @ output) * (value @ value.mT)
+    return inside.sum((1, 2)).clamp(min=0).sqrt()
 
 
 def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:
@@ -79,5 +69,26 @@ def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:
             f"{block.path}, {part}: {type(module).__name__} holds no plain weights (quantised?); "
             "score the model before it is quantised, or by a criterion that runs it"
         )
-    weight = weight.detach().double().cpu()
+    weight = weight.detach().cpu().double()
     return weight.T if isinstance(module, Conv1D) else weight
+
+
+@register_criterion("random")
+def random_scores(
+    model: nn.Module,
+    batches: Iterable[Batch] = (),
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+) -> HeadTensors:
+    """Uniform on 0 to 1, the baseline that a criterion has to beat.
+
+    The same for a seed and a model's shape; nothing but the model is read.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    blocks = find_heads(model)
+    # drawn for removed heads as well: those left keep their scores when others go
+    drawn = [torch.rand(b.n_heads, generator=generator, dtype=torch.float64) for b in blocks]
+    left = [values[list(block.kept)] for block, values in zip(blocks, drawn, strict=True)]
+    return to_head_tensors(model, blocks, left)

@@ -1,0 +1,288 @@
+"""Criteria that read attention weights, alone or beside importance."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.attention import (
+    ENDS,
+    Weights,
+    attention_weights,
+    entropies,
+    greatest,
+    read_weights,
+    recorded_weights,
+    special_ids,
+)
+from headprune_lib.batching import Batch
+from headprune_lib.criteria.gradient import check_some
+from headprune_lib.criteria.registry import mean_over_batches, normalize_l2, register_criterion
+from headprune_lib.gradients import (
+    check_examples_independent,
+    gate_gradients,
+    in_parts,
+    prove_gradients,
+)
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.losses import Loss
+from headprune_lib.messages import unknown
+from headprune_lib.running import Room, in_double
+
+Among = Literal["kind", "model"]
+Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
+"""Sums over queries and numbers of queries, (kept head,) each."""
+_TIE = 1e-9
+
+
+@register_criterion("confidence", weights=True, version=2)
+def confidence(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] | None = None,
+) -> HeadTensors:
+    """Greatest attention weight of each query, end marks left out.
+
+    Mean over real queries, 0 to 1 (Voita et al. 2019, section 4). It reads no labels.
+
+    Args:
+        leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer;
+            the end mark and the separator that the model's configuration names if not given, with a
+            warning where it names neither, as BERT's does not.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
+    ends = special_ids(model, ENDS) if leave_out is None else leave_out
+    if leave_out is None and not ends and getattr(model, "main_input_name", "") == "input_ids":
+        warnings.warn(
+            "the model's configuration names no end mark and no separator, so that weights on them "
+            "count: give leave_out=end_ids(tokenizer), or leave_out=() if they are to count",
+            stacklevel=3,
+        )
+    (means,) = means_over_queries(model, batches, [lambda w: greatest(w, ends)], device)
+    return means
+
+
+@register_criterion("entropy", weights=True)
+def entropy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """Entropy of attention weights; heads that look widely are kept.
+
+    Mean over real queries of the entropy over the log of the number of keys seen, 0 to 1. A head
+    that never has two keys to choose from scores 0. It reads no labels.
+
+    Args:
+        leave_out: ids of tokens whose keys do not count, such as those of
+            :func:`headprune_lib.attention.special_ids`.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
+    (means,) = means_over_queries(model, batches, [lambda w: entropies(w, leave_out)], device)
+    return means
+
+
+@register_criterion("entropy-low", weights=True)
+def entropy_low(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """1 minus the entropy; heads that look at few places are kept.
+
+    With the arguments and errors of :func:`headprune_lib.criteria.attention.entropy`.
+    """
+    scores = entropy(model, batches, device=device, leave_out=leave_out)
+    return {kind: 1 - values for kind, values in scores.items()}
+
+
+def means_over_queries(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    statistics: Sequence[Statistic],
+    device: str | torch.device | None = None,
+) -> list[HeadTensors]:
+    """Each statistic's sums over its counts as scores, all from the same forward passes.
+
+    Where there was nothing to count a head has 0.
+
+    Args:
+        statistics: functions such as :func:`headprune_lib.attention.entropies`.
+
+    Raises:
+        ValueError: no batches, or an attention kernel that makes no weights.
+    """
+    blocks = find_heads(model)
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor]]:
+        return _over_queries(blocks, attention_weights(model, blocks, batch), statistics)
+
+    means = mean_over_batches(model, batches, device, sums_of)
+    return [{kind: values[i] for kind, values in means.items()} for i in range(len(statistics))]
+
+
+def _over_queries(
+    blocks: Sequence[AttentionBlock],
+    found: Iterable[tuple[int, Weights]],
+    statistics: Sequence[Statistic],
+) -> list[tuple[Tensor, Tensor]]:
+    """Sums and counts of each statistic over a batch's queries, (statistic, kept head) a block."""
+    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept)) for block in blocks]
+    for number, weights in found:
+        of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
+        sums[number] = sums[number].to(of_weights) + of_weights
+    return [tuple(both) for both in sums]
+
+
+@register_criterion("importance-entropy", weights=True)
+def importance_entropy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    alpha: float = 0.5,
+    low: bool = False,
+    among: Among = "kind",
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """Weighted mean of the ranks of importance and of entropy.
+
+    Ranks are 0 (lowest) to 1, both from one pass over the batches: what is kept is to be important
+    and to look widely, as a follow-up to the paper proposes.
+
+    Args:
+        alpha: the weight of importance, 0 to 1; 1 gives the order of importance normalised by
+            layer, 0 that of entropy.
+        low: rank by low entropy in place of high.
+        among: heads are ranked among those of their kind, or of the whole model.
+        leave_out: see :func:`headprune_lib.criteria.attention.entropy`.
+
+    Raises:
+        ValueError: an alpha outside 0 to 1, an unknown ``among``, no batches, or an attention
+            kernel that makes no weights.
+    """
+    if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")
+    if among not in ("kind", "model"):
+        raise ValueError(unknown("among", among, ["kind", "model"]))
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    if low:
+        wide = {kind: -values for kind, values in wide.items()}
+    return combined(alpha, important, wide, among)
+
+
+@register_criterion("importance-times-entropy", normalize="l2", weights=True)
+def importance_times_entropy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """Importance (Eq. 2) times the entropy (0 to 1)."""
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    return {kind: values * wide[kind] for kind, values in important.items()}
+
+
+@register_criterion("importance-times-focus", normalize="l2", weights=True)
+def importance_times_focus(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> HeadTensors:
+    """Importance (Eq. 2) times 1 minus the entropy."""
+    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    return {kind: values * (1 - wide[kind]) for kind, values in important.items()}
+
+
+def both(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    leave_out: Collection[int] = (),
+) -> tuple[HeadTensors, HeadTensors]:
+    """Importance (Eq. 2, not normalised) and entropy of every head, from the same passes.
+
+    Raises:
+        ValueError: see :func:`importance_entropy`.
+    """
+    blocks, room = find_heads(model), Room()
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+        prove_gradients(model, batch, blocks, loss)  # its passes leave no weights among the others'
+
+    def of_part(part: Batch) -> list[Tensor]:
+        with recorded_weights(model, blocks) as recorded:
+            gradients = gate_gradients(model, part, blocks, loss, checked=False)
+        statistics = [lambda weights: entropies(weights, leave_out)]
+        entropy = _over_queries(blocks, read_weights(blocks, recorded, part), statistics)
+        return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
+
+    def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+        of_parts = in_parts(model, batch, blocks, of_part, room)
+        gradients, of_queries = of_parts[: len(blocks)], of_parts[len(blocks) :]
+        for gradient, sums_and_counts in zip(gradients, of_queries, strict=True):
+            importance = in_double(gradient).sum(1).abs().sum(0)
+            entropy, queries = sums_and_counts.sum(0).to(importance)
+            examples = torch.full_like(importance, len(gradient))
+            yield torch.stack([importance, entropy]), torch.stack([examples, queries])
+
+    means = mean_over_batches(model, batches, device, sums_of, check)
+    important, wide = ({kind: values[i] for kind, values in means.items()} for i in range(2))
+    return check_some(model, important), wide
+
+
+def combined(
+    alpha: float, important: HeadTensors, wide: HeadTensors, among: Among = "kind"
+) -> HeadTensors:
+    """The weighted mean of the ranks of importance, not normalised as given, and of entropy."""
+    first, second = ranks(normalize_l2(important), among), ranks(wide, among)
+    # of two heads with one mean the less important goes first, not the one in the lower layer
+    return {kind: (alpha + _TIE) * first[kind] + (1 - alpha) * second[kind] for kind in first}
+
+
+def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
+    """Places of the heads in order of score, 0 (lowest) to 1; equal scores share their mean place.
+
+    >>> ranks({"self": torch.tensor([[3.0, 1.0], [1.0, float("nan")]])})["self"].tolist()
+    [[1.0, 0.25], [0.25, nan]]
+    """
+    if among == "kind" or len(scores) == 1:
+        return {kind: _ranks(values) for kind, values in scores.items()}
+    flat = _ranks(torch.cat([values.flatten() for values in scores.values()]))
+    of_kinds = flat.split([values.numel() for values in scores.values()])
+    return {kind: part.view_as(scores[kind]) for kind, part in zip(scores, of_kinds, strict=True)}
+
+
+def _ranks(values: Tensor) -> Tensor:
+    there = ~values.isnan()
+    kept = values[there].double()
+    below = (kept[:, None] > kept).sum(1) + ((kept[:, None] == kept).sum(1) - 1) / 2
+    places = torch.full(values.shape, torch.nan, dtype=torch.float64)
+    places[there] = below.double() / max(len(kept) - 1, 1)
+    return places

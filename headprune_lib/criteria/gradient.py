@@ -1,0 +1,377 @@
+"""Criteria that take derivatives of the loss in each head's gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from headprune_lib.batching import NO_LABEL, Batch
+from headprune_lib.criteria.registry import (
+    ScoreFunction,
+    mean_over_batches,
+    register_criterion,
+    to_head_tensors,
+)
+from headprune_lib.gradients import (
+    batch_gradients,
+    check_examples_independent,
+    check_unused,
+    differentiable_losses,
+    prove_gradients,
+)
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
+from headprune_lib.hooking import hooked
+from headprune_lib.losses import Loss
+from headprune_lib.masking import gated, masked_heads
+from headprune_lib.running import Room, evaluating, in_double, on_device, placed
+
+Sum = tuple[Tensor, Tensor | int]
+"""A sum over what is averaged, (kept head,), and how much that is."""
+Reduce = Callable[[Tensor, Batch, AttentionBlock], Sum]
+"""What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
+
+
+def _of_gradients(name: str, **settings: Any) -> Callable[[Reduce], ScoreFunction]:
+    """Register the mean over batches of what a function makes of a block's gradients."""
+
+    def register(reduce: Reduce) -> ScoreFunction:
+        def score(
+            model: nn.Module,
+            batches: Iterable[Batch],
+            *,
+            loss: Loss | None = None,
+            device: str | torch.device | None = None,
+        ) -> HeadTensors:
+            return _mean_of_gradients(model, batches, loss, device, reduce)
+
+        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(score, attribute, getattr(reduce, attribute))
+        return register_criterion(name, **settings)(score)
+
+    return register
+
+
+def _mean_of_gradients(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    device: str | torch.device | None,
+    reduce: Reduce,
+) -> HeadTensors:
+    blocks, room = find_heads(model), Room()
+
+    def sums_of(batch: Batch) -> list[Sum]:
+        gradients = batch_gradients(model, batch, blocks, loss, room)
+        return [
+            reduce(in_double(gradient), batch, block)
+            for block, gradient in zip(blocks, gradients, strict=True)
+        ]
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+
+    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+
+
+def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
+    """The scores; ValueError where every head has exactly 0: no order could be made of that.
+
+    Under a mask it may be so: what is left of a model may have no influence.
+    """
+    there = [values[~values.isnan()] for values in scores.values()]
+    nothing = any(map(len, there)) and not any(values.any() for values in there)
+    if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
+        raise ValueError(
+            "every head's score is exactly 0: no example has a label that counts (all of them "
+            "-100, or texts of one token for a language model?), or the precision is too coarse for "
+            "the loss (float16)"
+        )
+    return scores
+
+
+def _of_mean_loss(gradient: Tensor) -> Tensor:
+    """The derivative of a batch's mean loss: (batch, position, head) -> (head,)."""
+    return gradient.sum(1).mean(0)
+
+
+@_of_gradients("importance", variant="example", normalize="l2")
+def importance(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+    r"""Eq. 2: absolute derivative of each example's loss in the gate.
+
+    :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` (Michel, Levy & Neubig 2019), exact
+    at any batch size.
+    """
+    return gradient.sum(1).abs().sum(0), len(gradient)
+
+
+def example_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
+    r""":math:`|\partial L(x) / \partial \xi_h|` of each example, ``(example, layer, head)`` a kind.
+
+    Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where
+    a head was removed. For intervals of what is computed from importance.
+
+    Raises:
+        ValueError: no batches, a label outside the classes, or examples whose losses depend on each
+            other.
+    """
+    blocks, device, room = find_heads(model), placed(model, device), Room()
+    parts: list[list[Tensor]] = []
+    for batch in batches:
+        batch = on_device(batch, device)
+        gradients = batch_gradients(model, batch, blocks, loss, room)
+        if not parts:
+            check_examples_independent(model, batch, loss)
+        parts.append([gradient.sum(1).abs() for gradient in gradients])
+    if not parts:
+        raise ValueError("no batches given: expected at least one example")
+    return to_head_tensors(model, blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
+
+
+@_of_gradients("importance-batch", variant="batch", normalize="l2")
+def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+    """Absolute derivative of each batch's mean loss.
+
+    Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
+    gradient of a batch's mean loss.
+    """
+    return _of_mean_loss(gradient).abs(), 1
+
+
+@register_criterion("importance-bertology", variant="bertology", normalize="l2")
+def importance_bertology(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
+    """Absolute running total of the batches' derivatives.
+
+    ``run_bertology.py`` of transformers up to version 4 never sets its gradient back to zero, so
+    that it sums absolute running totals.
+    """
+    running: dict[str, Tensor] = {}
+
+    def reduce(gradient: Tensor, _batch: Batch, block: AttentionBlock) -> Sum:
+        running[block.path] = running.get(block.path, 0) + _of_mean_loss(gradient)
+        return running[block.path].abs(), 1
+
+    return _mean_of_gradients(model, batches, loss, device, reduce)
+
+
+@_of_gradients("importance-signed")
+def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+    """Derivative with its sign: what removal costs, to first order.
+
+    Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
+    gate from 1 to 0 adds this much to the loss, to first order. A head that does harm scores below 0
+    and goes first; one that helps some examples as much as it harms others scores 0. Molchanov et
+    al. 2017 explain why the absolute value is taken.
+    """
+    return -gradient.sum((0, 1)), len(gradient)
+
+
+@_of_gradients("importance-token", variant="token", normalize="l2")
+def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> Sum:
+    """Absolute value of each token's share of the derivative.
+
+    What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
+    """
+    # positions that are not padding; of a decoder beside an encoder as many as there are labels
+    decoder, labels = block.kind in ("enc-dec", "dec-dec"), batch.get("labels")
+    mask = batch.get("decoder_attention_mask" if decoder else "attention_mask")
+    if mask is None and decoder and labels is not None and labels.shape == gradient.shape[:2]:
+        mask = labels != NO_LABEL
+    n_tokens = gradient.shape[0] * gradient.shape[1] if mask is None else mask.sum()
+    return gradient.abs().sum((0, 1)), n_tokens
+
+
+@_of_gradients("fisher", variant="fisher")
+def fisher(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+    """Fisher information: squared derivative of a batch's mean loss.
+
+    In squared nats; it depends on the batch size, as in the code of Kwon et al. 2022.
+    """
+    return _of_mean_loss(gradient).square(), 1
+
+
+@register_criterion("logits-norm")
+def logits_norm(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> HeadTensors:
+    """Absolute derivative of the logits' l2 norm; needs no labels.
+
+    Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
+
+    Raises:
+        ValueError: a loss of one's own, which would not be used.
+    """
+    if loss is not None:
+        raise ValueError(
+            "logits-norm derives the norm of the logits and uses no loss: leave it out"
+        )
+    return importance(model, batches, loss=_norm, device=device)
+
+
+def _norm(outputs: Any, batch: Batch) -> Tensor:
+    """(batch, …, class) -> (batch,); of a model with logits at each position, the labelled ones."""
+    logits = outputs.logits
+    labels = batch.get("labels")
+    if labels is not None and labels.shape == logits.shape[:-1] and labels.ndim > 1:
+        logits = logits * (labels != NO_LABEL)[..., None]
+    return logits.flatten(1).norm(dim=1)
+
+
+@register_criterion("importance-integrated")
+def importance_integrated(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    steps: int = 8,
+) -> HeadTensors:
+    r"""Absolute derivative integrated while all gates open together.
+
+    Integrated gradients (Sundararajan et al. 2017) in the gates, from all closed to all open:
+    :math:`\mathbb{E}_x |\int_0^1 \partial L(x) / \partial \xi_h |_{\xi = \alpha 1} d\alpha|`, in
+    nats. Over all heads the integrals sum to the loss with no head minus the loss with all of them.
+    The midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
+
+    Raises:
+        ValueError: no batches, or fewer steps than 1.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; the integral needs at least 1")
+    blocks, room = find_heads(model), Room()
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+        integrals: list[Tensor] = []
+        for step in range(steps):
+            at = (step + 0.5) / steps
+            with masked_heads(model, {kind: at * ones for kind, ones in full_mask(model).items()}):
+                gradients = batch_gradients(model, batch, blocks, loss, room)
+            # a gate's derivative is that of its factor, which multiplies what is already scaled
+            terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
+            integrals = (
+                [total + term for total, term in zip(integrals, terms, strict=True)]
+                if integrals
+                else terms
+            )
+        return [(integral.abs().sum(0), len(integral)) for integral in integrals]
+
+    def check(batch: Batch) -> None:
+        check_examples_independent(model, batch, loss)
+
+    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+
+
+@register_criterion("second-order")
+def second_order(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    probes: int | None = 4,
+    seed: int = 0,
+) -> HeadTensors:
+    r"""What removal costs by the loss's second-order expansion.
+
+    :math:`\mathbb{E}_x [-\partial L(x) / \partial \xi_h + \frac{1}{2} \partial^2 L(x) / \partial
+    \xi_h^2]` in nats: optimal brain damage (LeCun et al. 1990) in the gates, the slope not dropped.
+
+    Args:
+        probes: the diagonal of the Hessian is estimated from so many products with random signs
+            a batch (Hutchinson 1989); None computes it exactly, with one product a head.
+        seed: of the signs.
+
+    Raises:
+        ValueError: no batches, fewer probes than 1, a loss that is not one number an example, or an
+            attention kernel without a second derivative (flash or flex attention).
+    """
+    kernel = getattr(model.config, "_attn_implementation", "eager")
+    if kernel not in ("eager", "sdpa"):
+        raise ValueError(
+            f"a second derivative is wanted, and the kernel {kernel!r} has none: call "
+            'model.set_attn_implementation("eager") or ("sdpa") first'
+        )
+    if probes is not None and probes < 1:
+        raise ValueError(f"probes is {probes}; give at least 1, or None for one a head")
+    blocks = find_heads(model)
+    generator = torch.Generator().manual_seed(seed)
+
+    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+        prove_gradients(model, batch, blocks, loss)
+        gates = [_open_gates(model, block) for block in blocks]
+        with evaluating(model, frozen=True), torch.enable_grad(), gated(model, gates):
+            losses = differentiable_losses(model, batch, loss)
+            found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
+            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, silent)
+            slopes = [
+                torch.zeros_like(gate) if slope is None else slope
+                for slope, gate in zip(found, gates, strict=True)
+            ]
+            curves = _diagonal(slopes, gates, probes, generator)
+        return [
+            (-slope.detach() + curve / 2, len(losses))
+            for slope, curve in zip(slopes, curves, strict=True)
+        ]
+
+    with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of sdpa have no second derivative
+        return check_some(model, mean_over_batches(model, batches, device, sums_of))
+
+
+def _open_gates(model: nn.Module, block: AttentionBlock) -> Tensor:
+    """A gate at 1 for each head of a block, that a gradient is wanted in."""
+    weight = next(model.parameters())
+    return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
+
+
+def _diagonal(
+    slopes: Sequence[Tensor],
+    gates: Sequence[Tensor],
+    probes: int | None,
+    generator: torch.Generator,
+) -> list[Tensor]:
+    """Second derivative of the summed loss in each gate, exact or estimated."""
+
+    def rows(scalar: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(scalar, gates, retain_graph=True, materialize_grads=True)
+
+    if probes is None:
+        return [
+            torch.stack([rows(each)[i][head] for head, each in enumerate(slope)]).detach()
+            if len(slope)
+            else torch.zeros_like(slope)
+            for i, slope in enumerate(slopes)
+        ]
+    totals = [torch.zeros_like(gate) for gate in gates]
+    for _ in range(probes):
+        signs = [
+            (torch.randint(0, 2, gate.shape, generator=generator) * 2 - 1).to(gate)
+            for gate in gates
+        ]
+        products = [(slope * sign).sum() for slope, sign in zip(slopes, signs, strict=True)]
+        totals = [
+            total + sign * row / probes
+            for total, sign, row in zip(
+                totals, signs, rows(torch.stack(products).sum()), strict=True
+            )
+        ]
+    return [total.detach() for total in totals]

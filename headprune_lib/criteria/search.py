@@ -1,0 +1,231 @@
+"""Criteria that search: what is removed is tried out, step by step, in samples, or by training."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.ablation import one_head_ablation
+from headprune_lib.batching import Batch, check_batch
+from headprune_lib.criteria.registry import register_criterion, to_head_tensors
+from headprune_lib.gradients import (
+    check_labelled,
+    differentiable_losses,
+    example_losses,
+    prove_gradients,
+)
+from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask, without_heads
+from headprune_lib.losses import Loss, default_loss
+from headprune_lib.masking import gated, masked_heads
+from headprune_lib.orders import prune_schedule
+from headprune_lib.running import evaluating, in_double, on_device, placed
+
+
+@register_criterion("greedy")
+def greedy(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    steps: int = 20,
+) -> HeadTensors:
+    """Place in a search that removes what raises the loss least.
+
+    Backward elimination: 0 (goes first) to 1. At each of ``steps`` steps, the loss without each head
+    that is left is measured, and as many of them go as keep the pace
+    (:func:`headprune_lib.prune_schedule`), those first that raise the loss least. The batches are
+    read once and kept.
+
+    Raises:
+        ValueError: no batches, no label that counts, fewer steps than 1, or a loss that is not
+            one number an example.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; give at least 1")
+    kept = _kept(model, batches, loss)
+    blocks, mask = find_heads(model), full_mask(model)
+    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
+    n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
+    for done, after in itertools.pairwise(prune_schedule(n, steps)):
+        if after == done:  # more steps than heads
+            continue
+        losses = losses_without(model, kept, left, mask, loss=loss, device=device)
+        cheapest = sorted(zip(losses, left, strict=True), key=lambda pair: pair[0])[: after - done]
+        for place, (_, (kind, layer, head)) in enumerate(cheapest, done):
+            mask[kind][layer, head] = 0
+            scores[kind][layer, head] = place / max(n - 1, 1)
+            left.remove((kind, layer, head))
+    return scores
+
+
+def losses_without(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    heads: Sequence[Head],
+    mask: HeadTensors,
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> list[float]:
+    """Mean loss of an example without each head, and without those that the mask cuts.
+
+    What a head does not change is computed once, but for a loss of one's own, which may want what
+    the model makes of the labels.
+
+    Raises:
+        ValueError: a loss that is not one number an example.
+    """
+    if loss is not None:
+        masks = (without_heads(mask, [head]) for head in heads)
+        losses = [mean_loss(model, batches, each, loss=loss, device=device) for each in masks]
+        return torch.stack(losses).tolist()
+    totals, count = torch.zeros(len(heads), dtype=torch.float64), 0
+    with masked_heads(model, mask):
+        sweep = one_head_ablation(model, batches, reduce=default_loss(model), device=device)
+        for uncut, cut in sweep:
+            totals += torch.stack([cut[head].double().sum() for head in heads])
+            count += len(uncut)
+    return (totals / count).tolist()
+
+
+def mean_loss(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    mask: HeadTensors,
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> Tensor:
+    """Mean loss of an example under a mask, in nats, a number on the model's device.
+
+    Raises:
+        ValueError: a loss that is not one number an example.
+    """
+    device = placed(model, device)
+    losses: list[Tensor] = []
+    for batch in batches:
+        with evaluating(model), torch.no_grad(), masked_heads(model, mask):
+            losses.append(example_losses(model, on_device(batch, device), loss))
+    return in_double(torch.cat(losses)).mean()
+
+
+@register_criterion("shapley")
+def shapley(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    permutations: int = 64,
+    seed: int = 0,
+) -> HeadTensors:
+    """Shapley value: what a head adds to random sets of others.
+
+    By how much a head lowers the loss when it joins those before it, in nats (Castro et al. 2009, by
+    sampled permutations; Held and Yang 2023 prune heads by it). Each permutation adds the heads one
+    by one to a model without any, on one batch; the batches take turns. The values sum to the loss
+    without heads minus the loss with all, on these batches.
+
+    Raises:
+        ValueError: no batches, fewer permutations than 1, or a loss that is not one number an
+            example.
+    """
+    if permutations < 1:
+        raise ValueError(f"permutations is {permutations}; give at least 1")
+    kept, blocks, device = _kept(model, batches, loss), find_heads(model), placed(model, device)
+    heads = [(number, i) for number, block in enumerate(blocks) for i in range(len(block.kept))]
+    values = [in_double(torch.zeros(len(block.kept), device=device)) for block in blocks]
+    generator = torch.Generator().manual_seed(seed)
+    for turn in range(permutations):
+        batch = [kept[turn % len(kept)]]
+        mask = {kind: torch.zeros_like(ones) for kind, ones in full_mask(model).items()}
+        before = mean_loss(model, batch, mask, loss=loss, device=device)
+        for place in torch.randperm(len(heads), generator=generator).tolist():
+            number, i = heads[place]
+            block = blocks[number]
+            mask[block.kind][block.layer, block.kept[i]] = 1
+            after = mean_loss(model, batch, mask, loss=loss, device=device)
+            values[number][i] += (before - after) / permutations
+            before = after
+    return to_head_tensors(model, blocks, values)
+
+
+# Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
+_TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
+
+
+@register_criterion("gates")
+def gates(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+    updates: int = 400,
+    penalty: float = 1.0,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+) -> HeadTensors:
+    r"""Learned gates, with the model's weights frozen.
+
+    The log alpha of hard concrete gates (Voita et al. 2019, section 6; Louizos et al. 2018) that
+    minimise :math:`\mathbb{E}\, L(x; \xi) + \lambda \sum_h P(\xi_h \neq 0)`: what is pushed below 0
+    is closed first. The penalty is on the mean probability that a gate is open; the batches take
+    turns.
+
+    Args:
+        updates: of Adam, in place of which nothing else of the model is trained.
+        penalty: in units of the loss, for all gates open; it is to be of the loss's own size.
+
+    Raises:
+        ValueError: no batches, fewer updates than 1, or a loss that is not one number an example.
+    """
+    if updates < 1:
+        raise ValueError(f"updates is {updates}; give at least 1")
+    kept, blocks = _kept(model, batches, loss), find_heads(model)
+    device = placed(model, device)
+    prove_gradients(model, on_device(kept[0], device), blocks, loss)
+    # open nine times out of ten before the first update
+    start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
+    places = [
+        torch.full((len(block.kept),), start, device=device, requires_grad=True) for block in blocks
+    ]
+    optimizer = torch.optim.Adam(places, lr=learning_rate)
+    generator = torch.Generator().manual_seed(seed)
+    n = max(1, sum(map(len, places)))
+    for batch in itertools.islice(itertools.cycle(kept), updates):
+        with torch.enable_grad():
+            sampled = [_sampled(place, generator) for place in places]
+            with evaluating(model, frozen=True), gated(model, sampled):
+                losses = differentiable_losses(model, on_device(batch, device), loss)
+            share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
+            optimizer.zero_grad()
+            (losses.mean().to(share) + penalty * share).backward()
+            optimizer.step()
+    return to_head_tensors(model, blocks, [in_double(place.detach()) for place in places])
+
+
+def open_probability(place: Tensor) -> Tensor:
+    """The probability that a gate at log alpha is not 0 (Louizos et al. 2018, equation 12)."""
+    return torch.sigmoid(place - _TEMPERATURE * math.log(-_LOW / _HIGH))
+
+
+def _sampled(place: Tensor, generator: torch.Generator) -> Tensor:
+    """A gate from 0 to 1, drawn anew, that a gradient flows through."""
+    noise = torch.rand(place.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
+    soft = torch.sigmoid((noise.to(place.device).logit() + place) / _TEMPERATURE)
+    return (soft * (_HIGH - _LOW) + _LOW).clamp(0, 1)
+
+
+def _kept(model: nn.Module, batches: Iterable[Batch], loss: Loss | None) -> list[Batch]:
+    """The batches, which are read more than once; ValueError where there is no loss to search by."""
+    kept = [check_batch(batch) for batch in batches]
+    if not kept:
+        raise ValueError("no batches given: a score is a mean over at least one example")
+    check_labelled(model, kept, loss)
+    return kept

@@ -1,0 +1,611 @@
+"""Derivatives of each example's loss in the heads' gates, and the proof that they are right.
+
+A gate multiplies a head's output where it enters the output projection. The loss is summed over a
+batch, so that one backward pass gives the derivative of every example's own loss.
+
+Code that detaches, computes without gradients or brings a backward pass of its own may give another
+gradient: a part of the way from the heads to the loss is then missing, or made up. Where such code
+is seen, the gradient is compared with finite differences before it is believed. How far apart the
+two may be is computed, and so is the same on every processor. Differences are exact to what two
+extrapolations of them differ by, to the measured noise of the losses, and to kinks. A gradient may
+lose half of the digits that the losses have (``unit ** 0.5``: 1.5e-8 in float64, 3.5e-4 in float32):
+rounding in a backward pass takes far fewer, errors in code far more.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
+
+from headprune_lib.batching import Batch, model_inputs, n_rows, rows
+from headprune_lib.heads import AttentionBlock, find_heads
+from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
+from headprune_lib.masking import gated
+from headprune_lib.messages import one_line
+from headprune_lib.running import Room, evaluating, in_halves, rounding
+
+_TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
+_TORCH = str(Path(torch.__file__).parent)
+_HERE = str(Path(__file__).parent)
+
+
+def gate_gradients(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock] | None = None,
+    loss: Loss | None = None,
+    *,
+    checked: bool = True,
+) -> list[Tensor]:
+    """Derivative of each example's loss in each head's gate, split by token position, at gate 1.
+
+    Args:
+        blocks: those of ``find_heads(model)``, where they are known already.
+        checked: whether the gradient of code that may give another one is compared with finite
+            differences.
+
+    Returns:
+        one tensor of shape ``(batch, position, kept heads)`` for each block, on the model's device.
+        Summed over positions it is ``dL(x)/dxi_h``. Where an example is several rows of the model
+        (the choices of a question), their positions lie one after the other; a block that the
+        loss does not use has zeros.
+
+    Raises:
+        ValueError: a loss that is not one number an example; or one that depends on a block
+            without having a gradient there, as through layers quantised for inference; a model
+            whose own code gives another gradient than the derivative.
+    """
+    blocks = find_heads(model) if blocks is None else blocks
+    gates = [_Gates(len(block.kept)) for block in blocks]
+    watch = Watch() if checked and not _is_trusted(model, loss) else None
+    with gated(model, gates), torch.enable_grad():
+        with watch or nullcontext():
+            losses = differentiable_losses(model, batch, loss)
+        if watch:
+            watch.look_back(losses)
+        # what is missing is not made zeros by autograd: it cannot tell "no influence" from "no
+        # derivative"
+        used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
+        found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
+    result: list[Tensor] = []
+    silent: list[AttentionBlock] = []
+    for block, block_gates in zip(blocks, gates, strict=True):
+        gradients = [next(found) for _ in block_gates.by_shape]
+        there = [
+            _by_example(gradient[0], len(losses), block)
+            for gradient in gradients
+            if gradient is not None
+        ]
+        # one that did not run (attention to an encoder that is not there) is not used anyway
+        silent += [block] if gradients and not there else []
+        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept))
+        result.append(torch.cat(there, 1) if there else nothing)
+    check_unused(model, batch, loss, silent)
+    if watch:
+        check_derivatives(model, batch, loss, blocks, result, watch.seen)
+    return result
+
+
+class _Gates:
+    """Gates of a block's heads that are 1 and want a gradient, one for each row and position.
+
+    They are made when the block runs. Layers that share a module share them, and what activation
+    checkpointing repeats finds them again.
+    """
+
+    def __init__(self, n_heads: int) -> None:
+        self.n_heads = n_heads
+        self.by_shape: dict[torch.Size, Tensor] = {}
+
+    def __call__(self, context: Tensor) -> Tensor:
+        """Gates of shape (1, row, position, head) for the output projection's input."""
+        shape = context.shape[:-1]
+        if shape not in self.by_shape:
+            self.by_shape[shape] = torch.ones(
+                1, *shape, self.n_heads, dtype=context.dtype, device=context.device
+            ).requires_grad_()
+        return self.by_shape[shape]
+
+
+def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
+    """(rows, position, head) -> (example, positions of its rows, head)."""
+    if not block.by_example:
+        if n > 1:
+            raise ValueError(
+                f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
+                "turned, so that one example's part cannot be told; give batches of one example"
+            )
+        return gradient.reshape(1, -1, gradient.shape[-1])
+    if len(gradient) % n:
+        raise ValueError(
+            f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
+            "is not known, so there is no derivative of each example's loss"
+        )
+    return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
+
+
+def batch_gradients(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock],
+    loss: Loss | None,
+    room: Room | None = None,
+) -> list[Tensor]:
+    """:func:`gate_gradients` of a batch where the model is, in evaluation mode, by :func:`in_parts`."""
+    return in_parts(
+        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), room
+    )
+
+
+def in_parts(
+    model: nn.Module,
+    batch: Batch,
+    blocks: list[AttentionBlock],
+    compute: Callable[[Batch], list[Tensor]],
+    room: Room | None,
+) -> list[Tensor]:
+    """What is computed of a batch, ``(example, …)`` each, joined of its parts.
+
+    A batch that memory has no room for is taken in halves, and one whose examples a model takes
+    windowed or flattened one by one: an example's derivatives do not depend on the others.
+    """
+    n = 0 if all(block.by_example for block in blocks) else n_rows(batch)
+    with evaluating(model, frozen=True):
+        if n > 1:
+            return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
+        return in_halves(compute, batch, _joined, room)
+
+
+def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
+    return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+
+
+def prove_gradients(
+    model: nn.Module, batch: Batch, blocks: list[AttentionBlock], loss: Loss | None
+) -> None:
+    """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
+
+    Raises:
+        ValueError: see :func:`gate_gradients`.
+    """
+    if not _is_trusted(model, loss):
+        batch_gradients(model, batch, blocks, loss)
+
+
+def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """Each example's loss (batch,), the model's usual one if none is given.
+
+    Raises:
+        TypeError: a loss that takes something else than outputs and a batch, as torch's own do, or
+            that returns no tensor.
+        ValueError: a loss that is not one number an example, or a model whose usual loss is not
+            known.
+    """
+    loss_of = loss or default_loss(model)
+    outputs = model(**(model_inputs(model, batch) if loss is None else batch))
+    try:
+        losses = loss_of(outputs, batch)
+    except (TypeError, AttributeError) as error:
+        name = getattr(loss_of, "__name__", type(loss_of).__name__)
+        raise TypeError(
+            f"the loss {name} failed on the model's outputs and the batch: {one_line(error, 160)}. "
+            "Of a loss that takes logits and labels give lambda outputs, batch: torch.nn.functional."
+            "cross_entropy(outputs.logits, batch['labels'], reduction='none'), or the like"
+        ) from error
+    if not isinstance(losses, Tensor):
+        raise TypeError(
+            f"the loss is a {type(losses).__name__}, not a tensor of one number an example, (batch,)"
+        )
+    if losses.ndim != 1 or len(losses) not in _sizes(batch):
+        raise ValueError(
+            f"the loss has shape {tuple(losses.shape)} for a batch of "
+            f"{' or '.join(map(str, _sizes(batch)))} examples, expected one number "
+            "an example, (batch,): neither their mean nor their sum"
+        )
+    return losses
+
+
+def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """As :func:`example_losses`, where a gradient is asked for next.
+
+    Raises:
+        ValueError: besides, layers that are quantised for inference, or losses without gradient.
+    """
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "this runs under torch.inference_mode, which no gradient can be had in: call it "
+            "outside (torch.no_grad does no harm), or use a criterion without gradients"
+        )
+    for path, module in model.named_modules():
+        if type(module).__module__.startswith(_NO_GRADIENT):
+            raise ValueError(
+                f"{path} is a layer quantised for inference ({type(module).__name__} of "
+                f"{type(module).__module__}), and PyTorch lets no gradient through it: score the "
+                "heads first, then quantise, or use a criterion without gradients"
+            )
+    losses = example_losses(model, batch, loss)
+    if not losses.requires_grad:
+        raise ValueError(
+            "the loss has no gradient in any head: somewhere between them it is detached, or "
+            "computed without gradients (quantised layers, .item(), torch.no_grad)"
+        )
+    return losses
+
+
+# What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
+_NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+
+
+def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None) -> None:
+    """Raises ValueError where no label of any batch counts: of no loss there is no order.
+
+    A loss of one's own says itself what counts, and no labels at all are refused elsewhere.
+    """
+    if loss is not None:
+        return
+    usual = default_loss(model)
+    labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
+    if labelled and not any(n_labels(usual, batch) for batch in labelled):
+        raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
+
+
+def check_unused(
+    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionBlock]
+) -> None:
+    """Blocks that have no gradient must be without influence too, or the gradient is wrong.
+
+    Args:
+        silent: the blocks that autograd found no way to from the loss.
+
+    Raises:
+        ValueError: the loss changes with the heads of a block without gradient.
+    """
+    silent = [block for block in silent if block.kept]
+    if not silent:
+        return
+
+    def without(closed: Sequence[AttentionBlock]) -> Tensor:
+        zeros = [torch.zeros(len(b.kept)) if b in closed else None for b in find_heads(model)]
+        with gated(model, zeros):
+            return example_losses(model, batch, loss)
+
+    with torch.no_grad():
+        whole = without([])
+        if torch.equal(whole, without(silent)):
+            return
+        used = [block.path for block in silent if not torch.equal(whole, without([block]))]
+    raise ValueError(
+        f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
+        "gradient comes back to them: something in between is detached or has no derivative "
+        "(quantised layers, an operator without backward, torch.no_grad). Score the model before "
+        "that is done to it"
+    )
+
+
+def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
+    """An example's loss must not depend on the others of its batch: Eq. 2 is of each alone.
+
+    The last example is run alone and with the one before it. A batch that cannot be taken apart,
+    because some tensor has no row an example, is not checked.
+
+    Args:
+        batch: where the model is.
+
+    Raises:
+        ValueError: the example's loss alone is another one.
+    """
+    n = n_rows(batch)
+    if n <= 1:
+        return
+    with evaluating(model), torch.no_grad():
+        alone, beside = (
+            example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].cpu().double()
+            for taken in (1, 2)
+        )
+    # rounding differs with the size of a batch
+    precision = min(rounding(model) ** 0.5, 0.1)
+    if not torch.allclose(alone, beside, rtol=precision, atol=precision, equal_nan=True):
+        raise ValueError(
+            f"the last example's loss is {alone.item():.4g} alone and {beside.item():.4g} beside "
+            "another: examples interact (a contrastive loss, negatives from the batch, a mean "
+            "over it), so the derivative of each example's own loss, which Eq. 2 asks for, does "
+            "not exist. Give a loss of each example alone; or call what belongs together one "
+            "example, and give it as a batch of its own with one number as its loss"
+        )
+
+
+def _sizes(batch: Batch) -> list[int]:
+    """How many examples a batch may hold: rows of the labels, or of any input where there are none."""
+    named = [batch[name] for name in ("labels", "start_positions") if name in batch]
+    values = [value for value in named or batch.values() if isinstance(value, Tensor)]
+    return sorted({len(value) for value in values if value.ndim})
+
+
+class Watch(TorchFunctionMode):
+    """Inside, where in a model's code something that has a gradient goes on without it.
+
+    Attributes:
+        seen: the place and what is done there; empty where nothing was seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = ""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """As the function; what it returns is looked at."""
+        made = func(*args, **(kwargs or {}))
+        if (
+            not self.seen
+            and isinstance(made, Tensor)
+            and made.is_floating_point()
+            and not made.requires_grad
+            and any(isinstance(one, Tensor) and one.requires_grad for one in args)
+        ):
+            name = getattr(func, "__name__", "")
+            if not name.endswith("_like") and not name.startswith("new_"):
+                place = _place()
+                self.seen = f"{place} goes on without a gradient" if place else ""
+        return made
+
+    def look_back(self, losses: Tensor) -> None:
+        """Look for backward passes that are no part of PyTorch on the way back from the losses."""
+        waiting, known = [losses.grad_fn], set()
+        while waiting and not self.seen:
+            node = waiting.pop()
+            if node is None or node in known:
+                continue
+            known.add(node)
+            if isinstance(node, BackwardCFunction):
+                self.seen = f"{type(node).__name__} is a backward pass of its own"
+            waiting += [further for further, _ in node.next_functions]
+
+
+def _place() -> str:
+    """File and line of the model's code that is running; empty where it is a hook of this library."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
+        frame = frame.f_back
+    if frame.f_code.co_filename.startswith(_HERE):
+        return ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+class _Trusted(weakref.WeakKeyDictionary):
+    """Loss -> the code of the model whose gradient of it was seen to be right.
+
+    It is an attribute of the model, which a copy of the model keeps and a file does not.
+    """
+
+    def __reduce__(self) -> tuple:
+        return _Trusted, ()
+
+
+def _code_of(model: nn.Module) -> tuple:
+    """What runs in a model's passes: classes, replaced forwards and hooks, this library's left out."""
+    found: list[Any] = []
+    for module in model.modules():
+        hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        codes = (getattr(f, "__code__", type(f)) for f in (module.__dict__.get("forward"), *hooks))
+        found += [type(module), *(c for c in codes if not _is_ours(c))]
+    return tuple(found)
+
+
+def _is_ours(code: Any) -> bool:
+    return getattr(code, "co_filename", "").startswith(_HERE)
+
+
+_MEMORY = "_headprune_trusted"
+
+
+def _is_trusted(model: nn.Module, loss: Loss | None) -> bool:
+    try:
+        return model.__dict__.get(_MEMORY, {}).get(loss or _is_trusted) == _code_of(model)
+    except TypeError:  # a loss that cannot be remembered is watched again
+        return False
+
+
+def check_derivatives(
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss | None,
+    blocks: list[AttentionBlock],
+    gradients: Sequence[Tensor],
+    seen: str,
+) -> None:
+    """Compare a batch's gradients with finite differences, where there was a reason ``seen`` to.
+
+    A float64 copy of the model tells a wrong gradient from a rounded one; while it lasts, it takes
+    twice the memory of float32 weights. Where there is none (no memory, operators without
+    float64), or where it computes another gradient than the model, the model's own differences
+    decide.
+
+    Args:
+        gradients: one tensor (example, position, kept heads) for each block.
+
+    Raises:
+        ValueError: the gradients are not the derivatives of the losses; says what was seen.
+
+    Warns:
+        UserWarning: no difference is exact enough to tell.
+    """
+    if seen:
+        problem, exact = _compare(model, batch, loss, blocks, _slopes(gradients))
+        if problem:
+            raise ValueError(
+                f"a gradient in {type(model).__name__} is not the derivative of the loss "
+                f"({seen}; {problem}). Score its heads by a criterion that takes none, such "
+                "as by='greedy' or 'entropy'"
+            )
+        if exact > _TELLING:
+            warnings.warn(
+                f"the gradient in {type(model).__name__} may not be the derivative of the loss "
+                f"({seen}; finite differences, exact to {exact:.1%} of it, cannot tell). "
+                "Score its heads in a higher precision, or by a criterion without gradients, such "
+                "as by='greedy' or 'entropy'",
+                stacklevel=2,
+            )
+    with suppress(TypeError):
+        model.__dict__.setdefault(_MEMORY, _Trusted())[loss or _is_trusted] = _code_of(model)
+
+
+def _compare(
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss | None,
+    blocks: list[AttentionBlock],
+    slopes: Tensor,
+) -> tuple[str, float]:
+    """What is wrong with the gradients, if anything, and what the differences are exact to."""
+    unit = max(rounding(model), torch.finfo(torch.float64).eps)
+    device = next(model.parameters()).device.type
+    for cast in ("double", "float"):  # methods, which leave complex numbers
+        eps = torch.finfo(getattr(torch, cast)).eps
+        if eps >= unit:
+            break
+        # whatever the model's code makes of another precision, its own differences are left
+        with suppress(Exception), torch.autocast(device, enabled=False):
+            copied = getattr(copy.deepcopy(model), cast)()
+            inputs = {name: _cast(value, cast) for name, value in batch.items()}
+            exact = _slopes(gate_gradients(copied, inputs, blocks, loss, checked=False))
+            problem, bound = _differences(copied, inputs, loss, exact, eps)
+            apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
+            speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
+            if problem or speaks_for_model:
+                return problem, bound
+    return _differences(model, batch, loss, slopes, unit)
+
+
+def _cast(value: Any, cast: str) -> Any:
+    floating = isinstance(value, Tensor) and value.is_floating_point()
+    return getattr(value, cast)() if floating else value
+
+
+def _slopes(gradients: Sequence[Tensor]) -> Tensor:
+    """(example, head of any block): each example's derivative in each gate, in float64."""
+    return torch.cat([gradient.sum(1).cpu().double() for gradient in gradients], 1)
+
+
+def _weights(slopes: Tensor, unit: float) -> Tensor:
+    """(head,): one over each head's slopes, so that an error in a small head counts as much.
+
+    The slopes of a head that is far smaller than the largest are mostly rounding: its weight is
+    that of a head ``unit ** (1 / 3)`` as large as the largest.
+    """
+    sizes = slopes.norm(dim=0)
+    return 1 / sizes.clamp(min=max(unit ** (1 / 3) * float(sizes.max()), 1e-300))
+
+
+@torch.no_grad()
+def _differences(
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss | None,
+    slopes: Tensor,
+    unit: float,
+) -> tuple[str, float]:
+    """What finite differences say against the slopes, if anything, and what they are exact to.
+
+    Two directions are tried: all gates alike, then those of small heads more.
+
+    Args:
+        unit: the relative rounding of one operation.
+
+    Returns:
+        the exactness as a part of the slopes' norm; infinite where losses or slopes are.
+    """
+
+    def losses(direction: Tensor, step: float) -> Tensor:
+        with gated(model, (1 + step * direction).split(n_heads)):
+            return example_losses(model, batch, loss).cpu().double()
+
+    n_heads = [len(block.kept) for block in find_heads(model)]
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
+    noise, at = _noise(losses, signs, unit)
+    if not (math.isfinite(noise) and slopes.isfinite().all()):
+        return "", math.inf
+    unit = max(unit, noise / max(float(at.norm()), noise)) if noise else unit
+    weights = _weights(slopes, unit)
+    # powers of two: no gate is rounded
+    scaled = signs * 2 ** (weights / weights.max()).log2().round()
+    exact = 0.0
+    for direction in (signs, scaled):
+        tolerance = unit**0.5 * float((slopes * direction).norm())
+        expected, bound = _derivative(losses, direction, at, noise, unit, tolerance)
+        found = slopes @ direction
+        apart = float((found - expected).norm())
+        if apart > bound + tolerance:
+            return (
+                f"autograd says {found.norm():.4g}, finite differences {expected.norm():.4g}, "
+                f"{apart:.2g} apart and exact to {bound:.2g}"
+            ), 0.0
+        if direction is signs and tolerance:
+            exact = bound / tolerance * unit**0.5
+    return "", exact
+
+
+def _noise(
+    losses: Callable[[Tensor, float], Tensor], direction: Tensor, unit: float
+) -> tuple[float, Tensor]:
+    """What rounding adds to the losses of one pass (its norm over examples), and the losses.
+
+    Fourth differences of close values are rounding alone, since what is smooth is gone; their
+    variance is 8! / 4!**2 = 70 times that of a value (Moré and Wild 2011).
+    """
+    spacing = 8 * max(unit, torch.finfo(torch.float32).eps)  # code may round to float32 anywhere
+    values = torch.stack([losses(direction, place * spacing) for place in range(-3, 4)])
+    variance = float(values.diff(n=4, dim=0).square().sum(1).mean() / 70)
+    return max(variance**0.5, unit * float(values[3].norm())), values[3]
+
+
+def _derivative(
+    losses: Callable[[Tensor, float], Tensor],
+    direction: Tensor,
+    at: Tensor,
+    noise: float,
+    unit: float,
+    enough: float,
+) -> tuple[Tensor, float]:
+    """Each example's derivative along a direction of the gates, and what its norm is exact to.
+
+    Central differences at halved steps are extrapolated (Richardson), and are exact to what two
+    extrapolations differ by, to rounding, and to kinks: these bend the loss, by which the sides'
+    differences differ, more than in proportion to the step. The first step is that at which smooth
+    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact.
+
+    Args:
+        at: the losses with all gates open.
+        enough: an exactness at which no shorter step is tried.
+    """
+    best, bound = torch.full_like(at, math.nan), math.inf
+    step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))
+    odd: list[Tensor] = []
+    even: list[Tensor] = []
+    while len(odd) < 3 or (bound > enough and 2 * noise / step < bound and step > unit):
+        ahead, back = losses(direction, step), losses(direction, -step)
+        odd.append((ahead - back) / (2 * step))
+        even.append((ahead + back - 2 * at) / (2 * step))
+        if len(odd) > 2:
+            coarse, fine = ((4 * short - long) / 3 for long, short in pairwise(odd[-3:]))
+            kinks = sum(float((long - 2 * short).norm()) for long, short in pairwise(even[-3:]))
+            exact = float((fine - coarse).norm()) + kinks + 2 * noise / step
+            if exact < bound:
+                best, bound = fine, exact
+        step /= 2
+    return best, bound

@@ -1,0 +1,213 @@
+"""Criteria by derivatives, against real gates and differences, one example at a time, however batched."""
+
+import pytest
+import torch
+import transformers as t
+from gates import ROUNDING, gate_derivatives, of_examples, rows_of
+from tiny import batch_for, build
+
+from headprune_lib import cut_heads, masked_heads, prune_heads, score_heads
+from headprune_lib.criteria.gradient import (
+    example_importance,
+    importance,
+    importance_integrated,
+    importance_signed,
+    importance_token,
+    logits_norm,
+    second_order,
+)
+from headprune_lib.heads import full_mask
+from headprune_lib.replication.census import tiny as census
+
+
+def accumulated(parts):
+    """The old script's loop: ``backward`` adds to a gradient that nobody sets back to zero."""
+    gradient, total = 0, 0
+    for part in parts:
+        gradient = gradient + part.mean(0)
+        total = total + gradient.abs()
+    return total / len(parts)
+
+
+# criterion -> the score, of the derivatives (example, layer, head) of each batch
+PLAIN = {
+    "importance": lambda parts: torch.cat(parts).abs().mean(0),
+    "importance-signed": lambda parts: -torch.cat(parts).mean(0),
+    "importance-batch": lambda parts: sum(part.mean(0).abs() for part in parts) / len(parts),
+    "importance-bertology": accumulated,
+    "fisher": lambda parts: sum(part.mean(0) ** 2 for part in parts) / len(parts),
+}
+
+
+@pytest.mark.parametrize("cuts", [[], [3], [1, 2, 5], [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("by", PLAIN)
+def test_it_is_made_of_each_examples_derivatives(model, split, derivatives, by, cuts):
+    found = score_heads(model, split(cuts), by, normalize=None)["self"]
+    torch.testing.assert_close(found, PLAIN[by](derivatives.tensor_split(cuts)), **ROUNDING)
+
+
+@pytest.mark.parametrize("by", ["importance", "importance-integrated", "importance-times-entropy"])
+def test_examples_that_a_model_takes_windowed_are_scored_one_by_one(by):
+    torch.manual_seed(0)
+    model = t.SwinForImageClassification(census.tiny_config("swin")).eval()
+    inputs = {"pixel_values": torch.randn(3, 3, 64, 64), "labels": torch.tensor([1, 0, 1])}
+    found, expected = (
+        score_heads(model, batches, by, normalize=None)["self"]
+        for batches in ([inputs], rows_of(inputs))
+    )
+    torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["bart", "t5"])
+def test_the_three_kinds_of_an_encoder_decoder(name):
+    model, inputs = build(name), batch_for(name)
+    expected = of_examples(model, [inputs])
+    found, each = importance(model, [inputs]), example_importance(model, [inputs])
+    assert set(found) == set(expected) == {"enc-enc", "enc-dec", "dec-dec"}
+    for kind, values in expected.items():
+        torch.testing.assert_close(each[kind], values.abs(), **ROUNDING)
+        torch.testing.assert_close(found[kind], values.abs().mean(0), **ROUNDING)
+
+
+def test_every_example_has_its_own_and_by_name_importance_is_normalised(model, split, derivatives):
+    each = example_importance(model, split([2]))["self"]
+    torch.testing.assert_close(each, derivatives.abs(), **ROUNDING)
+    plain = derivatives.abs().mean(0)
+    found = score_heads(model, split([]))["self"]
+    torch.testing.assert_close(found, plain / plain.square().sum(1, keepdim=True).sqrt())
+
+
+@pytest.mark.parametrize("name", ["bert", "bart"])
+def test_by_token_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
+    model, batches = build(name), [batch_for(name, 3), batch_for(name, 2, seed=3)]
+    total, tokens = {}, {}
+    for row in [row for inputs in batches for row in rows_of(inputs)]:
+        source, target = int(row["attention_mask"].sum()), int((row["labels"] != -100).sum())
+        for block, each in gate_derivatives(model, row).items():
+            place, own = (block.kind, block.layer), block.kind in ("self", "enc-enc")
+            total[place] = total.get(place, 0) + each.abs().sum(0)
+            tokens[place] = tokens.get(place, 0) + (source if own else target)
+    found = importance_token(model, batches)
+    for (kind, layer), values in total.items():
+        torch.testing.assert_close(found[kind][layer], values / tokens[kind, layer], **ROUNDING)
+    assert name == "bert" or len(set(tokens.values())) == 2
+
+
+def loss_at(model, row, gate, of=None, step=0.0):
+    mask = {"self": torch.full_like(full_mask(model)["self"], gate)}
+    if of is not None:
+        mask["self"][of] += step
+    inputs = {name: value for name, value in row.items() if name != "labels"}
+    with masked_heads(model, mask), torch.no_grad():
+        return torch.nn.functional.cross_entropy(model(**inputs).logits, row["labels"]).double()
+
+
+def test_it_is_the_mean_of_absolute_integrals(model, examples):
+    steps, small, head = 3, 2.0**-10, (1, 2)
+    integrals = [
+        sum(
+            (
+                loss_at(model, row, (i + 0.5) / steps, head, small)
+                - loss_at(model, row, (i + 0.5) / steps, head, -small)
+            )
+            / (2 * small)
+            for i in range(steps)
+        )
+        / steps
+        for row in rows_of(examples)
+    ]
+    found = importance_integrated(model, [examples], steps=steps)["self"][head]
+    expected = torch.stack(integrals).abs().mean()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_batches_do_not_matter_and_bad_settings_are_named(model, split):
+    one, several = (importance_integrated(model, split(cuts), steps=2) for cuts in ([], [1, 4]))
+    torch.testing.assert_close(one["self"], several["self"], **ROUNDING)
+    with pytest.raises(ValueError, match="steps is 0"):
+        importance_integrated(model, split([]), steps=0)
+
+
+def by_differences(model, batch, kind, layer, head, norm):
+    """Mean over examples of the norm's absolute derivative, by central differences."""
+    step, found = 2.0**-10, []
+    for row in rows_of(batch):
+        inputs, ends = {k: v for k, v in row.items() if k != "labels"}, []
+        for gate in (1 + step, 1 - step):
+            mask = full_mask(model)
+            mask[kind][layer, head] = gate
+            with masked_heads(model, mask), torch.no_grad():
+                ends.append(norm(model(**inputs).logits[0], row["labels"][0]))
+        found.append(abs(ends[0] - ends[1]) / (2 * step))
+    return torch.stack(found).mean().double()
+
+
+def test_it_is_the_derivative_of_the_norm(model, split, examples):
+    expected = by_differences(model, examples, "self", 1, 2, lambda logits, _: logits.norm())
+    for cuts in ([], [2, 3]):
+        found = score_heads(model, split(cuts), "logits-norm")["self"]
+        torch.testing.assert_close(found[1, 2], expected, rtol=1e-5, atol=1e-8)
+
+
+def test_labels_are_not_needed_and_a_loss_is_refused(model, examples):
+    unlabelled = {name: value for name, value in examples.items() if name != "labels"}
+    torch.testing.assert_close(
+        logits_norm(model, [unlabelled])["self"], logits_norm(model, [examples])["self"]
+    )
+    with pytest.raises(ValueError, match="uses no loss: leave it out"):
+        score_heads(model, [examples], "logits-norm", loss=lambda outputs, batch: None)
+
+
+def loss_at_gate(model, batch, head, gate):
+    kind, layer, number = head
+    mask = full_mask(model)
+    mask[kind][layer, number] = gate
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with masked_heads(model, mask), torch.no_grad():
+        logits, labels = model(**inputs).logits.double(), batch["labels"]
+    losses = torch.nn.functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=-100
+    )
+    return losses.sum() / len(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("bert", ("self", 1, 2)), ("bart", ("enc-dec", 0, 3)), ("t5", ("dec-dec", 1, 0))],
+)
+def test_it_is_the_expansion_of_the_loss(name, head):
+    model, batch, step = build(name), batch_for(name), 2.0**-7
+    up, at, down = (loss_at_gate(model, batch, head, gate) for gate in (1 + step, 1.0, 1 - step))
+    expected = -(up - down) / (2 * step) + (up - 2 * at + down) / step**2 / 2
+    found = second_order(model, [batch], probes=None)[head[0]][head[1:]]
+    torch.testing.assert_close(found, expected, rtol=5e-3, atol=1e-5)
+
+
+def test_random_signs_estimate_the_diagonal(model, examples, split):
+    exact = second_order(model, [examples], probes=None)["self"]
+    first = importance_signed(model, [examples])["self"]
+    near, far = (
+        (second_order(model, [examples], probes=probes, seed=1)["self"] - exact).abs().mean()
+        for probes in (100, 2)
+    )
+    assert near < 0.4 * far and near < 0.4 * (exact - first).abs().mean()
+    one, other, third = (second_order(model, split([]), seed=seed)["self"] for seed in (1, 1, 2))
+    assert torch.equal(one, other) and not torch.equal(one, third)
+
+
+def test_bad_settings_and_heads_that_are_gone(model, examples):
+    with pytest.raises(ValueError, match="probes is 0; give at least 1, or None"):
+        score_heads(model, [examples], "second-order", probes=0)
+    smaller = prune_heads(build(), cut_heads(build(), [("self", 0, head) for head in range(4)]))
+    found = second_order(smaller, [examples])["self"]
+    assert found[0].isnan().all() and found[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
+def test_under_sdpa_it_is_what_it_is_under_eager(name):
+    plain, fused = (
+        second_order(build(name, kernel), [batch_for(name)]) for kernel in ("eager", "sdpa")
+    )
+    assert all(values.any() for values in plain.values())
+    for kind, values in plain.items():
+        torch.testing.assert_close(fused[kind], values, rtol=1e-6, atol=1e-8)

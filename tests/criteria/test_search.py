@@ -1,0 +1,121 @@
+"""Greedy search, Shapley values and learned gates, against what is written out here."""
+
+import itertools
+
+import pytest
+import torch
+from gates import loss_without
+from tiny import batch_for, build
+
+from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
+from headprune_lib.criteria import search as module
+from headprune_lib.criteria.search import gates, losses_without, open_probability, shapley
+from headprune_lib.heads import find_heads
+from headprune_lib.losses import default_loss
+
+
+def test_one_head_a_step_is_backward_elimination(model, examples):
+    gone, left = [], [("self", layer, head) for layer in range(3) for head in range(4)]
+    while left:
+        best = min(left, key=lambda head: loss_without(model, examples, [*gone, head]))
+        gone.append(best)
+        left.remove(best)
+    found = score_heads(model, [examples], "greedy", steps=12)
+    assert prune_order(found) == gone
+    assert sorted(found["self"].flatten().tolist()) == pytest.approx([i / 11 for i in range(12)])
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert", "marian"])
+def test_reused_activations_give_the_losses_of_plain_passes(name):
+    model, batches = build(name), [batch_for(name), batch_for(name, n=3, seed=4)]
+    heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept]
+    mask = cut_heads(model, [heads[1], heads[-1]])
+    left = [head for head in heads if head not in (heads[1], heads[-1])]
+    plain = losses_without(model, batches, left, mask, loss=default_loss(model))
+    assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
+
+
+EVERY = [("self", layer, head) for layer in range(3) for head in range(4)]
+LEFT = [("self", 0, 1), ("self", 2, 0), ("self", 2, 3)]
+
+
+def test_one_permutation_gives_each_head_what_it_adds_to_those_before_it(examples):
+    """Of three heads that are left, so that every order can be tried."""
+    model = prune_heads(build(), cut_heads(build(), [head for head in EVERY if head not in LEFT]))
+    possible = []
+    for order in itertools.permutations(LEFT):
+        losses = [
+            loss_without(model, examples, [head for head in LEFT if head not in order[:n]])
+            for n in range(4)
+        ]
+        adds = {head: losses[i] - losses[i + 1] for i, head in enumerate(order)}
+        possible.append([adds[head] for head in LEFT])
+    drawn = set()
+    for seed in range(8):
+        found = shapley(model, [examples], permutations=1, seed=seed)["self"]
+        assert found.isnan().sum() == 9
+        values = [float(found[layer, head]) for _, layer, head in LEFT]
+        fits = [values == pytest.approx(each, rel=1e-9, abs=1e-12) for each in possible]
+        assert sum(fits) == 1
+        drawn.add(fits.index(True))
+    assert len(drawn) > 2
+
+
+def test_the_values_sum_to_what_all_heads_do(model, examples, split):
+    whole = loss_without(model, examples, EVERY) - loss_without(model, examples, [])
+    found = score_heads(model, [examples], "shapley", permutations=2)["self"]
+    assert float(found.sum()) == pytest.approx(whole, rel=1e-9)
+    halves = shapley(model, split([3]), permutations=4)["self"]  # batches of equal size take turns
+    assert float(halves.sum()) == pytest.approx(whole, rel=1e-9)
+    one, other = (shapley(model, [examples], permutations=2, seed=seed)["self"] for seed in (0, 1))
+    assert torch.equal(one, found) and not torch.equal(one, other)
+    with pytest.raises(ValueError, match="permutations is 0"):
+        shapley(model, [examples], permutations=0)
+
+
+@pytest.mark.parametrize("place", [-2.0, 0.0, 1.5])
+def test_the_probability_is_the_share_of_draws_that_are_open(place):
+    generator = torch.Generator().manual_seed(0)
+    drawn = module._sampled(torch.full((200_000,), place), generator)
+    assert drawn.min() >= 0 and drawn.max() <= 1
+    share = float((drawn > 0).double().mean())
+    assert share == pytest.approx(float(open_probability(torch.tensor(place))), abs=0.005)
+
+
+def test_what_is_closed_first_costs_least(model, examples):
+    """Against random orders: the loss without the six heads that the gates close."""
+    found = score_heads(model, [examples], "gates", updates=150)
+    learned = loss_without(model, examples, prune_order(found)[:6])
+    heads = [("self", layer, head) for layer in range(3) for head in range(4)]
+    generator = torch.Generator().manual_seed(0)
+    orders = (torch.randperm(12, generator=generator)[:6] for _ in range(20))
+    drawn = [loss_without(model, examples, [heads[i] for i in order]) for order in orders]
+    assert learned < sorted(drawn)[2]
+
+
+def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    wanted = [weight.requires_grad for weight in model.parameters()]
+    nothing = gates(
+        model,
+        [examples],
+        loss=lambda outputs, batch: 0 * outputs.logits.sum(1),
+        updates=60,
+    )["self"]
+    assert (nothing < 0).all()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert [weight.requires_grad for weight in model.parameters()] == wanted
+    assert all(weight.grad is None for weight in model.parameters())
+    assert not any(each._forward_pre_hooks for each in model.modules())
+
+
+def test_a_seed_gives_the_same_and_removed_heads_have_none(examples):
+    smaller = prune_heads(build(), cut_heads(build(), [("self", 1, head) for head in range(4)]))
+    one, other, third = (
+        gates(smaller, [examples], updates=3, seed=seed)["self"] for seed in (1, 1, 2)
+    )
+    assert not torch.equal(one[0], third[0])
+    with pytest.raises(ValueError, match="updates is 0"):
+        gates(smaller, [examples], updates=0)
+    torch.testing.assert_close(one, other, equal_nan=True, rtol=0, atol=0)
+    assert one[1].isnan().all() and one[[0, 2]].isfinite().all()
