@@ -2,34 +2,227 @@
 
 Finding is asked for often and proving costs a pass of the model, so what is proved of a model is
 remembered as long as the model lives and its attention modules are the same.
+
+What a structure seems to be is not believed: :mod:`headprune_lib.verify` tries each candidate on the
+model itself.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
+import warnings
 import weakref
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import nn
 
-from headprune_lib.architectures import (
+from headprune_lib.batching import Batch
+from headprune_lib.running import evaluating
+from headprune_lib.specs import (
     ARCHITECTURES,
     REGISTERED,
     Architecture,
+    AttentionBlock,
+    NotAttention,
     UnknownArchitecture,
+    block_of,
+    columns_of,
+    group_size,
     is_released,
+    rows_of,
 )
-from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock, block_of
-from headprune_lib.kinds import kinds_of
-from headprune_lib.proving import Proof, check, prove
-from headprune_lib.refusals import did_not_run, nothing_found, warn_of
-from headprune_lib.rehearsing import Ran, as_it_was, keys_read, reached, said
-from headprune_lib.running import evaluating
-from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
+from headprune_lib.verify import (
+    CONVOLUTIONS,
+    Linear,
+    Proof,
+    Ran,
+    as_it_was,
+    check,
+    keys_read,
+    prove,
+    reached,
+    said,
+)
+
+QUERY = [
+    "q_proj",
+    "query",
+    "q",
+    "q_lin",
+    "query_proj",
+    "q_b_proj",
+    "wq",
+    "Wq",
+    "to_q",
+    "linear_q",
+    "q_attn",
+    "query_layer",
+    "queries",
+    "proj_q",
+    "query_projection",
+    "q_linear",
+    "project_q",
+]
+KEY = [
+    "k_proj",
+    "key",
+    "k",
+    "k_lin",
+    "key_proj",
+    "wk",
+    "Wk",
+    "to_k",
+    "linear_k",
+    "key_layer",
+    "keys",
+    "proj_k",
+    "key_projection",
+    "k_linear",
+    "project_k",
+]
+VALUE = [
+    "v_proj",
+    "value",
+    "v",
+    "v_lin",
+    "value_proj",
+    "wv",
+    "Wv",
+    "to_v",
+    "linear_v",
+    "value_layer",
+    "values",
+    "proj_v",
+    "value_projection",
+    "v_linear",
+    "project_v",
+]
+BOTH = ["kv_proj", "kv_b_proj", "kv", "to_kv", "key_value"]  # keys and values by head
+FUSED = [
+    "qkv_proj",
+    "qkv",
+    "query_key_value",
+    "c_attn",
+    "Wqkv",
+    "wqkv",
+    "in_proj",
+    "to_qkv",
+    "att_proj",
+    "qkv_layer",
+    "fused_qkv",
+]
+OUTPUT = [
+    "o_proj",
+    "out_proj",
+    "out",
+    "o",
+    "c_proj",
+    "dense",
+    "proj",
+    "wo",
+    "Wo",
+    "output",
+    "to_out",
+    "out_lin",
+    "projection",
+    "linear_out",
+    "proj_out",
+    "fc_out",
+    "post",
+    "output_proj",
+    "projection_layer",
+    "final_linear",
+    "linear_o",
+    "o_linear",
+    "attn_out",
+    "proj_o",
+    "output_projection",
+    "resid_proj",
+    "attention_out",
+]
+HEADS = [
+    "num_heads",
+    "num_attention_heads",
+    "n_heads",
+    "n_head",
+    "heads",
+    "nhead",
+    "num_head",
+    "attention_heads",
+    "encoder_attention_heads",
+    "decoder_attention_heads",
+]
+KEY_HEADS = [
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_kv_heads",
+    "n_kv_head",
+    "num_key_heads",
+    "kv_heads",
+    "num_local_key_value_heads",
+]
+GROUPS = ["num_key_value_groups", "n_rep", "num_queries_per_kv", "kv_groups"]
+WIDTHS = [
+    "v_head_dim",
+    "head_dim",
+    "attention_head_size",
+    "head_size",
+    "d_head",
+    "dim_head",
+    "d_kv",
+    "key_value_proj_dim",
+    "head_width",
+    "kv_channels",
+    "hidden_size_per_attention_head",
+    "dim_per_head",
+    "value_head_dim",
+]
+
+
+def find_heads(
+    model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
+) -> list[AttentionBlock]:
+    """Every attention block of ``model``, in order of layers.
+
+    Classes in the table, and those that ``register_attention`` taught, are known by name. Others
+    are found by their structure and proved on the model itself, once a model: a pass of a few
+    random inputs, with no weight, mode or random state changed. What is seen and not taken is
+    named in a warning.
+
+    Args:
+        verify: whether what is found by structure is proved before it is believed. What is once
+            assumed of a model stays assumed of it.
+        inputs: the model's keyword arguments for the proof, where random ones do not do.
+
+    Raises:
+        TypeError: not a model.
+        ValueError: a model in DataParallel's wrapper, which runs copies of it, or a traced one.
+        UnknownArchitecture: no attention module that is known or was proved; the message says
+            what was seen of each class.
+    """
+    if not isinstance(model, nn.Module):
+        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(
+            f"expected a model, a torch.nn.Module that holds weights, given {given}; load one, "
+            "AutoModel….from_pretrained(…), and of a pipeline give its .model"
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            f"{type(model).__name__}: what torch.jit made runs without Python, where heads are "
+            "masked; give the model that it was made of"
+        )
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
+            "itself, wrapper.module"
+        )
+    return discovered(model, verify=verify, inputs=inputs).blocks
 
 
 @dataclass
@@ -365,3 +558,343 @@ def _layer_path(model: nn.Module, path: str) -> str:
         if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
             return ".".join(parts[:end])
     return path
+
+
+_MAKERS = frozenset((*QUERY, *FUSED))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An attention module as its structure tells.
+
+    Attributes:
+        path: the module's name in the model.
+        candidates: what its parts may be, the likeliest first.
+    """
+
+    path: str
+    candidates: tuple[Architecture, ...]
+
+
+def looks_like_attention(module: nn.Module) -> bool:
+    """Whether the module has projections of queries, keys and values, or of queries alone."""
+    if _MAKERS.isdisjoint(module._modules):  # nearly all modules, and this is asked of each of them
+        return False
+    names = dict(module.named_children())
+    if any(name in names for name in FUSED) and _is_named_attention(module):
+        return True
+    if _first(names, QUERY) is None:
+        return False
+    makes_keys = _first(names, KEY) is not None or _first(names, BOTH) is not None
+    if makes_keys or not _is_named_attention(module) or _first(names, OUTPUT) is None:
+        return makes_keys
+    # another layer makes its keys and values, if nothing here could
+    return not any(
+        isinstance(inner, Linear)
+        for name, child in names.items()
+        if name not in OUTPUT and not name.startswith("q")
+        for inner in child.modules()
+    )
+
+
+def _is_named_attention(module: nn.Module) -> bool:
+    name = type(module).__name__.lower()
+    return "att" in name or "mha" in name
+
+
+def read(model: nn.Module, path: str) -> Seen:
+    """The module of this path, which :func:`looks_like_attention`, with what its parts may be.
+
+    Raises:
+        NotAttention: parts that are not there or are of another make; says which.
+    """
+    core = model.get_submodule(path)
+    inputs = _inputs(core)
+    found = list(_with_output(model, path, core))
+    if not found:
+        raise NotAttention("no output projection was seen beside its queries, keys and values")
+    candidates = []
+    for holder, prefix, output in found:
+        module = model.get_submodule(holder)
+        projection = module.get_submodule(output)
+        for names in inputs:
+            named: dict[str, Any] = {
+                name: f"{prefix}.{part}" if prefix else part for name, part in names.items()
+            }
+            base = Architecture(output=output, core=prefix, returns=1, **named)
+            candidates += [(holder, one) for one in _sized(core, module, projection, base, names)]
+    if not candidates:
+        raise NotAttention(
+            "no attribute says into how many heads its output projection's "
+            f"{columns_of(projection)} inputs split"
+        )
+    first = candidates[0][0]
+    return Seen(first, tuple(one for holder, one in candidates if holder == first))
+
+
+def _inputs(core: nn.Module) -> list[dict[str, str]]:
+    """The names of what makes queries, keys and values."""
+    children = dict(core.named_children())
+    found = []
+    query, key = _first(children, QUERY), _first(children, KEY)
+    value, both = _first(children, VALUE), _first(children, BOTH)
+    if query and key and value:
+        found.append({"query": query, "key": key, "value": value})
+    elif query and both:
+        found.append({"query": query, "key": both, "value": both})
+    elif query and key:  # keys are the values, too
+        found.append({"query": query, "key": key, "value": key})
+    fused = [name for name in FUSED if name in children]
+    if not found:
+        found += [{"fused": name} for name in fused]
+    if not found and query:
+        found.append({"query": query})
+    for name in dict.fromkeys(part for names in found for part in names.values()):
+        made = children[name]
+        if isinstance(made, CONVOLUTIONS):
+            raise NotAttention(f"its {name} is a convolution ({type(made).__name__})")
+        if not isinstance(made, Linear):
+            raise NotAttention(f"its {name} is a {type(made).__name__}, not a linear projection")
+    if not found:
+        raise NotAttention("no projections of queries, keys and values were seen")
+    return found
+
+
+def _with_output(model: nn.Module, path: str, core: nn.Module) -> Iterator[tuple[str, str, str]]:
+    """``(path of the whole, path of the core in it, path of the output projection in it)``."""
+    for name, child in core.named_children():
+        if name in OUTPUT and (inner := _linear_in(child)) is not None:
+            yield path, "", f"{name}.{inner}" if inner else name
+    parent_path, _, own = path.rpartition(".")
+    if not own:
+        return
+    parent = model.get_submodule(parent_path)
+    if isinstance(parent, nn.ModuleList | nn.Sequential):
+        return
+    for name, child in parent.named_children():
+        if name != own and name in OUTPUT and (inner := _linear_in(child)) is not None:
+            yield parent_path, own, f"{name}.{inner}" if inner else name
+
+
+def _linear_in(child: nn.Module) -> str | None:
+    """The linear projection that a child is, or holds before anything else; its path there."""
+    if isinstance(child, Linear):
+        return ""
+    for name, inner in child.named_children():
+        if isinstance(inner, Linear) and (name in OUTPUT or name in ("0", "dense")):
+            return name
+    return None
+
+
+def _sized(
+    core: nn.Module,
+    module: nn.Module,
+    output: nn.Module,
+    base: Architecture,
+    names: dict[str, str],
+) -> Iterator[Architecture]:
+    """The candidates with every attribute that may say how many heads there are, and how wide."""
+    total = columns_of(output)
+    for n_heads in _attributes(core, HEADS):
+        count = attrgetter(n_heads)(core)
+        if not 0 < count <= total or total % count:
+            continue
+        width = next(
+            (one for one in _attributes(core, WIDTHS) if attrgetter(one)(core) * count == total),
+            None,
+        )
+        for group in _grouping(core, count, base, names):
+            one = replace(base, n_heads=n_heads, width=width, **group)
+            if _rows_fit(module, one, count, group_size(core, one, count)):
+                yield one
+
+
+def _grouping(
+    core: nn.Module, count: int, base: Architecture, names: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    """What may say how many queries share a key and value head."""
+    orders = [{"fused_by_head": False}, {"fused_by_head": True}] if base.fused else [{}]
+    shared: list[dict[str, Any]] = []
+    for name in _attributes(core, KEY_HEADS):
+        heads = attrgetter(name)(core)
+        if 0 < heads <= count and count % heads == 0:
+            shared.append({"kv_heads": name})
+            break
+    for name in _attributes(core, GROUPS):
+        if 0 < attrgetter(name)(core) <= count and count % attrgetter(name)(core) == 0:
+            shared = [{"group": name, **(shared[0] if shared else {})}, *shared]
+            break
+    for order, one in itertools.product(orders, [*shared, {}]):
+        yield {**order, **one}
+
+
+def _rows_fit(module: nn.Module, one: Architecture, count: int, group: int) -> bool:
+    """Whether every projection's rows split into the heads, or groups, that it is said to have."""
+    if count % group:
+        return False
+    groups = count // group
+    if one.fused:
+        rows = rows_of(module.get_submodule(one.fused))
+        return rows % (count + 2 * groups) == 0
+    assert one.query
+    if rows_of(module.get_submodule(one.query)) % count:
+        return False
+    if not (one.key and one.value):
+        return True
+    return (
+        rows_of(module.get_submodule(one.key)) % groups == 0
+        and rows_of(module.get_submodule(one.value)) % groups == 0
+        # keys of a group are as wide as its queries are
+        and (
+            one.key == one.value
+            or rows_of(module.get_submodule(one.value)) * group
+            == columns_of(module.get_submodule(one.output))
+        )
+    )
+
+
+def _first(children: dict[str, nn.Module], names: list[str]) -> str | None:
+    return next((name for name in names if name in children), None)
+
+
+def _attributes(core: nn.Module, names: list[str]) -> list[str]:
+    """Those that the module or its configuration has as whole numbers."""
+    found = [name for name in names if _whole(getattr(core, name, None))]
+    config = getattr(core, "config", None)
+    if config is not None:
+        found += [f"config.{name}" for name in names if _whole(_of_config(config, name))]
+    return found
+
+
+def _of_config(config: Any, name: str) -> Any:
+    try:
+        return getattr(config, name, None)
+    except Exception:  # some configurations refuse what differs from layer to layer
+        return None
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+KINDS = ("enc-enc", "enc-dec", "dec-dec")
+"""Those of an encoder-decoder, as the paper names them: the encoder's own attention, the decoder's
+attention to the encoder, and the decoder's own."""
+
+# What models call attention to something from outside.
+_CROSS = re.compile(
+    r"^(encoder_attn|encoder_attention|EncDecAttention|crossattention\w*|cross_attn\w*|"
+    r"cross_attention\w*|multihead_cross_attn|\w*_cross_attn|\w*_cross_attention|enc_dec_attn)$"
+)
+# What models call their towers, as words of a name.
+_TOWERS = {
+    "vision": {"vision", "visual", "image", "video", "vit", "pixel"},
+    "audio": {"audio", "speech", "acoustic", "sound"},
+    "text": {"text", "language", "lm", "llm"},
+}
+
+
+def kinds_of(
+    model: nn.Module, paths: Sequence[str], elsewhere: Mapping[str, bool]
+) -> dict[str, str]:
+    """The kind of each attention module.
+
+    Args:
+        paths: of all attention modules of the model.
+        elsewhere: of those that were seen running, whether their keys come from outside.
+    """
+    two_sided = bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+    cross = {path: _is_cross(model, path) or elsewhere.get(path, False) for path in paths}
+    if two_sided:
+        return _of_two_sides(paths, cross)
+    towers = {path: _tower(path) for path in paths if not cross[path]}
+    several = len(set(towers.values())) > 1
+    return {
+        path: "cross" if cross[path] else (towers[path] or "text") if several else "self"
+        for path in paths
+    }
+
+
+def _of_two_sides(paths: Sequence[str], cross: Mapping[str, bool]) -> dict[str, str]:
+    kinds = {}
+    for path in paths:
+        *outer, _ = path.split(".")
+        decoding = any("decoder" in part.split("_") for part in outer)
+        if cross[path]:
+            kinds[path] = "enc-dec"
+        elif decoding:
+            kinds[path] = "dec-dec"
+        else:
+            kinds[path] = "enc-enc"
+    # the towers beside an encoder; a tower that is the encoder is that
+    encoding = [path for path in paths if kinds[path] == "enc-enc"]
+    towers = {path: _tower(path) for path in encoding}
+    if len(set(towers.values())) > 1:
+        main = None if None in towers.values() else "text"
+        for path in encoding:
+            if towers[path] != main and towers[path] is not None:
+                kinds[path] = str(towers[path])
+    return kinds
+
+
+def _is_cross(model: nn.Module, path: str) -> bool:
+    module: Any = model.get_submodule(path)
+    if isinstance(said := getattr(module, "is_cross_attention", None), bool):
+        return said
+    return any(_CROSS.match(part) for part in path.split(".")[-2:])
+
+
+def _tower(path: str) -> str | None:
+    """The first tower that a part of the path is named after."""
+    for part in path.split("."):
+        words = set(part.lower().split("_"))
+        for tower, names in _TOWERS.items():
+            if words & names:
+                return tower
+    return None
+
+
+def did_not_run(problem: str) -> str:
+    """Why nothing could be proved of a module that no inputs reached."""
+    return (
+        "it did not run on random inputs, so nothing about it could be proved"
+        f"{f' ({problem})' if problem else ''}: give find_heads(model, inputs=…) a batch that "
+        "reaches it"
+    )
+
+
+def warn_of(model: nn.Module, refused: dict[str, str]) -> None:
+    """Warn of attention modules that were seen and not taken: path -> why."""
+    warnings.warn(
+        f"{len(refused)} attention modules of {type(model).__name__} were seen and not taken: "
+        f"{said_of(model, refused)}. Their heads are neither masked nor scored",
+        stacklevel=4,
+    )
+
+
+def said_of(model: nn.Module, refused: dict[str, str]) -> str:
+    """What was not taken, a class and reason at a time, with the first module of each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, reason in refused.items():
+        name = type(model.get_submodule(path)).__name__
+        groups.setdefault((name, reason), []).append(path)
+    return "; ".join(
+        f"{name} ({paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}): {reason}"
+        for (name, reason), paths in groups.items()
+    )
+
+
+def nothing_found(model: nn.Module, refused: dict[str, str]) -> str:
+    """The message where no attention module was taken at all."""
+    classes = {type(module).__name__ for module in model.modules()}
+    seen = {name for name in classes if "attention" in name.lower()}
+    what = (
+        f"seen and refused: {said_of(model, refused)}"
+        if refused
+        else f"it holds {sorted(seen) or 'no module named like attention'}"
+    )
+    return (
+        f"no known attention module in {type(model).__name__}; {what}. Known: "
+        f"{sorted(ARCHITECTURES)}. Teach it yours with "
+        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
+    )

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
 from headprune_lib.records import renumbered
 from headprune_lib.slicing import keep_heads
+from headprune_lib.specs import AttentionBlock, rows_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:

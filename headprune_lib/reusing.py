@@ -30,7 +30,6 @@ from headprune_lib.batching import Batch, check_batch, model_inputs
 from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import not_plain
-from headprune_lib.rehearsing import close
 from headprune_lib.running import (
     Call,
     evaluating,
@@ -39,6 +38,7 @@ from headprune_lib.running import (
     recorded,
     replayed,
 )
+from headprune_lib.verify import close
 
 if TYPE_CHECKING:
     from jaxtyping import Float

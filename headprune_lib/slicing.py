@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.pruned_forward import (
     counted_beside,
     fit_caches,
@@ -17,6 +16,7 @@ from headprune_lib.pruned_forward import (
     take_bias_of_all_heads,
 )
 from headprune_lib.records import record_of, write_record
+from headprune_lib.specs import AttentionBlock, rows_of
 
 if TYPE_CHECKING:
     from jaxtyping import Int

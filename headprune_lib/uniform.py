@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, find_heads, full_mask
 from headprune_lib.orders import (
     check_scores,
@@ -18,6 +17,7 @@ from headprune_lib.orders import (
     known_kinds,
     warn_of_less,
 )
+from headprune_lib.specs import AttentionBlock
 
 
 def uniform_mask(

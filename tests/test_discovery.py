@@ -10,9 +10,9 @@ from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.heads import head_grid
 from headprune_lib.replication.census import tiny as census
+from headprune_lib.specs import UnknownArchitecture
 
 IDS = torch.arange(15).view(3, 5)
 
