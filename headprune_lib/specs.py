@@ -18,6 +18,9 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import messages
 
+LINEAR = (nn.Linear, Conv1D)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
 
 class NotAttention(Exception):
     """A module that looks like attention but has parts that cannot be read; says which."""
@@ -32,7 +35,9 @@ class Architecture:
     """How one class of attention modules names its parts (paths below the module).
 
     Attributes:
-        query: projection with one row block a head; None where ``fused`` has it.
+        query: projection with one row block a head; None where ``fused`` has it. Beside ``fused`` it
+            is that of cross-attention, whose fused projection makes keys and values alone; modules
+            without it make all three in the fused one.
         key: the same for the keys; None with ``value`` where the module reads the keys and values
             that another layer makes.
         value: the same for the values.
@@ -95,43 +100,48 @@ class Architecture:
     weights: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        three = [self.query, self.key, self.value]
-        if (self.key is None) != (self.value is None) or (
-            three != [None] * 3 if self.fused else self.query is None
-        ):
+        named = tuple(name for name in ("query", "key", "value") if getattr(self, name))
+        apart = ("query", "key", "value")
+        if named not in ((), ("query",)) if self.fused else named not in (("query",), apart):
             raise ValueError(
-                f"query, key and value are {three}, fused is {self.fused!r}; name all three "
-                "projections, or the fused one, or the query's alone where another layer makes "
-                "the keys and values"
+                f"query, key and value are {[self.query, self.key, self.value]}, fused is "
+                f"{self.fused!r}; name all three projections, or the fused one (and the query's "
+                "where cross-attention has it apart), or the query's alone where another layer "
+                "makes the keys and values"
             )
-        for field in ("output", "n_heads", "width"):
-            if getattr(self, field) == "" or (field != "width" and not getattr(self, field)):
+        for name in ("output", "n_heads", "width"):
+            if getattr(self, name) == "" or (name != "width" and not getattr(self, name)):
                 raise ValueError(
-                    f"{field} is {getattr(self, field)!r}; every attention module has "
-                    "one, so name it"
+                    f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
                 )
-        for field in ("more_rows", "per_head"):
-            if isinstance(getattr(self, field), str):
-                raise TypeError(f"{field} is {getattr(self, field)!r}; give a tuple of names")
+        for name in ("more_rows", "per_head"):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
         if self.fused_by_head and not self.fused:
             raise ValueError("fused_by_head says how the rows of a fused projection lie; name it")
         if self.norm and self.core:
             raise ValueError(
-                f"norm is {self.norm!r} and core {self.core!r}: the module around a "
-                "core normalises by itself, so leave norm out"
-            )
-        if self.bias_output is not None and not self.bias_argument:
-            raise ValueError(
-                f"bias_output is {self.bias_output}, but no bias_argument is named: "
-                "a bias that is returned is handed to the next layer by an argument"
+                f"norm is {self.norm!r} and core {self.core!r}: the module around a core "
+                "normalises by itself, so leave norm out"
             )
         if self.returns < 1:
             raise ValueError(f"returns is {self.returns}; attention returns at least one tensor")
+        if self.bias_output is not None and not self.bias_argument:
+            raise ValueError(
+                f"bias_output is {self.bias_output}, but no bias_argument is named: a bias that is "
+                "returned is handed to the next layer by an argument"
+            )
         if self.bias_output is not None and not 0 < self.bias_output < self.returns:
             raise ValueError(
-                f"bias_output is {self.bias_output}, returns {self.returns}: the bias "
-                "comes after the heads, among what is returned"
+                f"bias_output is {self.bias_output}, returns {self.returns}: the bias comes after "
+                "the heads, among what is returned"
             )
+
+    def of_module(self, module: nn.Module) -> Architecture:
+        """The entry, without a query's projection where the module's fused one makes all three."""
+        if self.fused and self.query and not _has(module, self.query):
+            return replace(self, query=None)
+        return self
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -150,78 +160,74 @@ class Architecture:
         return bool(self.fused or self.key)
 
 
-_BERT = Architecture(
+_PLAIN = Architecture(
+    query="query",
+    key="key",
+    value="value",
+    output="dense",
+    n_heads="num_attention_heads",
+    width="attention_head_size",
+)
+_BERT = replace(
+    _PLAIN,
     core="self",
     query="self.query",
     key="self.key",
     value="self.value",
     output="output.dense",
-    n_heads="num_attention_heads",
-    width="attention_head_size",
     size="all_head_size",
 )
 _BART = Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
-_LLAMA = Architecture(
-    query="q_proj",
-    key="k_proj",
-    value="v_proj",
-    output="o_proj",
-    n_heads="config.num_attention_heads",
-    group="num_key_value_groups",
+_LLAMA = replace(
+    _BART, output="o_proj", n_heads="config.num_attention_heads", group="num_key_value_groups"
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
+    # one module for all layers: what is cut is cut in each
+    "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
+    "BartAttention": _BART,
     "BertAttention": _BERT,
-    "RobertaAttention": _BERT,
-    "ElectraAttention": _BERT,
-    "DistilBertSelfAttention": Architecture(
-        query="q_lin",
-        key="k_lin",
-        value="v_lin",
-        output="out_lin",
-        n_heads="n_heads",
-        width="attention_head_size",
+    "DebertaV2Attention": replace(
+        _BERT,
+        query="self.query_proj",
+        key="self.key_proj",
+        value="self.value_proj",
+        more_rows=("self.pos_key_proj", "self.pos_query_proj"),
     ),
-    "MPNetSelfAttention": Architecture(
+    "DistilBertSelfAttention": replace(
+        _PLAIN, query="q_lin", key="k_lin", value="v_lin", output="out_lin", n_heads="n_heads"
+    ),
+    "ElectraAttention": _BERT,
+    "GPT2Attention": Architecture(
+        fused="c_attn", query="q_attn", output="c_proj", size="split_size"
+    ),
+    "GPTNeoXAttention": Architecture(
+        fused="query_key_value",
+        fused_by_head=True,
+        output="dense",
+        n_heads="config.num_attention_heads",
+        width="head_size",
+    ),
+    "Gemma3Attention": _LLAMA,
+    "LlamaAttention": _LLAMA,
+    "M2M100Attention": _BART,
+    "MPNetSelfAttention": replace(
+        _PLAIN,
         query="q",
         key="k",
         value="v",
         output="o",
-        n_heads="num_attention_heads",
-        width="attention_head_size",
         size="all_head_size",
         bias_argument="position_bias",
     ),
-    "DebertaV2Attention": Architecture(
-        core="self",
-        query="self.query_proj",
-        key="self.key_proj",
-        value="self.value_proj",
-        output="output.dense",
-        n_heads="num_attention_heads",
-        width="attention_head_size",
-        size="all_head_size",
-        more_rows=("self.pos_key_proj", "self.pos_query_proj"),
-    ),
+    "MarianAttention": _BART,
+    "MistralAttention": _LLAMA,
     "ModernBertAttention": Architecture(
         fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"
     ),
-    # one module for all layers: what is cut is cut in each
-    "AlbertAttention": Architecture(
-        query="query",
-        key="key",
-        value="value",
-        output="dense",
-        n_heads="num_attention_heads",
-        width="attention_head_size",
-        norm="LayerNorm",
-    ),
-    "ViTAttention": Architecture(
-        query="q_proj", key="k_proj", value="v_proj", output="o_proj", n_heads="num_attention_heads"
-    ),
-    "BartAttention": _BART,
-    "MarianAttention": _BART,
-    "M2M100Attention": _BART,
+    "OPTAttention": _BART,
+    "Qwen3Attention": _LLAMA,
+    "RobertaAttention": _BERT,
     "T5Attention": Architecture(
         query="q",
         key="k",
@@ -235,19 +241,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         returns=3,
         weights=(2,),
     ),
-    "GPT2Attention": Architecture(fused="c_attn", output="c_proj", size="split_size"),
-    "GPTNeoXAttention": Architecture(
-        fused="query_key_value",
-        fused_by_head=True,
-        output="dense",
-        n_heads="config.num_attention_heads",
-        width="head_size",
-    ),
-    "OPTAttention": _BART,
-    "LlamaAttention": _LLAMA,
-    "MistralAttention": _LLAMA,
-    "Qwen3Attention": _LLAMA,
-    "Gemma3Attention": _LLAMA,
+    "ViTAttention": replace(_BART, output="o_proj", n_heads="num_attention_heads"),
 }
 
 REGISTERED: set[str] = set()
@@ -268,14 +262,25 @@ def is_released(module: nn.Module) -> bool:
     adapters or quantised ones.
     """
     entry = ARCHITECTURES.get(type(module).__name__)
-    if entry is None:
+    if entry is None or not has_parts(module, entry):  # another class of that name
         return False
-    names = [getattr(entry, name) for name in entry.projections]
-    holders = {"", entry.core, *(name.rpartition(".")[0] for name in names)}
+    parts = (getattr(entry, name) for name in entry.of_module(module).projections)
+    holders = {"", entry.core, *(part.rpartition(".")[0] for part in parts)}
+    return all(_runs_released_code(module.get_submodule(path)) for path in holders)
+
+
+def has_parts(module: nn.Module, entry: Architecture) -> bool:
+    """Whether a module has the core and the projections that an entry names."""
+    parts = (getattr(entry, name) for name in entry.of_module(module).projections)
+    return _has(module, entry.core) and all(_has(module, part) for part in parts)
+
+
+def _has(module: nn.Module, path: str) -> bool:
     try:
-        return all(_runs_released_code(module.get_submodule(path)) for path in holders)
-    except AttributeError:  # another class of that name, without these parts
+        module.get_submodule(path)
+    except AttributeError:
         return False
+    return True
 
 
 _TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
@@ -289,24 +294,21 @@ def _runs_released_code(module: nn.Module) -> bool:
     forward = vars(module).get("forward")  # a bound method of the class changes nothing
     if forward is not None and getattr(forward, "__func__", None) is not kind.forward:
         return False
-    own = [getattr(value, "__func__", value) for value in vars(kind).values()]
-    functions = [value for value in own if isinstance(value, FunctionType)]
-    if kind.forward not in functions:
-        return False
+    members = [getattr(value, "__func__", value) for value in vars(kind).values()]
+    functions = [value for value in members if isinstance(value, FunctionType)]
     chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
     called = [
-        kind.forward.__globals__.get(name)
-        for function in functions
-        for name in function.__code__.co_names
+        *(kind.forward.__globals__.get(name) for f in functions for name in f.__code__.co_names),
+        ALL_ATTENTION_FUNCTIONS.get(chosen),
     ]
-    return all(
-        function.__code__.co_filename == home.__file__
-        and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
-        for function in functions
-    ) and all(
-        _is_from(function.__code__.co_filename)
-        for function in (*called, ALL_ATTENTION_FUNCTIONS.get(chosen))
-        if isinstance(function, FunctionType)
+    return (
+        kind.forward in functions
+        and all(
+            function.__code__.co_filename == home.__file__
+            and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
+            for function in functions
+        )
+        and all(_is_from(f.__code__.co_filename) for f in called if isinstance(f, FunctionType))
     )
 
 
@@ -345,14 +347,17 @@ def register_attention(
         >>> del ARCHITECTURES["MyLlamaAttention"]
         >>> REGISTERED.remove("MyLlamaAttention")
     """
-    name = _class_name(module)
-    unknown = sorted(names.keys() - {field.name for field in fields(Architecture)})
-    if unknown:
-        raise TypeError(
-            f"no field {unknown[0]!r} of an attention class; there are "
-            f"{[field.name for field in fields(Architecture)]}"
-        )
-    entry = Architecture(**names) if like is None else replace(_entry(like), **names)
+    name, known = _class_name(module), [field.name for field in fields(Architecture)]
+    if unknown := sorted(names.keys() - set(known)):
+        raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
+    if like is None:
+        entry = Architecture(**names)
+    elif isinstance(like, Architecture):
+        entry = replace(like, **names)
+    elif _class_name(like) in ARCHITECTURES:
+        entry = replace(ARCHITECTURES[_class_name(like)], **names)
+    else:
+        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
     ARCHITECTURES[name] = entry
     REGISTERED.add(name)
     return entry
@@ -360,14 +365,6 @@ def register_attention(
 
 def _class_name(module: type | str) -> str:
     return module if isinstance(module, str) else module.__name__
-
-
-def _entry(like: type | str | Architecture) -> Architecture:
-    if isinstance(like, Architecture):
-        return like
-    if _class_name(like) not in ARCHITECTURES:
-        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
-    return ARCHITECTURES[_class_name(like)]
 
 
 @dataclass(frozen=True)
@@ -433,18 +430,17 @@ class AttentionBlock:
                 queries a key would be right; a part of a group where only all of it can go; or
                 all of a group whose keys and values another layer reads, or makes.
         """
-        left = [len(set(group) & set(keep)) for group in self.groups]
-        sizes = sorted(set(left) - {0})
-        if self.keeps_groups and sizes and 0 in left:
-            gone = [list(g) for g, n in zip(self.groups, left, strict=True) if not n]
+        counts = [len(set(group) & set(keep)) for group in self.groups]
+        sizes, groups = sorted(set(counts) - {0}), [list(group) for group in self.groups]
+        gone = [group for group, n in zip(groups, counts, strict=True) if not n]
+        split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < self.group]
+        if self.keeps_groups and sizes and gone:
             raise ValueError(
                 f"{self.path}: heads {gone} are all that use a key and value head each, which "
                 f"cannot be removed: {self.keeps_groups}. Keep equally many heads of each group "
-                f"(prune_mask does), or use masked_heads. The groups are "
-                f"{[list(g) for g in self.groups]}"
+                f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
-        part = [list(g) for g, n in zip(self.groups, left, strict=True) if 0 < n < self.group]
-        if part and (len(sizes) > 1 or self.whole_groups):
+        if split and (len(sizes) > 1 or self.whole_groups):
             how = (
                 f"they can only go together ({self.whole_groups}): cut or keep all of a group"
                 if self.whole_groups
@@ -452,8 +448,8 @@ class AttentionBlock:
                 "(prune_mask has per_group)"
             )
             raise ValueError(
-                f"{self.kind} layer {self.layer}: heads {part} share a key and value head each; "
-                f"{how}, or use masked_heads. The groups are {[list(g) for g in self.groups]}"
+                f"{self.kind} layer {self.layer}: heads {split} share a key and value head each; "
+                f"{how}, or use masked_heads. The groups are {groups}"
             )
         return sizes[0] if sizes else self.group
 
@@ -488,21 +484,21 @@ def block_of(
     Raises:
         AttributeError: a part that the module does not have.
     """
-    module = model.get_submodule(path)
-    core: Any = module.get_submodule(architecture.core)
-    n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(architecture.n_heads)(core)
+    module, names = model.get_submodule(path), architecture.of_module(model.get_submodule(path))
+    core: Any = module.get_submodule(names.core)
+    n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(names.n_heads)(core)
     width = getattr(core, "headprune_width", None) or (
-        attrgetter(architecture.width)(core)
-        if architecture.width
-        else columns_of(module.get_submodule(architecture.output)) // n_heads
+        attrgetter(names.width)(core)
+        if names.width
+        else columns_of(module.get_submodule(names.output)) // n_heads
     )
     return AttentionBlock(
         n_heads=n_heads,
         width=width,
         kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
-        group=getattr(core, "headprune_group", None) or group_size(core, architecture, n_heads),
+        group=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
         path=path,
-        architecture=architecture,
+        architecture=names,
         **said,
     )
 

@@ -5,11 +5,15 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import build, same_weights
+from tiny import build, removed_as_masked, same_weights
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import headprune_lib as hp
 from headprune_lib import pruning
 from headprune_lib.replication.census import tiny as census
+from headprune_lib.specs import ARCHITECTURES
 from headprune_lib.unpruning import unprune_heads
 
 
@@ -97,13 +101,42 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     assert len(done) == 2 and everything(model) == before
 
 
-def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
-    model = t.GPT2LMHeadModel(
-        t.GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
+@pytest.mark.parametrize("known", [True, False])
+def test_keys_and_values_fused_beside_a_query_are_masked_and_removed(known, monkeypatch):
+    if not known:  # it is then found by its structure
+        monkeypatch.delitem(ARCHITECTURES, "GPT2Attention")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 30, "n_embd": 16, "n_head": 4, "n_layer": 2}
+    model = t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    states = torch.randn(2, 3, 16)
+    heads = [("cross", 0, 1), ("self", 0, 2), *(("cross", 1, head) for head in range(4))]
+    pruned = removed_as_masked(
+        model,
+        hp.cut_heads(model, heads),
+        lambda each: each(torch.arange(10).view(2, 5), encoder_hidden_states=states).logits,
+        atol=1e-4,
     )
-    mask = {kind: torch.zeros_like(values) for kind, values in hp.full_mask(model).items()}
-    with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
-        hp.prune_heads(model, mask)
+    kept = {(block.kind, block.layer): block.kept for block in hp.find_heads(pruned)}
+    assert kept == {
+        ("self", 0): (0, 1, 3), ("cross", 0): (0, 2, 3), ("self", 1): (0, 1, 2, 3), ("cross", 1): (),
+    }  # fmt: skip
+    sizes = hp.score_heads(model, [], "magnitude")
+    value = model.transformer.h[0].crossattention.c_attn.weight[:, 16:20].T
+    output = model.transformer.h[0].crossattention.c_proj.weight[:4].T
+    assert sizes["cross"][0, 0].item() == pytest.approx((output @ value).norm().item(), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_weights_spread_over_processes_are_refused_as_such():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = fully_shard(build(), mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(ValueError, match="spread over several processes.*before.*sharded"):
+            hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
+    finally:
+        distributed.destroy_process_group()
 
 
 def whisper():
