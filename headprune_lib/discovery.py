@@ -233,20 +233,16 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
     unknown: list[str] = []
     for path, module in modules.items():
         name = type(module).__name__
+        entry = ARCHITECTURES.get(name)
         if pruned := vars(module).get("headprune_found"):  # it brings its own entry
             known[path] = Verified(vars(module)["headprune_architecture"], pruned)
-        elif name in ARCHITECTURES and (
-            name in REGISTERED or has_parts(module, ARCHITECTURES[name])
-        ):
-            how = (
-                "registered"
-                if name in REGISTERED
-                else "table"
-                if is_released(module)
-                else "assumed"
-            )
-            known[path] = Verified(ARCHITECTURES[name], {"how": how})
-            unsure += [path] if how != "table" else []
+        elif entry and (name in REGISTERED or has_parts(module, entry)):
+            how = "registered" if name in REGISTERED else "assumed"
+            if how == "assumed" and is_released(module):
+                how = "table"
+            else:
+                unsure.append(path)
+            known[path] = Verified(entry, {"how": how})
         elif _looks_like_attention(module):
             unknown.append(path)
     return known, unsure, [path for path in unknown if not _inside(path, known)]
