@@ -310,13 +310,14 @@ def _verify(
     """
     paths = [*candidates, *unsure]
     with as_it_was(model):
-        captured = capture_calls(model, paths, check_batch(inputs) if inputs is not None else None)
-    memory.outside = {path: call.keys_from_outside() for path, call in captured.calls.items()}
+        given = check_batch(inputs) if inputs is not None else None
+        calls, passes, problem = capture_calls(model, paths, given)
+    memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
     results: dict[Any, Verified | str] = {}
     with as_it_was(model):
         # those that ran come first: what they prove holds of modules alike that did not run
-        for path in sorted(paths, key=lambda path: path not in captured.calls):
-            module, names, call = modules[path], candidates.get(path), captured.calls.get(path)
+        for path in sorted(paths, key=lambda path: path not in calls):
+            module, names, call = modules[path], candidates.get(path), calls.get(path)
             key: tuple = (*alike(module), names)
             if call is not None:
                 by_call = (*key, call.arguments_by_head())
@@ -333,15 +334,13 @@ def _verify(
                 # what was taught and does not run is taken at its word
                 memory.refused[path] = (
                     "it did not run on random inputs, so nothing about it could be proved"
-                    f"{f' ({captured.problem})' if captured.problem else ''}: give "
+                    f"{f' ({problem})' if problem else ''}: give "
                     "find_heads(model, inputs=…) a batch that reaches it"
                 )
     memory.not_run = [
-        path
-        for path, names in candidates.items()
-        if path not in captured.calls and not names[0].makes_keys
+        path for path, names in candidates.items() if path not in calls and not names[0].makes_keys
     ]
-    return captured.passes
+    return passes
 
 
 def _result(
@@ -491,36 +490,23 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
         paths: of all attention modules of the model.
         outside: of those that were seen running, whether their keys come from outside.
     """
-    cross = {path: _is_cross(modules[path], path) or outside.get(path, False) for path in paths}
-    if getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False):
-        return _of_two_sides(paths, cross)
-    towers = {path: _tower(path) for path in paths if not cross[path]}
-    several = len(set(towers.values())) > 1
-    return {
-        path: "cross" if cross[path] else (towers[path] or "text") if several else "self"
-        for path in paths
-    }
-
-
-def _of_two_sides(paths: Sequence[str], cross: Mapping[str, bool]) -> dict[str, str]:
+    two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
+    own = "enc-enc" if two_sided else "self"
     kinds = {}
     for path in paths:
-        *outer, _ = path.split(".")
-        decoding = any("decoder" in part.split("_") for part in outer)
-        if cross[path]:
-            kinds[path] = "enc-dec"
-        elif decoding:
+        if _is_cross(modules[path], path) or outside.get(path, False):
+            kinds[path] = "enc-dec" if two_sided else "cross"
+        elif two_sided and any("decoder" in part.split("_") for part in path.split(".")[:-1]):
             kinds[path] = "dec-dec"
         else:
-            kinds[path] = "enc-enc"
-    # the towers beside an encoder; a tower that is the encoder is that
-    encoding = [path for path in paths if kinds[path] == "enc-enc"]
-    towers = {path: _tower(path) for path in encoding}
+            kinds[path] = own
+    towers = {path: _tower(path) for path in paths if kinds[path] == own}
     if len(set(towers.values())) > 1:
+        # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
         main = None if None in towers.values() else "text"
-        for path in encoding:
-            if towers[path] != main and towers[path] is not None:
-                kinds[path] = str(towers[path])
+        for path, tower in towers.items():
+            if not two_sided or tower not in (None, main):
+                kinds[path] = tower or "text"
     return kinds
 
 

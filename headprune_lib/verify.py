@@ -488,43 +488,36 @@ def _emptied(module: nn.Module, names: Architecture, entry: bool) -> Iterator[Ar
 # Running the model: what its modules are given, and whose keys and values they read.
 
 
-@dataclass
-class Captured:
-    """What passes of a model gave its modules.
-
-    Attributes:
-        calls: path -> what the module was given.
-        problem: what went wrong first.
-        passes: the path of each part that was run, with its inputs, where these reached a module.
-    """
-
-    calls: dict[str, Ran] = field(default_factory=dict)
-    problem: str = ""
-    passes: list[tuple[str, Inputs]] = field(default_factory=list)
-
-
-def capture_calls(model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None) -> Captured:
+def capture_calls(
+    model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
+) -> tuple[dict[str, Ran], list[tuple[str, Inputs]], str]:
     """What the modules of these paths are given where the model, or a part of it, is run.
 
     Args:
         inputs: of the model; random ones, if none are given.
+
+    Returns:
+        path -> what the module was given; the path of each part that was run with its inputs, where
+        these reached a module; and what went wrong first.
     """
-    captured = Captured()
+    reached: dict[str, Ran] = {}
+    passes: list[tuple[str, Inputs]] = []
+    problem = ""
     for root_path in _roots(model, paths):
         root = model.get_submodule(root_path)
         prefix = f"{root_path}." if root_path else ""
         device = next((parameter.device for parameter in root.parameters()), torch.device("cpu"))
         for batch in [inputs] if inputs is not None and not root_path else example_inputs(root):
-            missing = [p for p in paths if p.startswith(prefix) and p not in captured.calls]
+            missing = [p for p in paths if p.startswith(prefix) and p not in reached]
             if not missing:
                 break
             placed = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}
             # also of a pass that ended in an error: modules that ran were given real inputs
-            calls, problem = record(root, [path.removeprefix(prefix) for path in missing], placed)
-            captured.calls |= {prefix + path: call for path, call in calls.items()}
-            captured.passes += [(root_path, placed)] if calls else []
-            captured.problem = captured.problem or problem
-    return captured
+            calls, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
+            reached |= {prefix + path: call for path, call in calls.items()}
+            passes += [(root_path, placed)] if calls else []
+            problem = problem or error
+    return reached, passes, problem
 
 
 def record(model: nn.Module, paths: Sequence[str], inputs: Inputs) -> tuple[dict[str, Ran], str]:
