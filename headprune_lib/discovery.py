@@ -115,8 +115,8 @@ def find_heads(
 
     Classes in the table, and those that ``register_attention`` taught, are known by name. Others
     are found by their structure and proved on the model itself, once a model: a pass of a few
-    random inputs, with no weight, mode or random state changed. What is seen and not taken is
-    named in a warning.
+    random inputs, with no weight, mode or random state changed. An attribute of the model remembers
+    the proof, also in copies. What is seen and not taken is named in a warning.
 
     Args:
         verify: whether what is found by structure is proved before it is believed. What is once
@@ -206,7 +206,7 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
                 path: Verified(names[0], {"how": "assumed"}) for path, names in candidates.items()
             }
         elif candidates or unsure:
-            passes = _verify(model, modules, candidates, unsure, inputs, memory)
+            passes = _prove(model, modules, candidates, unsure, inputs, memory)
         memory.refused |= _unread(modules, {*known, *unknown, *memory.verified})
         _note_readers(model, _taken(known, memory), passes, memory)
         if signature or memory.refused:  # a model of known classes alone has nothing to remember
@@ -295,7 +295,7 @@ def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
     }
 
 
-def _verify(
+def _prove(
     model: nn.Module,
     modules: Modules,
     candidates: dict[str, tuple[Architecture, ...]],
@@ -491,7 +491,7 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
         outside: of those that were seen running, whether their keys come from outside.
     """
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
-    own = "enc-enc" if two_sided else "self"
+    plain = "enc-enc" if two_sided else "self"
     kinds = {}
     for path in paths:
         if _is_cross(modules[path], path) or outside.get(path, False):
@@ -499,8 +499,8 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
         elif two_sided and any("decoder" in part.split("_") for part in path.split(".")[:-1]):
             kinds[path] = "dec-dec"
         else:
-            kinds[path] = own
-    towers = {path: _tower(path) for path in paths if kinds[path] == own}
+            kinds[path] = plain
+    towers = {path: _tower(path) for path in paths if kinds[path] == plain}
     if len(set(towers.values())) > 1:
         # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
         main = None if None in towers.values() else "text"
@@ -625,10 +625,10 @@ def _with_output(modules: Modules, path: str) -> Iterator[tuple[str, str, str]]:
     """``(path of the whole, path of the core in it, path of the output projection in it)``."""
     for output in _outputs_in(modules[path]):
         yield path, "", output
-    outer, _, own = path.rpartition(".")
-    if own and not isinstance(modules[outer], nn.ModuleList | nn.Sequential):
-        for output in _outputs_in(modules[outer], but=own):
-            yield outer, own, output
+    outer, _, name = path.rpartition(".")
+    if name and not isinstance(modules[outer], nn.ModuleList | nn.Sequential):
+        for output in _outputs_in(modules[outer], but=name):
+            yield outer, name, output
 
 
 def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:

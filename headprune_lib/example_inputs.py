@@ -32,9 +32,9 @@ def example_inputs(model: nn.Module, seed: int = 0) -> Iterator[Inputs]:
     quiet = {k: v for k, v in (("use_cache", False), ("return_dict", True)) if k in asked}
     batches = ({**main, **side} for main in _mains(draw, asked) for side in _sides_of(draw))
     yield from ({**batch, **quiet} for batch in itertools.islice(batches, _MOST))
-    own = getattr(model, "dummy_inputs", None)
-    if isinstance(own, dict) and own.keys() <= asked.keys():
-        yield {**own, **quiet}
+    dummy = getattr(model, "dummy_inputs", None)
+    if isinstance(dummy, dict) and dummy.keys() <= asked.keys():
+        yield {**dummy, **quiet}
 
 
 def _mains(draw: _Draw, asked: Mapping[str, inspect.Parameter]) -> Iterator[Inputs]:
@@ -140,8 +140,8 @@ def _ids(draw: _Draw) -> Tensor | None:
     size = size or max(tables, default=0)
     if not size:
         return None
-    meant = {one for config in draw.configs for one in _meant(config)}
-    free = [one for one in range(min(size, 5000)) if one not in meant] or list(range(size))
+    meant = {token for config in draw.configs for token in _meant(config)}
+    free = [token for token in range(min(size, 5000)) if token not in meant] or list(range(size))
     return torch.tensor(free)[torch.randint(0, len(free), (_N, _LENGTH), generator=draw.generator)]
 
 
@@ -151,7 +151,7 @@ def _meant(config: Any) -> set[int]:
     for name, value in vars(config).items():
         if name.endswith(("token_id", "token_index", "token_ids")):
             each = value if isinstance(value, list | tuple) else [value]
-            meant |= {one for one in each if isinstance(one, int)}
+            meant |= {token for token in each if isinstance(token, int)}
     return meant
 
 

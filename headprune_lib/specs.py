@@ -474,12 +474,12 @@ class AttentionBlock:
 
 
 def block_of(
-    model: nn.Module, path: str, architecture: Architecture, **said: Any
+    model: nn.Module, path: str, architecture: Architecture, **known: Any
 ) -> AttentionBlock:
     """The block of the attention module of this path, whose parts have these names.
 
     Args:
-        said: the fields that the module itself does not tell.
+        known: the fields that the module itself does not tell.
 
     Raises:
         AttributeError: a part that the module does not have.
@@ -499,7 +499,7 @@ def block_of(
         group=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
         path=path,
         architecture=names,
-        **said,
+        **known,
     )
 
 

@@ -73,7 +73,7 @@ class Ran:
         Of two modules that are alike one may be given a mask for all heads, and the other a bias a
         head, which removal has to slice.
         """
-        given = {**{str(place): v for place, v in enumerate(self.args)}, **self.kwargs}
+        given = {**{str(index): v for index, v in enumerate(self.args)}, **self.kwargs}
         return tuple(
             name
             for name, value in sorted(given.items())
@@ -358,8 +358,11 @@ def _removal_problem(module: nn.Module, block: AttentionBlock, call: Ran, kept: 
     except Exception as error:  # whatever the module's own code makes of it
         return f"its code does not run with fewer heads ({describe_error(error)})"
     if not kept:  # there are no weights of attention to return
-        expected = [expected[0], *(one for one in expected[1:] if not _looks_like_weights(one))]
-        found = [found[0], *(one for one in found[1:] if one.numel())]
+        expected = [
+            expected[0],
+            *(tensor for tensor in expected[1:] if not _looks_like_weights(tensor)),
+        ]
+        found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
         if len(found) < len(expected):
             return "with no head left it does not return what it hands on to other layers"
     if len(found) < len(expected) or found[0].shape != expected[0].shape:
@@ -406,9 +409,9 @@ def _places_of_weights(
         if kernel is not None:
             setattr(config, name, kernel)
     return tuple(
-        place
-        for place, one in enumerate(outputs if isinstance(outputs, tuple) else ())
-        if place and torch.is_tensor(one) and (place >= returns or _looks_like_weights(one))
+        index
+        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ())
+        if index and torch.is_tensor(value) and (index >= returns or _looks_like_weights(value))
     )
 
 
@@ -418,9 +421,9 @@ def _variants(
     """The names with what else may have to go with a head."""
     n_heads = attrgetter(names.n_heads)(core)
     if hasattr(core, "compute_bias"):
-        for place, value in enumerate(outputs if isinstance(outputs, tuple) else ()):
-            if place and torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads:
-                names = replace(names, bias_argument="position_bias", bias_output=place)
+        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ()):
+            if index and torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads:
+                names = replace(names, bias_argument="position_bias", bias_output=index)
                 yield from _further_parts(module, names, core)
                 return
     yield from _further_parts(module, names, core)

@@ -95,6 +95,7 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
+    discovered(model)  # what is proved of a model stays with it
     before = _traces(model)
     case = Case(model, inputs, whole)
     answers = {}
