@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headprune_lib.ablation import all_but_one, one_head_ablation
-    from headprune_lib.architectures import register_attention
     from headprune_lib.criteria import register_criterion
     from headprune_lib.criteria.gradient import example_importance
+    from headprune_lib.discovery import find_heads
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
-    from headprune_lib.heads import cut_heads, find_heads, full_mask
+    from headprune_lib.heads import cut_heads, full_mask
     from headprune_lib.mask_tuning import fold_gates, tune_mask
     from headprune_lib.masking import masked_heads
     from headprune_lib.orders import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headprune_lib.pruning import prune_heads
     from headprune_lib.saving import load_pruned, save_pruned
     from headprune_lib.scoring import head_importance, score_heads
+    from headprune_lib.specs import register_attention
     from headprune_lib.unpruning import unprune_heads
 
 __all__ = [
@@ -68,7 +69,7 @@ _HOMES = {
     "export_gguf": "export",
     "export_onnx": "export",
     "export_transformers": "export",
-    "find_heads": "heads",
+    "find_heads": "discovery",
     "fold_gates": "mask_tuning",
     "full_mask": "heads",
     "head_importance": "scoring",
@@ -81,7 +82,7 @@ _HOMES = {
     "prune_mask": "orders",
     "prune_order": "orders",
     "prune_schedule": "orders",
-    "register_attention": "architectures",
+    "register_attention": "specs",
     "register_criterion": "criteria",
     "save_pruned": "saving",
     "score_heads": "scoring",

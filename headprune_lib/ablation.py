@@ -30,8 +30,8 @@ from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, f
 from headprune_lib.hooking import Call, recorded, replayed
 from headprune_lib.masking import gated, masked_heads
 from headprune_lib.pruning import not_plain
-from headprune_lib.rehearsing import close
 from headprune_lib.running import evaluating, on_device, placed, synchronize
+from headprune_lib.verify import close
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -37,9 +37,9 @@ from headprune_lib.heads import AttentionBlock, HeadTensors, cut_heads, find_hea
 from headprune_lib.messages import one_line
 from headprune_lib.orders import Step
 from headprune_lib.pruned_forward import layer_number
-from headprune_lib.rehearsing import Ran, copied, record
 from headprune_lib.running import evaluating, on_device, placed, seconds_of
 from headprune_lib.slicing import keep_heads
+from headprune_lib.verify import Ran, copied, record
 
 Measured = Callable[[HeadTensors], float]
 """Something of the model that a mask would leave: what it costs, or how good it is."""

@@ -1,35 +1,151 @@
 """The attention blocks of a model: those known by name, and those found by structure and proved.
 
-Finding is asked for often and proving costs a pass of the model, so what is proved of a model is
-remembered as long as the model lives and its attention modules are the same.
+What a structure seems to be is not believed: :mod:`headprune_lib.verify` tries each candidate on the
+model itself. That costs a pass, so what is proved is remembered with the model, and in its copies,
+as long as its attention modules and their code are the same.
 """
 
 from __future__ import annotations
 
-import weakref
+import copy
+import re
+import warnings
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from headprune_lib.architectures import (
+from headprune_lib.batching import Batch, check_batch
+from headprune_lib.example_inputs import Inputs
+from headprune_lib.specs import (
     ARCHITECTURES,
+    CONVOLUTIONS,
+    LINEAR,
     REGISTERED,
     Architecture,
+    AttentionBlock,
+    NotAttention,
     UnknownArchitecture,
+    block_of,
+    columns_of,
+    group_size,
+    has_parts,
     is_released,
+    rows_of,
 )
-from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock, block_of
-from headprune_lib.kinds import kinds_of
-from headprune_lib.proving import Proof, check, prove
-from headprune_lib.refusals import did_not_run, nothing_found, warn_of
-from headprune_lib.rehearsing import Ran, as_it_was, keys_read, reached, said
-from headprune_lib.running import evaluating
-from headprune_lib.structure import NotAttention, Seen, looks_like_attention, read
+from headprune_lib.verify import (
+    Ran,
+    Verified,
+    as_it_was,
+    capture_calls,
+    keys_read,
+    verify,
+)
+
+# What transformers' classes and others' call the parts of attention, the most common names first.
+# fmt: off
+QUERY = [
+    "q_proj", "query", "q", "q_lin", "query_proj", "q_b_proj", "wq", "Wq", "to_q", "linear_q",
+    "q_attn", "query_layer", "queries", "proj_q", "query_projection", "q_linear", "project_q",
+]
+KEY = [
+    "k_proj", "key", "k", "k_lin", "key_proj", "wk", "Wk", "to_k", "linear_k", "key_layer",
+    "keys", "proj_k", "key_projection", "k_linear", "project_k",
+]
+VALUE = [
+    "v_proj", "value", "v", "v_lin", "value_proj", "wv", "Wv", "to_v", "linear_v",
+    "value_layer", "values", "proj_v", "value_projection", "v_linear", "project_v",
+]
+KEY_AND_VALUE = ["kv_proj", "kv_b_proj", "kv", "to_kv", "key_value"]  # keys and values by head
+FUSED = [
+    "qkv_proj", "qkv", "query_key_value", "c_attn", "Wqkv", "wqkv", "in_proj", "to_qkv",
+    "att_proj", "qkv_layer", "fused_qkv",
+]
+OUTPUT = [
+    "o_proj", "out_proj", "out", "o", "c_proj", "dense", "proj", "wo", "Wo", "output", "to_out",
+    "out_lin", "projection", "linear_out", "proj_out", "fc_out", "post", "output_proj",
+    "projection_layer", "final_linear", "linear_o", "o_linear", "attn_out", "proj_o",
+    "output_projection", "resid_proj", "attention_out",
+]
+HEADS = [
+    "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head",
+    "attention_heads", "encoder_attention_heads", "decoder_attention_heads",
+]
+KEY_HEADS = [
+    "num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_kv_head", "num_key_heads",
+    "kv_heads", "num_local_key_value_heads",
+]
+GROUPS = ["num_key_value_groups", "n_rep", "num_queries_per_kv", "kv_groups"]
+WIDTHS = [
+    "v_head_dim", "head_dim", "attention_head_size", "head_size", "d_head", "dim_head", "d_kv",
+    "key_value_proj_dim", "head_width", "kv_channels", "hidden_size_per_attention_head",
+    "dim_per_head", "value_head_dim",
+]
+# fmt: on
+_MAKERS = frozenset((*QUERY, *FUSED))
+
+KINDS = ("enc-enc", "enc-dec", "dec-dec")
+"""Those of an encoder-decoder, as the paper names them: the encoder's own attention, the decoder's
+attention to the encoder, and the decoder's own."""
+
+# What models call attention to something from outside.
+_CROSS = re.compile(
+    r"^(encoder_attn|encoder_attention|EncDecAttention|crossattention\w*|cross_attn\w*|"
+    r"cross_attention\w*|multihead_cross_attn|\w*_cross_attn|\w*_cross_attention|enc_dec_attn)$"
+)
+# What models call their towers, as words of a name.
+_TOWERS = {
+    "vision": {"vision", "visual", "image", "video", "vit", "pixel"},
+    "audio": {"audio", "speech", "acoustic", "sound"},
+    "text": {"text", "language", "lm", "llm"},
+}
+
+Modules = dict[str, nn.Module]
+"""Path -> module, all of a model's in its own order."""
+
+
+def find_heads(
+    model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
+) -> list[AttentionBlock]:
+    """Every attention block of ``model``, in order of layers.
+
+    Classes in the table, and those that ``register_attention`` taught, are known by name. Others
+    are found by their structure and proved on the model itself, once a model: a pass of a few
+    random inputs, with no weight, mode or random state changed. An attribute of the model remembers
+    the proof, also in copies. What is seen and not taken is named in a warning.
+
+    Args:
+        verify: whether what is found by structure is proved before it is believed. What is once
+            assumed of a model stays assumed of it.
+        inputs: the model's keyword arguments for the proof, where random ones do not do.
+
+    Raises:
+        TypeError: not a model.
+        ValueError: a model in DataParallel's wrapper, which runs copies of it, or a traced one.
+        UnknownArchitecture: no attention module that is known or was proved; the message says
+            what was seen of each class.
+    """
+    if not isinstance(model, nn.Module):
+        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(
+            f"expected a model, a torch.nn.Module that holds weights, given {given}; load one, "
+            "AutoModel….from_pretrained(…), and of a pipeline give its .model"
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            f"{type(model).__name__}: what torch.jit made runs without Python, where heads are "
+            "masked; give the model that it was made of"
+        )
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
+            "itself, wrapper.module"
+        )
+    return discovered(model, verify=verify, inputs=inputs).blocks
 
 
 @dataclass
@@ -47,97 +163,284 @@ class Discovery:
 
 @dataclass
 class _Memory:
-    """What was proved of a model: by path the proof, or why there is none.
+    """What was proved of a model: by path what holds, or why it was refused.
 
     Attributes:
+        signature: the modules that were looked at and their code; another one, another proof.
+        outside: of modules that were seen running, whether their keys come from outside.
         readers: path of a module that makes keys and values -> those of others that read them.
         not_run: modules that read keys of another and did not run, so that whose was not seen.
     """
 
-    modules: tuple = ()
-    proofs: dict[str, Proof] = field(default_factory=dict)
+    signature: tuple = ()
+    verified: dict[str, Verified] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    elsewhere: dict[str, bool] = field(default_factory=dict)
+    outside: dict[str, bool] = field(default_factory=dict)
     readers: dict[str, set[str]] = field(default_factory=dict)
     not_run: list[str] = field(default_factory=list)
     how: str = "found"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
+        return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
 
-_REMEMBERED: weakref.WeakKeyDictionary[nn.Module, _Memory] = weakref.WeakKeyDictionary()
+    def __reduce__(self) -> tuple:
+        return type(None), ()  # a pickled model is read without this library
+
+
+_MEMORY = "_headprune_discovery"  # the attribute of a model
 
 
 def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = None) -> Discovery:
     """The blocks of a model and what was not taken; see :func:`headprune_lib.find_heads`."""
-    named, unknown = _split(model)
-    memory = _REMEMBERED.get(model)
-    taught = [
-        path
-        for path, (_, how) in named.items()
-        if how != "table" and not hasattr(model.get_submodule(path), "headprune_found")
-    ]
+    modules = dict(model.named_modules())
+    known, unsure, unknown = _split(modules)
+    signature = tuple(_signature(modules, path) for path in (*unknown, *unsure))
+    memory: _Memory | None = vars(model).get(_MEMORY)
     again = inputs is not None or (not verify and memory is not None and memory.how == "found")
-    modules = tuple(
-        (
-            path,
-            id(module := model.get_submodule(path)),
-            ARCHITECTURES.get(type(module).__name__),
-            _forwards(model, path),
-        )
-        for path in (*unknown, *taught)
-    )
-    if memory is None or memory.modules != modules or (modules and again):
-        memory, passes = _look(model, unknown, taught, verify, inputs)
-        memory.modules = modules
-        memory.refused |= _unread(model, {*named, *unknown, *memory.proofs})
-        memory.readers = _readers(model, _proofs(named, memory), memory.refused, passes)
-        _REMEMBERED[model] = memory
-        if memory.refused and (named.keys() - memory.refused.keys() or memory.proofs):
-            warn_of(model, memory.refused)
-    proofs = _proofs(named, memory)
-    if not proofs:
-        raise UnknownArchitecture(nothing_found(model, memory.refused))
-    ways = {path: how for path, (_, how) in named.items()}
-    blocks = list(_sharing(list(_blocks(model, proofs, ways, memory)), memory))
+    if memory is None or memory.signature != signature or (signature and again):
+        memory = _Memory(signature, how="found" if verify else "assumed")
+        candidates = _candidates(modules, unknown, memory)
+        passes = []
+        if not verify:
+            memory.verified = {
+                path: Verified(names[0], {"how": "assumed"}) for path, names in candidates.items()
+            }
+        elif candidates or unsure:
+            passes = _prove(model, modules, candidates, unsure, inputs, memory)
+        memory.refused |= _unread(modules, {*known, *unknown, *memory.verified})
+        _note_readers(model, _taken(known, memory), passes, memory)
+        if signature or memory.refused:  # a model of known classes alone has nothing to remember
+            vars(model)[_MEMORY] = memory
+        if memory.refused and (known.keys() - memory.refused.keys() or memory.verified):
+            warnings.warn(
+                f"{len(memory.refused)} attention modules of {type(model).__name__} were seen and "
+                f"not taken: {_told(modules, memory.refused)}. Their heads are neither masked nor "
+                "scored",
+                stacklevel=3,
+            )
+    taken = _taken(known, memory)
+    if not taken:
+        raise UnknownArchitecture(_nothing_found(modules, memory.refused))
+    blocks = list(_with_sharing(list(_blocks(model, modules, taken, memory)), memory))
     _check_apart(model, blocks)
     return Discovery(blocks, memory.refused)
 
 
-def _forwards(model: nn.Module, path: str) -> tuple:
-    """What runs where a module, or the one around it, is called."""
-    around = model.get_submodule(path.rpartition(".")[0])
-    inside = model.get_submodule(path).modules()
-    return tuple((type(one).forward, vars(one).get("forward")) for one in (around, *inside))
+def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]:
+    """Modules known by name; those of them whose entry is to be proved; others like attention."""
+    known: dict[str, Verified] = {}
+    unsure: list[str] = []
+    unknown: list[str] = []
+    for path, module in modules.items():
+        name = type(module).__name__
+        entry = ARCHITECTURES.get(name)
+        if pruned := vars(module).get("headprune_found"):  # it brings its own entry
+            known[path] = Verified(vars(module)["headprune_architecture"], pruned)
+        elif entry and (name in REGISTERED or has_parts(module, entry)):
+            how = "registered" if name in REGISTERED else "assumed"
+            if how == "assumed" and is_released(module):
+                how = "table"
+            else:
+                unsure.append(path)
+            known[path] = Verified(entry, {"how": how})
+        elif _looks_like_attention(module):
+            unknown.append(path)
+    return known, unsure, [path for path in unknown if not _inside(path, known)]
 
 
-def _proofs(named: dict[str, tuple[Proof, str]], memory: _Memory) -> dict[str, Proof]:
-    by_name = {path: proof for path, (proof, _) in named.items() if path not in memory.refused}
-    return by_name | memory.proofs
+def _signature(modules: Modules, path: str) -> tuple:
+    """A module, its entry, and what runs where it, or the one around it, is called."""
+    module, around = modules[path], modules[path.rpartition(".")[0]]
+    code = tuple((type(m).forward, vars(m).get("forward")) for m in (around, *module.modules()))
+    return path, module, ARCHITECTURES.get(type(module).__name__), code
 
 
-def _readers(
+def _taken(known: dict[str, Verified], memory: _Memory) -> dict[str, Verified]:
+    by_name = {path: names for path, names in known.items() if path not in memory.refused}
+    return by_name | memory.verified
+
+
+def _ancestors(path: str) -> list[str]:
+    """The paths of the modules around one, the outermost first; not the model."""
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _inside(path: str, others: Container[str]) -> bool:
+    """Whether a path is, or lies below, one of others."""
+    return any(outer in others for outer in (*_ancestors(path), path))
+
+
+def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
+    """The innermost modules that are named attention, hold weights, and were not looked at."""
+    named = [
+        path
+        for path, module in modules.items()
+        if "attention" in type(module).__name__.lower()
+        and next(module.parameters(), None) is not None
+    ]
+    around = {"", *(outer for path in (*named, *taken) for outer in _ancestors(path))}
+    unread = (
+        "its class is named attention, and no projections of queries, keys and values that could "
+        "be read were seen in it"
+    )
+    torchs = (
+        "torch's class never calls out_proj, where a mask would act, but takes its weights alone; "
+        'write the projections as nn.Linear, as the page "Teach it an architecture" does'
+    )
+    return {
+        path: torchs if isinstance(modules[path], nn.MultiheadAttention) else unread
+        for path in named
+        if path not in around and not _inside(path, taken)
+    }
+
+
+def _prove(
     model: nn.Module,
-    proofs: dict[str, Proof],
-    refused: Container[str],
-    passes: list[tuple[str, Batch]],
-) -> dict[str, set[str]]:
-    """Path of each module whose keys and values others read -> the paths of these."""
-    readers: dict[str, set[str]] = {}
+    modules: Modules,
+    candidates: dict[str, tuple[Architecture, ...]],
+    unsure: list[str],
+    inputs: Batch | None,
+    memory: _Memory,
+) -> list[tuple[str, Inputs]]:
+    """Run the model, and note what holds of modules that were read, or whose entry is to be proved.
+
+    Returns:
+        the passes that reached a module: the path of what was run, and its inputs.
+    """
+    paths = [*candidates, *unsure]
+    with as_it_was(model):
+        given = check_batch(inputs) if inputs is not None else None
+        calls, passes, problem = capture_calls(model, paths, given)
+    memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
+    results: dict[Any, Verified | str] = {}
+    with as_it_was(model):
+        # those that ran come first: what they prove holds of modules alike that did not run
+        for path in sorted(paths, key=lambda path: path not in calls):
+            module, names, call = modules[path], candidates.get(path), calls.get(path)
+            key: tuple = (*alike(module), names)
+            if call is not None:
+                by_call = (*key, call.arguments_by_head())
+                if by_call not in results:
+                    results[by_call] = _result(module, names, call, memory.how)
+                    results.setdefault(key, results[by_call])
+                key = by_call
+            result = results.get(key)
+            if isinstance(result, Verified):
+                memory.verified[path] = result
+            elif result is not None:
+                memory.refused[path] = result
+            elif names is not None or type(module).__name__ not in REGISTERED:
+                # what was taught and does not run is taken at its word
+                memory.refused[path] = (
+                    "it did not run on random inputs, so nothing about it could be proved"
+                    f"{f' ({problem})' if problem else ''}: give "
+                    "find_heads(model, inputs=…) a batch that reaches it"
+                )
+    memory.not_run = [
+        path for path, names in candidates.items() if path not in calls and not names[0].makes_keys
+    ]
+    return passes
+
+
+def _result(
+    module: nn.Module, candidates: tuple[Architecture, ...] | None, call: Ran, how: str
+) -> Verified | str:
+    """What holds of a module that was read, or of the entry of its class; or why nothing does."""
+    name = type(module).__name__
+    try:
+        names = candidates or (ARCHITECTURES[name],)
+        verified = verify(module, names, call, entry=candidates is None)
+    except NotAttention as reason:
+        if candidates:
+            return str(reason)
+        other = "its class is named like a known one and runs other code"
+        return f"{'as registered' if name in REGISTERED else other}: {reason}"
+    how = "registered" if candidates is None and name in REGISTERED else how
+    return replace(verified, limits={"how": how, **verified.limits})
+
+
+def alike(module: nn.Module) -> tuple:
+    """Modules with the same of this are proved once: class, sizes, plain attributes, own code."""
+    plain = tuple(
+        (path, name, value)
+        for path, inner in module.named_modules()
+        for name, value in sorted(vars(inner).items())
+        if name == "forward"
+        or (isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id"))
+    )
+    shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
+    return type(module), plain, shapes
+
+
+def _note_readers(
+    model: nn.Module,
+    taken: dict[str, Verified],
+    passes: list[tuple[str, Inputs]],
+    memory: _Memory,
+) -> None:
+    """Note whose keys and values other modules read, in the passes of the model's parts."""
     for root_path, inputs in passes:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
         blocks = [
-            block_of(
-                root, path, proof.architecture, kind="self", layer=0, layer_path="", how="found"
-            )
+            block_of(root, path, found.architecture, kind="self", layer=0, layer_path="")
             for path in below
-            if (proof := proofs.get(prefix + path))
+            if (found := taken.get(prefix + path))
         ]
-        others = [path for path in below if prefix + path in refused]
+        others = [path for path in below if prefix + path in memory.refused]
         with as_it_was(root):
-            for maker, found in keys_read(root, blocks, others, inputs).items():
-                known = {prefix + path if path else "" for path in found}
-                readers.setdefault(prefix + maker, set()).update(known)
-    return readers
+            for maker, paths in keys_read(root, blocks, others, inputs).items():
+                users = {prefix + path if path else "" for path in paths}
+                memory.readers.setdefault(prefix + maker, set()).update(users)
+
+
+def _blocks(
+    model: nn.Module, modules: Modules, taken: dict[str, Verified], memory: _Memory
+) -> Iterator[AttentionBlock]:
+    order = [path for path in modules if path in taken]
+    kinds = _kinds(modules, order, memory.outside)
+    layers: Counter[str] = Counter()
+    for path in order:
+        told = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
+        layer, layer_path = layers[told["kind"]], _layer_path(modules, path)
+        yield block_of(
+            model, path, taken[path].architecture, layer=layer, layer_path=layer_path, **told
+        )
+        layers[told["kind"]] += 1
+
+
+def _layer_path(modules: Modules, path: str) -> str:
+    """The nearest module around this that lies in a list of layers; itself where there is none."""
+    for inner in reversed([*_ancestors(path), path]):
+        if isinstance(modules[inner.rpartition(".")[0]], nn.ModuleList):
+            return inner
+    return path
+
+
+def _with_sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[AttentionBlock]:
+    """The blocks with what follows from keys and values that layers share."""
+    readers = memory.readers
+    makers = {reader: maker for maker, by in readers.items() for reader in by}
+    reading = [b.path for b in blocks if not (b.architecture.makes_keys or b.keeps_groups)]
+    # whose keys these read was not seen: anybody's, then
+    unknown = {*reading, *memory.not_run} - makers.keys()
+    for block in blocks:
+        why, makes = block.keeps_groups, block.architecture.makes_keys
+        if users := readers.get(block.path, unknown if makes else set()):
+            first, *others = sorted(users - {""}) or ["another part of the model"]
+            more = f" (and {len(others)} more)" if others else ""
+            reads = "reads" if block.path in readers else "may read"
+            why = f"{first}{more} {reads} its keys and values"
+            block = replace(block, keeps_one=why)
+        elif block.path in makers or not makes:
+            why = (
+                why or f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
+            )
+        # of some layers no head could go, only all heads of the layer or of a group
+        stuck = why and (block.whole_groups or (block.keeps_one and block.group == 1))
+        masks_only = block.masks_only or (why if stuck else "")
+        yield replace(block, keeps_groups=why, masks_only=masks_only)
 
 
 def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
@@ -153,215 +456,250 @@ def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
         )
 
 
-def _split(model: nn.Module) -> tuple[dict[str, tuple[Proof, str]], list[str]]:
-    """The modules whose parts are known by name, and the others that look like attention.
+def _told(modules: Modules, refused: dict[str, str]) -> str:
+    """What was not taken, a class and reason at a time, with the first module of each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, reason in refused.items():
+        groups.setdefault((type(modules[path]).__name__, reason), []).append(path)
+    return "; ".join(
+        f"{name} ({paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}): {reason}"
+        for (name, reason), paths in groups.items()
+    )
 
-    How the parts are known is ``""`` where a name is known and the code under it is not: what the
-    entry says is then to be proved.
+
+def _nothing_found(modules: Modules, refused: dict[str, str]) -> str:
+    """The message where no attention module was taken at all."""
+    classes = {type(module).__name__ for module in modules.values()}
+    seen = sorted(name for name in classes if "attention" in name.lower())
+    what = (
+        f"seen and refused: {_told(modules, refused)}"
+        if refused
+        else f"it holds {seen or 'no module named like attention'}"
+    )
+    return (
+        f"no known attention module in {type(modules['']).__name__}; {what}. Known: "
+        f"{sorted(ARCHITECTURES)}. Teach it yours with "
+        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
+    )
+
+
+def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
+    """The kind of each attention module: what its keys come from, and which tower it stands in.
+
+    Args:
+        paths: of all attention modules of the model.
+        outside: of those that were seen running, whether their keys come from outside.
     """
-    named: dict[str, tuple[Proof, str]] = {}
-    unknown: list[str] = []
-    for path, module in model.named_modules():
-        name = type(module).__name__
-        # a pruned module brings its own entry
-        own = getattr(module, "headprune_architecture", None)
-        architecture = own or ARCHITECTURES.get(name)
-        if own is not None and hasattr(module, "headprune_found"):
-            said = dict(module.headprune_found)
-            how, _ = said.pop("how"), said.pop("kind")
-            named[path] = Proof(own, **said), how
-        elif architecture is not None and name in REGISTERED:
-            named[path] = Proof(architecture), "registered"
-        elif architecture is not None and (own is not None or is_released(module)):
-            named[path] = Proof(architecture), "table"
-        elif architecture is not None and _has_parts(module, architecture):
-            named[path] = Proof(architecture), ""
-        elif looks_like_attention(module):
-            unknown.append(path)
-    return named, [path for path in unknown if not _inside(path, named)]
+    two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
+    plain = "enc-enc" if two_sided else "self"
+    kinds = {}
+    for path in paths:
+        if _is_cross(modules[path], path) or outside.get(path, False):
+            kinds[path] = "enc-dec" if two_sided else "cross"
+        elif two_sided and any("decoder" in part.split("_") for part in path.split(".")[:-1]):
+            kinds[path] = "dec-dec"
+        else:
+            kinds[path] = plain
+    towers = {path: _tower(path) for path in paths if kinds[path] == plain}
+    if len(set(towers.values())) > 1:
+        # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
+        main = None if None in towers.values() else "text"
+        for path, tower in towers.items():
+            if not two_sided or tower not in (None, main):
+                kinds[path] = tower or "text"
+    return kinds
 
 
-def _has_parts(module: nn.Module, architecture: Architecture) -> bool:
-    try:
-        for name in (*architecture.projections, "core"):
-            module.get_submodule(getattr(architecture, name))
-    except AttributeError:
+def _is_cross(module: nn.Module, path: str) -> bool:
+    if isinstance(says := getattr(module, "is_cross_attention", None), bool):
+        return says
+    return any(_CROSS.match(part) for part in path.split(".")[-2:])
+
+
+def _tower(path: str) -> str | None:
+    """The first tower that a part of the path is named after."""
+    for part in path.split("."):
+        words = set(part.lower().split("_"))
+        for tower, names in _TOWERS.items():
+            if words & names:
+                return tower
+    return None
+
+
+# The structure of a module: what its parts may be.
+
+
+def _looks_like_attention(module: nn.Module) -> bool:
+    """Whether the module has projections of queries, keys and values, or of queries alone."""
+    if _MAKERS.isdisjoint(module._modules):  # nearly all modules, and this is asked of each of them
         return False
-    return True
-
-
-def _unread(model: nn.Module, taken: set[str]) -> dict[str, str]:
-    """The innermost modules that are named attention, hold weights, and were not looked at."""
-    named = [
-        path
-        for path, module in model.named_modules()
-        if "attention" in type(module).__name__.lower()
-        and next(module.parameters(), None) is not None
-    ]
-    holding = {
-        ".".join(path.split(".")[:end])
-        for path in (*named, *taken)
-        for end in range(path.count(".") + 1)
-    }
-    unread = (
-        "its class is named attention, and no projections of queries, keys and values that could "
-        "be read were seen in it"
+    children = dict(module.named_children())
+    named = any(part in type(module).__name__.lower() for part in ("att", "mha"))
+    if named and any(name in children for name in FUSED):
+        return True
+    if _first(children, QUERY) is None:
+        return False
+    makes_keys = _first(children, [*KEY, *KEY_AND_VALUE]) is not None
+    if makes_keys or not named or _first(children, OUTPUT) is None:
+        return makes_keys
+    # another layer makes its keys and values, if nothing here could
+    return not any(
+        isinstance(inner, LINEAR)
+        for name, child in children.items()
+        if name not in OUTPUT and not name.startswith("q")
+        for inner in child.modules()
     )
-    torchs = (
-        "torch's class never calls out_proj, where a mask would act, but takes its weights alone; "
-        'write the projections as nn.Linear, as the page "Teach it an architecture" does'
-    )
-    return {
-        path: torchs if isinstance(model.get_submodule(path), nn.MultiheadAttention) else unread
-        for path in named
-        if path not in holding and not _inside(path, taken)
-    }
 
 
-def _inside(path: str, others: Container[str]) -> bool:
-    """Whether a path is, or lies below, one of others."""
-    parts = path.split(".")
-    return any(".".join(parts[:end]) in others for end in range(1, len(parts) + 1))
-
-
-def _look(
-    model: nn.Module, paths: list[str], taught: list[str], verify: bool, inputs: Batch | None
-) -> tuple[_Memory, list[tuple[str, Batch]]]:
-    """Read the structure of modules, run the model, and prove what was read or taught.
-
-    Returns:
-        what was proved, and the passes that reached the modules, as :func:`reached` gives them.
-    """
-    memory, seen = _Memory(how="found" if verify else "assumed"), dict[str, Seen]()
+def _candidates(
+    modules: Modules, paths: list[str], memory: _Memory
+) -> dict[str, tuple[Architecture, ...]]:
+    """What the parts of modules may be, the likeliest first, at the path of each one's whole."""
+    candidates: dict[str, tuple[Architecture, ...]] = {}
     for path in paths:
         try:
-            one = read(model, path)
-            seen.setdefault(one.path, one)
+            holder, found = _read(modules, path)
+            candidates.setdefault(holder, found)
         except NotAttention as reason:
             memory.refused[path] = str(reason)
-    if not verify:
-        memory.proofs = {path: Proof(one.candidates[0]) for path, one in seen.items()}
-        return memory, []
-    if not seen and not taught:
-        return memory, []
-    ran, problem, passes = reached(model, [*seen, *taught], inputs)
-    memory.elsewhere = {path: one.keys_from_outside() for path, one in ran.items()}
-    proved: dict[Any, Proof | str] = {}
-    # those that ran come first: what they prove holds of modules that are alike and did not run
-    for path in sorted([*seen, *taught], key=lambda path: path not in ran):
-        key: Any = alike(model.get_submodule(path), seen.get(path))
-        if path in ran:
-            given = key, ran[path].by_head()
-            if given not in proved:
-                proved[given] = _proved(model, path, seen.get(path), ran[path])
-                proved.setdefault(key, proved[given])
-            key = given
-        found = proved.get(key)
-        if isinstance(found, Proof):
-            memory.proofs[path] = found
-        elif found is not None:
-            memory.refused[path] = found
-        elif path in seen or type(model.get_submodule(path)).__name__ not in REGISTERED:
-            # what was taught and does not run is taken at its word
-            memory.refused[path] = did_not_run(problem)
-    memory.not_run = [
-        path for path, one in seen.items() if path not in ran and not one.candidates[0].makes_keys
-    ]
-    return memory, passes
+    return candidates
 
 
-def _proved(model: nn.Module, path: str, seen: Seen | None, ran: Ran) -> Proof | str:
-    """The proof of a module whose structure was seen, or whose class was taught; or why not."""
-    module = model.get_submodule(path)
-    with evaluating(model), torch.random.fork_rng(devices=[]):
-        try:
-            if seen is not None:
-                return prove(module, seen.candidates, ran)
-            return check(module, ARCHITECTURES[type(module).__name__], ran)
-        except NotAttention as reason:
-            return str(reason) if seen is not None else f"{_as(module)}: {reason}"
-        except (AttributeError, RuntimeError, ValueError, IndexError, TypeError) as error:
-            if type(module).__name__ in REGISTERED:
-                raise
-            return f"{_as(module)}: {said(error)}"
+def _read(modules: Modules, path: str) -> tuple[str, tuple[Architecture, ...]]:
+    """The path of a module with its output projection, and what its parts may be.
 
-
-def _as(module: nn.Module) -> str:
-    """Whose entry a module was held to."""
-    if type(module).__name__ in REGISTERED:
-        return "as registered"
-    return "its class is named like a known one and runs other code"
-
-
-def alike(module: nn.Module, seen: Seen | None = None) -> tuple:
-    """Modules with the same of this are proved once: class, sizes, plain attributes, own code."""
-    plain = tuple(
-        (path, name, value)
-        for path, inner in module.named_modules()
-        for name, value in sorted(vars(inner).items())
-        if name == "forward"
-        or (isinstance(value, int | float | str | bool) and name not in ("layer_idx", "layer_id"))
-    )
-    shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
-    return type(module), seen and seen.candidates, plain, shapes
-
-
-def _blocks(
-    model: nn.Module, proofs: dict[str, Proof], ways: dict[str, str], memory: _Memory
-) -> Iterator[AttentionBlock]:
-    order = [path for path, _ in model.named_modules() if path in proofs]
-    kinds = kinds_of(model, order, memory.elsewhere)
-    layers: Counter[str] = Counter()
-    for path in order:
-        # a pruned module keeps its kind
-        found = getattr(model.get_submodule(path), "headprune_found", {})
-        kind = found.get("kind", kinds[path])
-        proof = proofs[path]
-        yield block_of(
-            model,
-            path,
-            proof.architecture,
-            kind=kind,
-            layer=layers[kind],
-            layer_path=_layer_path(model, path),
-            how=ways.get(path) or memory.how,
-            masks_only=proof.masks_only,
-            keeps_one=proof.keeps_one,
-            whole_groups=proof.whole_groups,
-            keeps_groups=proof.keeps_groups,
-            by_example=proof.by_example,
+    Raises:
+        NotAttention: parts that are not there or are of another make; says which.
+    """
+    core = modules[path]
+    inputs, places = _projections_in(core), list(_with_output(modules, path))
+    if not places:
+        raise NotAttention("no output projection was seen beside its queries, keys and values")
+    candidates = []
+    for holder, prefix, output in places:
+        module = modules[holder]
+        for parts in inputs:
+            named: dict[str, Any] = {
+                name: f"{prefix}.{part}" if prefix else part for name, part in parts.items()
+            }
+            base = Architecture(output=output, core=prefix, returns=1, **named)
+            candidates += [(holder, names) for names in _sized(core, module, base)]
+    if not candidates:
+        raise NotAttention(
+            "no attribute says into how many heads its output projection's "
+            f"{columns_of(module.get_submodule(output))} inputs split"
         )
-        layers[kind] += 1
+    first = candidates[0][0]
+    return first, tuple(names for holder, names in candidates if holder == first)
 
 
-def _sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[AttentionBlock]:
-    """The blocks with what follows from keys and values that layers share."""
-    readers = memory.readers
-    makers = {reader: maker for maker, by in readers.items() for reader in by}
-    reading = [b.path for b in blocks if not (b.architecture.makes_keys or b.keeps_groups)]
-    # whose keys these read was not seen: anybody's, then
-    unknown = {*reading, *memory.not_run} - makers.keys()
-    for block in blocks:
-        why, makes = block.keeps_groups, block.architecture.makes_keys
-        if own := readers.get(block.path, unknown if makes else set()):
-            first, *others = sorted(own - {""}) or ["another part of the model"]
-            more = f" (and {len(others)} more)" if others else ""
-            reads = "reads" if block.path in readers else "may read"
-            why = f"{first}{more} {reads} its keys and values"
-            block = replace(block, keeps_one=why)
-        elif block.path in makers or not makes:
-            maker = makers.get(block.path, "another layer")
-            why = why or f"it reads the keys and values of {maker}"
-        # of some layers no head could go, only all heads of the layer or of a group
-        stuck = why and (block.whole_groups or (block.keeps_one and block.group == 1))
-        masks_only = block.masks_only or (why if stuck else "")
-        yield replace(block, keeps_groups=why, masks_only=masks_only)
+def _projections_in(core: nn.Module) -> list[dict[str, str]]:
+    """The names of what makes queries, keys and values."""
+    children = dict(core.named_children())
+    query, key = _first(children, QUERY), _first(children, KEY)
+    value, both = _first(children, VALUE), _first(children, KEY_AND_VALUE)
+    fused = [name for name in FUSED if name in children]
+    found: list[dict[str, str]] = []
+    if query and key and value:
+        found = [{"query": query, "key": key, "value": value}]
+    elif query and (shared := both or key):  # the keys' projection makes the values, too
+        found = [{"query": query, "key": shared, "value": shared}]
+    elif fused:  # beside a query it makes keys and values
+        found = [{"fused": name, "query": query} for name in fused if query]
+        found += [{"fused": name} for name in fused]
+    elif query:
+        found = [{"query": query}]
+    for name in dict.fromkeys(part for parts in found for part in parts.values()):
+        if isinstance(children[name], CONVOLUTIONS):
+            raise NotAttention(f"its {name} is a convolution ({type(children[name]).__name__})")
+        if not isinstance(children[name], LINEAR):
+            raise NotAttention(
+                f"its {name} is a {type(children[name]).__name__}, not a linear projection"
+            )
+    if not found:
+        raise NotAttention("no projections of queries, keys and values were seen")
+    return found
 
 
-def _layer_path(model: nn.Module, path: str) -> str:
-    """The nearest ancestor that sits in a list of layers; the module itself where there is none."""
-    parts = path.split(".")
-    for end in range(len(parts), 1, -1):
-        if isinstance(model.get_submodule(".".join(parts[: end - 1])), nn.ModuleList):
-            return ".".join(parts[:end])
-    return path
+def _with_output(modules: Modules, path: str) -> Iterator[tuple[str, str, str]]:
+    """``(path of the whole, path of the core in it, path of the output projection in it)``."""
+    for output in _outputs_in(modules[path]):
+        yield path, "", output
+    outer, _, name = path.rpartition(".")
+    if name and not isinstance(modules[outer], nn.ModuleList | nn.Sequential):
+        for output in _outputs_in(modules[outer], but=name):
+            yield outer, name, output
+
+
+def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
+    """The linear projections that children named like outputs are, or hold before anything else."""
+    for name, child in module.named_children():
+        if name == but or name not in OUTPUT:
+            continue
+        inside = (
+            f"{name}.{inner}"
+            for inner, part in child.named_children()
+            if isinstance(part, LINEAR) and (inner in OUTPUT or inner in ("0", "dense"))
+        )
+        if (found := name if isinstance(child, LINEAR) else next(inside, None)) is not None:
+            yield found
+
+
+def _sized(core: nn.Module, module: nn.Module, base: Architecture) -> Iterator[Architecture]:
+    """The candidates with every attribute that may say how many heads there are, and how wide."""
+    total = columns_of(module.get_submodule(base.output))
+    for n_heads, count in _numbers(core, HEADS).items():
+        if not 0 < count <= total or total % count:
+            continue
+        widths = (name for name, n in _numbers(core, WIDTHS).items() if n * count == total)
+        sized = replace(base, n_heads=n_heads, width=next(widths, None))
+        for groups in _grouping(core, count, base):
+            names = replace(sized, **groups)
+            if _rows_fit(module, names, count, group_size(core, names, count)):
+                yield names
+
+
+def _grouping(core: nn.Module, count: int, base: Architecture) -> list[dict[str, Any]]:
+    """What may say how many queries share a key and value head."""
+
+    def dividing(names: list[str]) -> str | None:
+        numbers = _numbers(core, names).items()
+        return next((name for name, n in numbers if 0 < n <= count and count % n == 0), None)
+
+    kv_heads, group = dividing(KEY_HEADS), dividing(GROUPS)
+    ways: list[dict[str, Any]] = [{"kv_heads": kv_heads}] if kv_heads else []
+    if group:
+        ways.insert(0, {"group": group, **(ways[0] if ways else {})})
+    orders = (False, True) if base.fused else (False,)
+    return [{"fused_by_head": by_head, **way} for by_head in orders for way in (*ways, {})]
+
+
+def _rows_fit(module: nn.Module, names: Architecture, count: int, group: int) -> bool:
+    """Whether every projection's rows split into the heads, or groups, that it is said to have."""
+    if count % group:
+        return False
+    rows = {part: rows_of(module.get_submodule(getattr(names, part))) for part in names.projections}
+    groups = count // group
+    if "query" in rows and rows["query"] % count:
+        return False
+    if "fused" in rows:
+        return rows["fused"] % ((0 if "query" in rows else count) + 2 * groups) == 0
+    if "key" not in rows:
+        return True
+    # keys of a group are as wide as its queries are
+    total = columns_of(module.get_submodule(names.output))
+    wide = names.key == names.value or rows["value"] * group == total
+    return rows["key"] % groups == 0 and rows["value"] % groups == 0 and wide
+
+
+def _first(children: dict[str, nn.Module], names: list[str]) -> str | None:
+    return next((name for name in names if name in children), None)
+
+
+def _numbers(core: nn.Module, names: list[str]) -> dict[str, int]:
+    """Those attributes that the module or its configuration has as whole numbers."""
+    found = {name: getattr(core, name, None) for name in names}
+    for name in names:
+        with suppress(Exception):  # some configurations refuse what differs from layer to layer
+            found[f"config.{name}"] = getattr(getattr(core, "config", None), name, None)
+    return {name: n for name, n in found.items() if isinstance(n, int) and not isinstance(n, bool)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,11 @@ from torch import Tensor, nn
 
 _N, _LENGTH = 2, 7
 _MOST = 24  # batches that are worth trying
+_IMAGES = ("pixel_values", "pixel_values_videos", "pixel_values_images", "images")
+_STATES = ("hidden_states", "query_embeds", "inputs_embeds", "x", "inputs")
+_OTHER_STATES = ("encoder_hidden_states", "context", "image_embeds", "encoder_outputs")
+# Inputs that a pass can start from, the likeliest first.
+_STARTS = ("input_ids", *_IMAGES, "input_features", "input_values", *_STATES)
 
 Inputs = dict[str, Any]
 
@@ -22,52 +28,66 @@ def example_inputs(model: nn.Module, seed: int = 0) -> Iterator[Inputs]:
     ``dummy_inputs`` come last.
     """
     asked = inspect.signature(model.forward).parameters
-    named = [one for one in asked.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    needed = {p.name for p in named if p.default is inspect.Parameter.empty}
     draw = _Draw(model, seed, set(asked))
-    main = getattr(model, "main_input_name", "input_ids")
-    mains = main if isinstance(main, list | tuple) else [main]
-    starts = [one for one in dict.fromkeys([*mains, *_MAKERS]) if one in asked and one in _MAKERS]
     quiet = {k: v for k, v in (("use_cache", False), ("return_dict", True)) if k in asked}
-    count = 0
-    for inputs in _with_starts(draw, starts, needed):
-        for more in _with_sides(draw, asked):
-            yield {**inputs, **more, **quiet}
-            count += 1
-            if count == _MOST:
-                break
-        if count == _MOST:
-            break
-    if isinstance(own := getattr(model, "dummy_inputs", None), dict) and own.keys() <= asked.keys():
-        yield {**own, **quiet}
+    batches = ({**main, **side} for main in _mains(draw, asked) for side in _sides_of(draw))
+    yield from ({**batch, **quiet} for batch in itertools.islice(batches, _MOST))
+    dummy = getattr(model, "dummy_inputs", None)
+    if isinstance(dummy, dict) and dummy.keys() <= asked.keys():
+        yield {**dummy, **quiet}
 
 
-def _with_starts(draw: _Draw, starts: list[str], needed: set[str]) -> Iterator[Inputs]:
+def _mains(draw: _Draw, asked: Mapping[str, inspect.Parameter]) -> Iterator[Inputs]:
     """One main input, or text and another, with what else is asked for without a default."""
+    main = getattr(draw.model, "main_input_name", "input_ids")
+    likely = dict.fromkeys([*(main if isinstance(main, list | tuple) else [main]), *_STARTS])
+    starts = [name for name in likely if name in asked and name in _STARTS]
+    needed = {
+        name
+        for name, parameter in asked.items()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    }
     for number, start in enumerate(starts):
         if number and start not in needed and start != "input_ids" and needed & {*starts[:number]}:
             continue
-        for made in _MAKERS[start](draw):
-            rest: Inputs = {}
-            for other in sorted(needed - made.keys()):
-                maker = _MAKERS.get(other) or _SIDES.get(other)
-                first = next(iter(maker(draw)), None) if maker else None
-                rest |= first or {}
-            yield {**rest, **made}
-            if start.startswith(("pixel", "input_values", "input_features")) and (
-                "input_ids" in starts and "input_ids" not in rest
-            ):
-                yield {**next(iter(_tokens(draw)), {}), **rest, **made}
+        for drawn in _drawn(draw, start):
+            others: Inputs = {}
+            for name in sorted(needed - drawn.keys()):
+                others |= next(_drawn(draw, name), {})
+            yield {**others, **drawn}
+            sounds_or_images = start.startswith(("pixel", "input_values", "input_features"))
+            if sounds_or_images and "input_ids" in starts and "input_ids" not in others:
+                yield {**next(_tokens(draw), {}), **others, **drawn}
 
 
-def _with_sides(draw: _Draw, asked: Any) -> list[Inputs]:
+def _sides_of(draw: _Draw) -> list[Inputs]:
     """What goes beside: a decoder's tokens, and states that a decoder attends to."""
-    sides: list[Inputs] = []
-    if "decoder_input_ids" in asked:
-        sides += list(_decoder_tokens(draw))
-    elif "encoder_hidden_states" in asked:
-        sides += list(_states(draw, "encoder_hidden_states"))
-    return [*sides, {}]
+    sides = [name for name in ("decoder_input_ids", "encoder_hidden_states") if name in draw.asked]
+    return [*(_drawn(draw, sides[0]) if sides else ()), {}]
+
+
+def _drawn(draw: _Draw, name: str) -> Iterator[Inputs]:
+    """Ways to draw the input of this name, the likeliest first; none where it is not known."""
+    if name == "input_ids":
+        yield from _tokens(draw)
+    elif name == "decoder_input_ids":
+        if (ids := _ids(draw)) is not None:
+            yield {name: ids[:, : _LENGTH - 2]}
+    elif name in _IMAGES:
+        yield from _images(draw, name)
+    elif name == "input_features":
+        yield from _spectrum(draw)
+    elif name == "input_values":
+        yield from _samples(draw)
+    elif name in (*_STATES, *_OTHER_STATES):
+        yield from _states(draw, name)
+    elif name == "attention_mask":
+        yield {name: torch.ones(_N, _LENGTH, dtype=torch.long)}
+    elif name == "bbox":
+        corner = torch.randint(0, 20, (_N, _LENGTH, 2), generator=draw.generator)
+        boxes = torch.cat([corner, corner + 5], -1)
+        yield {name: boxes}
+        yield {name: boxes / 64}
 
 
 class _Draw:
@@ -109,12 +129,6 @@ def _tokens(draw: _Draw) -> Iterator[Inputs]:
         yield {"input_ids": ids, **mask}
 
 
-def _decoder_tokens(draw: _Draw) -> Iterator[Inputs]:
-    ids = _ids(draw)
-    if ids is not None:
-        yield {"decoder_input_ids": ids[:, : _LENGTH - 2]}
-
-
 def _ids(draw: _Draw) -> Tensor | None:
     model = draw.model
     try:
@@ -126,8 +140,8 @@ def _ids(draw: _Draw) -> Tensor | None:
     size = size or max(tables, default=0)
     if not size:
         return None
-    meant = {one for config in draw.configs for one in _meant(config)}
-    free = [one for one in range(min(size, 5000)) if one not in meant] or list(range(size))
+    meant = {token for config in draw.configs for token in _meant(config)}
+    free = [token for token in range(min(size, 5000)) if token not in meant] or list(range(size))
     return torch.tensor(free)[torch.randint(0, len(free), (_N, _LENGTH), generator=draw.generator)]
 
 
@@ -137,7 +151,7 @@ def _meant(config: Any) -> set[int]:
     for name, value in vars(config).items():
         if name.endswith(("token_id", "token_index", "token_ids")):
             each = value if isinstance(value, list | tuple) else [value]
-            meant |= {one for one in each if isinstance(one, int)}
+            meant |= {token for token in each if isinstance(token, int)}
     return meant
 
 
@@ -216,48 +230,3 @@ def _states(draw: _Draw, name: str) -> Iterator[Inputs]:
     linear = (m.in_features for m in draw.model.modules() if isinstance(m, nn.Linear))
     for width in draw.sizes(*first)[:3] or [next(linear, 1)]:
         yield {name: draw.numbers(_N, length, width)}
-
-
-def _boxes(draw: _Draw) -> Iterator[Inputs]:
-    corner = torch.randint(0, 20, (_N, _LENGTH, 2), generator=draw.generator)
-    boxes = torch.cat([corner, corner + 5], -1)
-    yield {"bbox": boxes}
-    yield {"bbox": boxes / 64}
-
-
-def _of_states(name: str) -> Callable[[_Draw], Iterator[Inputs]]:
-    return lambda draw: _states(draw, name)
-
-
-def _of_images(name: str) -> Callable[[_Draw], Iterator[Inputs]]:
-    return lambda draw: _images(draw, name)
-
-
-def _ones(name: str) -> Callable[[_Draw], Iterator[Inputs]]:
-    return lambda _draw: iter([{name: torch.ones(_N, _LENGTH, dtype=torch.long)}])
-
-
-# Inputs that a pass can start from, the likeliest first.
-_MAKERS: dict[str, Callable[[_Draw], Iterator[Inputs]]] = {
-    "input_ids": _tokens,
-    **{
-        name: _of_images(name)
-        for name in ("pixel_values", "pixel_values_videos", "pixel_values_images", "images")
-    },
-    "input_features": _spectrum,
-    "input_values": _samples,
-    **{
-        name: _of_states(name)
-        for name in ("hidden_states", "query_embeds", "inputs_embeds", "x", "inputs")
-    },
-}
-# Inputs that are asked for beside those.
-_SIDES: dict[str, Callable[[_Draw], Iterator[Inputs]]] = {
-    "decoder_input_ids": _decoder_tokens,
-    **{
-        name: _of_states(name)
-        for name in ("encoder_hidden_states", "context", "image_embeds", "encoder_outputs")
-    },
-    "attention_mask": _ones("attention_mask"),
-    "bbox": _boxes,
-}

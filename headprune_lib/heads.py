@@ -20,10 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock
-from headprune_lib.discovery import discovered
-from headprune_lib.kinds import KINDS
+from headprune_lib.discovery import KINDS, find_heads
+from headprune_lib.specs import AttentionBlock
 
 __all__ = [
     "KINDS",
@@ -50,46 +48,6 @@ if TYPE_CHECKING:
 else:
     HeadTensors = dict[str, Tensor]
     """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
-
-
-def find_heads(
-    model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
-) -> list[AttentionBlock]:
-    """Every attention block of ``model``, in order of layers.
-
-    Classes in the table, and those that ``register_attention`` taught, are known by name. Others
-    are found by their structure and proved on the model itself, once a model: a pass of a few
-    random inputs, with no weight, mode or random state changed. What is seen and not taken is
-    named in a warning.
-
-    Args:
-        verify: whether what is found by structure is proved before it is believed. What is once
-            assumed of a model stays assumed of it.
-        inputs: the model's keyword arguments for the proof, where random ones do not do.
-
-    Raises:
-        TypeError: not a model.
-        ValueError: a model in DataParallel's wrapper, which runs copies of it, or a traced one.
-        UnknownArchitecture: no attention module that is known or was proved; the message says
-            what was seen of each class.
-    """
-    if not isinstance(model, nn.Module):
-        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        raise TypeError(
-            f"expected a model, a torch.nn.Module that holds weights, given {given}; load one, "
-            "AutoModel….from_pretrained(…), and of a pipeline give its .model"
-        )
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError(
-            f"{type(model).__name__}: what torch.jit made runs without Python, where heads are "
-            "masked; give the model that it was made of"
-        )
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ValueError(
-            f"{type(model).__name__} wraps the model and runs copies of it; give the model "
-            "itself, wrapper.module"
-        )
-    return discovered(model, verify=verify, inputs=inputs).blocks
 
 
 def full_mask(model: nn.Module) -> HeadTensors:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache, StaticLayer
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.architectures import Architecture
+from headprune_lib.specs import Architecture
 
 Attention = Any  # a module with attributes that its own class alone knows
 _NUMBERS = ("layer_idx", "layer_id", "layer_number")

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
 from headprune_lib.records import renumbered
 from headprune_lib.slicing import keep_heads
+from headprune_lib.specs import AttentionBlock, rows_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
@@ -167,6 +167,11 @@ def not_plain(module: nn.Module) -> str | None:
     weight = module._parameters.get("weight")
     if not isinstance(module, nn.Linear | Conv1D) or weight is None:
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
+    if hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
+        return (
+            "holds weights that are spread over several processes (FSDP2, tensor parallelism); "
+            "remove heads before the model is sharded"
+        )
     if not weight.is_floating_point() or type(weight) not in (nn.Parameter, Tensor):
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
     return None
@@ -201,11 +206,12 @@ def check_weights(
                 _check_size(block, part, module, where)
         if block.architecture.fused and not parts:
             projection = block.part(model, "fused")
-            wanted = (len(block.kept) + 2 * len(block.kept) // block.group) * block.width
+            n_queries = 0 if block.architecture.query else len(block.kept)
+            wanted = (n_queries + 2 * len(block.kept) // block.group) * block.width
             found = rows_of(projection)
             if found != wanted:
+                made = "keys and values" if block.architecture.query else "queries, keys and values"
                 raise ValueError(
-                    f"{block.path}: the fused projection has {found} outputs, not "
-                    f"{wanted} for query, key and value (attention to an encoder?); "
-                    "use masked_heads"
+                    f"{block.path}: the fused projection has {found} outputs, not {wanted} for "
+                    f"{made}; use masked_heads"
                 )

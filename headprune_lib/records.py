@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.architectures import ARCHITECTURES, Architecture, is_known
-from headprune_lib.blocks import AttentionBlock, block_of
+from headprune_lib.specs import ARCHITECTURES, Architecture, AttentionBlock, block_of, is_known
 
 RECORD = "headprune_lib_load_pruned"
 """The buffer's name, which transformers prints when it cannot load a pruned model: it says what can."""

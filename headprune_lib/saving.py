@@ -25,7 +25,6 @@ from transformers.modeling_utils import remove_tied_weights_from_state_dict
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
-from headprune_lib.architectures import is_known
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line
 from headprune_lib.records import (
@@ -40,6 +39,7 @@ from headprune_lib.records import (
     write_record,
 )
 from headprune_lib.slicing import keep_heads
+from headprune_lib.specs import is_known
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.prenorm"}

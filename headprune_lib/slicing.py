@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.pruned_forward import (
     counted_beside,
     fit_caches,
@@ -17,6 +16,7 @@ from headprune_lib.pruned_forward import (
     take_bias_of_all_heads,
 )
 from headprune_lib.records import record_of, write_record
+from headprune_lib.specs import AttentionBlock, rows_of
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -74,31 +74,27 @@ def head_rows(
     positions = [block.kept.index(head) for head in heads]
     groups = list(dict.fromkeys(place // block.group for place in positions))
     n_heads, n_groups = len(block.kept), len(block.kept) // block.group
-    if names.fused:
-        total, group = rows_of(module.get_submodule(names.fused)), block.group
-        width = total // max(1, n_heads + 2 * n_groups)
-        if names.fused_by_head:
-            blocks = [
-                [place + place // group * 2 for place in positions],
-                [j * (group + 2) + group for j in groups],
-                [j * (group + 2) + group + 1 for j in groups],
-            ]
-        else:
-            blocks = [
-                positions,
-                [n_heads + j for j in groups],
-                [n_heads + n_groups + j for j in groups],
-            ]
-        return {names.fused: _features([one for part in blocks for one in part], width)}
     rows: dict[str, Tensor] = {}
+    if names.fused:
+        queries = 0 if names.query else block.group  # in the fused projection, of each group
+        width = rows_of(module.get_submodule(names.fused)) // max(1, n_groups * (queries + 2))
+        if names.fused_by_head:
+            step = queries + 2
+            first = [place + place // block.group * 2 for place in positions]
+            keys = [j * step + queries for j in groups]
+            values = [j * step + queries + 1 for j in groups]
+        else:
+            first = positions
+            keys = [n_groups * queries + j for j in groups]
+            values = [n_groups * (queries + 1) + j for j in groups]
+        rows[names.fused] = _features([*(first if queries else []), *keys, *values], width)
     for path, places, units in (
         (names.query, positions, n_heads),
         (names.key, groups, n_groups),
         (names.value, groups, n_groups),
     ):
-        if path is None:  # another layer makes the keys and values
-            continue
-        rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
+        if path is not None:  # else it is fused, or another layer makes the keys and values
+            rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
     return rows
 
 
@@ -112,7 +108,8 @@ def value_rows(
         return rows[names.value]
     fused = rows[names.fused]  # queries, keys, values: as many as heads, as groups, as groups
     n_groups = len({block.kept.index(head) // block.group for head in heads})
-    return fused[len(fused) - len(fused) * n_groups // (len(heads) + 2 * n_groups) :]
+    n_queries = 0 if names.query else len(heads)
+    return fused[len(fused) - len(fused) * n_groups // (n_queries + 2 * n_groups) :]
 
 
 def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, group: int, total: int) -> None:

@@ -23,8 +23,8 @@ import pytest
 import torch
 from once import made_once
 
-from headprune_lib.architectures import ARCHITECTURES, REGISTERED
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.specs import ARCHITECTURES, REGISTERED
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have imported torch
 

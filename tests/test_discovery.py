@@ -1,18 +1,18 @@
 """Attention that no list names is found by its structure, and believed once it is proved."""
 
 import copy
+import pickle
 
 import pytest
 import torch
-import transformers as t
 from ownmodels import OwnAttention, OwnModel
 from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.heads import head_grid
 from headprune_lib.replication.census import tiny as census
+from headprune_lib.specs import UnknownArchitecture
 
 IDS = torch.arange(15).view(3, 5)
 
@@ -108,25 +108,27 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
     with pytest.raises(UnknownArchitecture, match="did not run on random inputs.*inputs=…"):
         hp.find_heads(model)
     assert [b.how for b in hp.find_heads(model, inputs={"secret": {"ids": IDS}})] == ["found"]
-    assert hp.find_heads(model)  # and it is remembered
+    copied = copy.deepcopy(model)
+    assert hp.find_heads(copied) == hp.find_heads(model)  # it is remembered, in copies too
+    assert b"headprune_lib" not in pickle.dumps(model)
+    copied.inner.layers[0] = OwnAttention("")
+    with pytest.raises(UnknownArchitecture, match="did not run on random inputs"):
+        hp.find_heads(copied)
 
 
 def test_layers_of_different_numbers_of_heads():
-    config = census.tiny_config("swin")
-    config.num_labels = 3
-    model, pixels = t.SwinForImageClassification(config).eval(), torch.randn(1, 3, 64, 64)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            nn.init.normal_(parameter, std=0.2)
+    model, pixels = census.build("swin"), torch.randn(1, 3, 64, 64)
     heads = [block.n_heads for block in hp.find_heads(model)]
     assert heads == [2, 4, 8, 16] and head_grid(model) == {"self": (4, 16)}
     mask = hp.full_mask(model)["self"]
     assert mask.isnan().sum(1).tolist() == [16 - n for n in heads] and mask.nansum() == sum(heads)
     with pytest.raises(IndexError, match="no head"):
         hp.cut_heads(model, [("self", 0, 2)])
-    example = {"pixel_values": pixels, "labels": torch.tensor([1])}
-    scores = hp.head_importance(model, [example])["self"]
+    batch = {"pixel_values": pixels}
+    scores = hp.head_importance(
+        model, [batch], loss=lambda outputs, _batch: outputs.pooler_output.square().sum(1)
+    )["self"]
     assert torch.equal(scores.isnan(), mask.isnan())
     cut = hp.prune_mask(model, {"self": scores}, 0.4)
     assert (cut["self"] == 0).sum() == int(0.4 * sum(heads))
-    removed_as_masked(model, cut, lambda each: each(pixels).logits)
+    removed_as_masked(model, cut, lambda each: each(pixels).pooler_output)

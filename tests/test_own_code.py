@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, linear
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
 import headprune_lib as hp
-from headprune_lib.architectures import UnknownArchitecture
+from headprune_lib.specs import UnknownArchitecture
 
 
 def attention(layout):

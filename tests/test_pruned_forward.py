@@ -30,6 +30,7 @@ MODELS = {
     "t5": lambda: build("t5"),
     "bert": lambda: _two(t.BertLMHeadModel, t.BertConfig),
     "electra": lambda: _two(t.ElectraForCausalLM, t.ElectraConfig),
+    "gpt2": lambda: _two(t.GPT2LMHeadModel, t.GPT2Config),  # keys and values in one projection
 }
 CUT = (
     {"enc-dec": [0, 1]},  # its decoder keeps nothing of the encoder

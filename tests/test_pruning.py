@@ -5,12 +5,18 @@ import copy
 import pytest
 import torch
 import transformers as t
-from tiny import build, same_weights
+from tiny import build, removed_as_masked, same_weights
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import headprune_lib as hp
 from headprune_lib import pruning
 from headprune_lib.replication.census import tiny as census
+from headprune_lib.specs import ARCHITECTURES
 from headprune_lib.unpruning import unprune_heads
+
+IDS = torch.arange(10).view(2, 5)
 
 
 def test_removed_heads_and_soft_masks_are_refused():
@@ -97,13 +103,34 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     assert len(done) == 2 and everything(model) == before
 
 
-def test_attention_to_an_encoder_with_a_fused_projection_is_masked_only():
-    model = t.GPT2LMHeadModel(
-        t.GPT2Config(vocab_size=30, n_embd=16, n_head=4, n_layer=1, add_cross_attention=True)
+@pytest.mark.parametrize("known", [True, False])
+def test_keys_and_values_fused_beside_a_query_are_masked_and_removed(known, monkeypatch):
+    if not known:  # it is then found by its structure
+        monkeypatch.delitem(ARCHITECTURES, "GPT2Attention")
+    sizes = {"vocab_size": 30, "n_embd": 16, "n_head": 4, "n_layer": 2}
+    model = t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    mask, states = hp.full_mask(model), torch.randn(2, 3, 16)
+    mask["cross"][0, 1] = mask["self"][0, 2] = mask["cross"][1] = 0
+    removed_as_masked(model, mask, lambda each: each(IDS, encoder_hidden_states=states).logits)
+    value, output = (
+        model.get_submodule(f"transformer.h.0.crossattention.{name}").weight
+        for name in ("c_attn", "c_proj")
     )
-    mask = {kind: torch.zeros_like(values) for kind, values in hp.full_mask(model).items()}
-    with pytest.raises(ValueError, match="not 48 for query, key and value.*masked_heads"):
-        hp.prune_heads(model, mask)
+    expected = (value[:, 16:20] @ output[:4]).norm().item()
+    assert hp.score_heads(model, [], "magnitude")["cross"][0, 0].item() == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_weights_spread_over_processes_are_refused_as_such():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = fully_shard(build(), mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(ValueError, match="spread over several processes.*before.*sharded"):
+            hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
+    finally:
+        distributed.destroy_process_group()
 
 
 def whisper():

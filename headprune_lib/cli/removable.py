@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import HeadTensors, find_heads
 from headprune_lib.orders import Step
+from headprune_lib.specs import AttentionBlock
 
 
 def check_some_can_go(model: nn.Module, steps: Sequence[Step], kinds: Sequence[str] | None) -> None:

@@ -13,8 +13,8 @@ import transformers
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.heads import find_heads
+from headprune_lib.specs import AttentionBlock
 
 # A class whose configuration refuses a number of heads that does not divide the hidden size, and
 # classes that compute the same and do not refuse; with what must be said for them to be the same.

@@ -13,7 +13,6 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.export.comparing import check_same, whole
 from headprune_lib.export.configurations import (
     Candidate,
@@ -27,6 +26,7 @@ from headprune_lib.messages import one_line, quiet
 from headprune_lib.orders import shares_biases
 from headprune_lib.records import RECORD
 from headprune_lib.saving import new_folder
+from headprune_lib.specs import AttentionBlock
 from headprune_lib.unpruning import unprune_heads
 
 _OTHERWISE = (

@@ -92,10 +92,10 @@ def row_of(name: str) -> Row:
     import transformers
 
     from headprune_lib import find_heads
-    from headprune_lib.architectures import UnknownArchitecture
     from headprune_lib.discovery import discovered
     from headprune_lib.replication.census.laws import ask
     from headprune_lib.replication.census.tiny import build
+    from headprune_lib.specs import UnknownArchitecture
 
     transformers.logging.set_verbosity_error()
     start = time.perf_counter()

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from headprune_lib import full_mask, head_importance, masked_heads
 from headprune_lib.batching import Batch
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.replication.census.cases import outputs_of, tensors_of
+from headprune_lib.specs import AttentionBlock
 
 _STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
 

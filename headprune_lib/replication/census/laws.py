@@ -23,12 +23,12 @@ from headprune_lib import (
     prune_heads,
     save_pruned,
 )
-from headprune_lib.architectures import UnknownArchitecture
 from headprune_lib.discovery import discovered
 from headprune_lib.heads import HeadTensors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
 from headprune_lib.replication.census.importance import importance_problem
+from headprune_lib.specs import UnknownArchitecture
 
 LAWS = (
     "identity",
@@ -95,6 +95,7 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
+    discovered(model)  # what is proved of a model stays with it
     before = _traces(model)
     case = Case(model, inputs, whole)
     answers = {}

@@ -9,7 +9,7 @@ from ownmodels import OwnAttention, OwnModel
 from tiny import removed_as_masked
 
 from headprune_lib import cut_heads, find_heads, head_importance, register_attention
-from headprune_lib.architectures import ARCHITECTURES
+from headprune_lib.specs import ARCHITECTURES
 
 
 @pytest.fixture

@@ -1,0 +1,522 @@
+"""The attention classes that are known, what their parts are called, and the heads of one layer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import transformers
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.pytorch_utils import Conv1D
+
+from headprune_lib import messages
+
+LINEAR = (nn.Linear, Conv1D)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+class NotAttention(Exception):
+    """A module that looks like attention but has parts that cannot be read; says which."""
+
+
+class UnknownArchitecture(ValueError):
+    """The model holds no attention module that the table below describes."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one class of attention modules names its parts (paths below the module).
+
+    Attributes:
+        query: projection with one row block a head; None where ``fused`` has it. Beside ``fused`` it
+            is that of cross-attention, whose fused projection makes keys and values alone; modules
+            without it make all three in the fused one.
+        key: the same for the keys; None with ``value`` where the module reads the keys and values
+            that another layer makes.
+        value: the same for the values.
+        output: the projection whose input holds the heads side by side; masks act there.
+        n_heads: attribute with the number of heads; ``config.…`` where only the configuration
+            knows.
+        width: attribute with the numbers a head contributes; None where the output projection's
+            inputs over the number of heads are that.
+        core: the submodule that turns hidden states into the heads side by side; ``""`` where the
+            module itself does so and applies ``output`` as well.
+        fused: one projection for query, key and value, in this order, in place of the three.
+        fused_by_head: whether its rows lie head by head, each head's three together, in place of
+            all queries before all keys before all values. With ``group`` the rows of a group lie
+            together: its queries, its key, its value.
+        more_rows: further projections with a row block a head; those a model lacks are passed over.
+        per_head: parameters and buffers with an axis that is as long as there are heads, such as a
+            table of position biases; those a model lacks are passed over.
+        size: attribute with ``n_heads * width``, where the module's code reads it; or several.
+        group: attribute with the number of query heads that share a key and value head.
+        kv_heads: attribute with the number of key and value heads, where the module's code reads
+            it, or where there is no ``group`` to say how many queries share one.
+        own_config: whether the module's code reads its sizes from its configuration, so that a
+            module with fewer heads needs a configuration of its own.
+        bias_argument: argument with something a head (a relative position bias), computed once and
+            handed from layer to layer.
+        bias_output: place of that bias among what the core returns, where it does. A core that
+            makes the bias names things as T5's does: ``has_relative_attention_bias``,
+            ``compute_bias``.
+        norm: submodule that normalises the module's input plus the projection's output; only where
+            the module is its own core.
+        returns: how many things the core returns; 1 is the tensor alone.
+        in_tuple: whether a single thing comes in a tuple.
+        weights: places of attention weights among what the core returns, under a kernel that makes
+            them, or if it is asked for them.
+
+    Raises:
+        ValueError, TypeError: names that contradict each other.
+    """
+
+    query: str | None = None
+    key: str | None = None
+    value: str | None = None
+    output: str = ""
+    n_heads: str = "num_heads"
+    width: str | None = "head_dim"
+    core: str = ""
+    fused: str | None = None
+    fused_by_head: bool = False
+    more_rows: tuple[str, ...] = ()
+    per_head: tuple[str, ...] = ()
+    size: str | tuple[str, ...] | None = None
+    group: str | None = None
+    kv_heads: str | None = None
+    own_config: bool = False
+    bias_argument: str | None = None
+    bias_output: int | None = None
+    norm: str | None = None
+    returns: int = 2
+    in_tuple: bool = False
+    weights: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        named = tuple(name for name in ("query", "key", "value") if getattr(self, name))
+        apart = ("query", "key", "value")
+        if named not in ((), ("query",)) if self.fused else named not in (("query",), apart):
+            raise ValueError(
+                f"query, key and value are {[self.query, self.key, self.value]}, fused is "
+                f"{self.fused!r}; name all three projections, or the fused one (and the query's "
+                "where cross-attention has it apart), or the query's alone where another layer "
+                "makes the keys and values"
+            )
+        for name in ("output", "n_heads", "width"):
+            if getattr(self, name) == "" or (name != "width" and not getattr(self, name)):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
+                )
+        for name in ("more_rows", "per_head"):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
+        if self.fused_by_head and not self.fused:
+            raise ValueError("fused_by_head says how the rows of a fused projection lie; name it")
+        if self.norm and self.core:
+            raise ValueError(
+                f"norm is {self.norm!r} and core {self.core!r}: the module around a core "
+                "normalises by itself, so leave norm out"
+            )
+        if self.returns < 1:
+            raise ValueError(f"returns is {self.returns}; attention returns at least one tensor")
+        if self.bias_output is not None and not self.bias_argument:
+            raise ValueError(
+                f"bias_output is {self.bias_output}, but no bias_argument is named: a bias that is "
+                "returned is handed to the next layer by an argument"
+            )
+        if self.bias_output is not None and not 0 < self.bias_output < self.returns:
+            raise ValueError(
+                f"bias_output is {self.bias_output}, returns {self.returns}: the bias comes after "
+                "the heads, among what is returned"
+            )
+
+    def of_module(self, module: nn.Module) -> Architecture:
+        """The entry, without a query's projection where the module's fused one makes all three."""
+        if self.fused and self.query and not _has(module, self.query):
+            return replace(self, query=None)
+        return self
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The attributes that ``size`` names."""
+        return (self.size,) if isinstance(self.size, str) else self.size or ()
+
+    @property
+    def projections(self) -> tuple[str, ...]:
+        """The fields that name the projections these modules have, the output's last."""
+        names = ("fused", "query", "key", "value", "output")
+        return tuple(name for name in names if getattr(self, name))
+
+    @property
+    def makes_keys(self) -> bool:
+        """Whether the module makes its own keys and values; else it reads another layer's."""
+        return bool(self.fused or self.key)
+
+
+_PLAIN = Architecture(
+    query="query",
+    key="key",
+    value="value",
+    output="dense",
+    n_heads="num_attention_heads",
+    width="attention_head_size",
+)
+_BERT = replace(
+    _PLAIN,
+    core="self",
+    query="self.query",
+    key="self.key",
+    value="self.value",
+    output="output.dense",
+    size="all_head_size",
+)
+_BART = Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
+_LLAMA = replace(
+    _BART, output="o_proj", n_heads="config.num_attention_heads", group="num_key_value_groups"
+)
+
+ARCHITECTURES: dict[str, Architecture] = {
+    # one module for all layers: what is cut is cut in each
+    "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
+    "BartAttention": _BART,
+    "BertAttention": _BERT,
+    "DebertaV2Attention": replace(
+        _BERT,
+        query="self.query_proj",
+        key="self.key_proj",
+        value="self.value_proj",
+        more_rows=("self.pos_key_proj", "self.pos_query_proj"),
+    ),
+    "DistilBertSelfAttention": replace(
+        _PLAIN, query="q_lin", key="k_lin", value="v_lin", output="out_lin", n_heads="n_heads"
+    ),
+    "ElectraAttention": _BERT,
+    "GPT2Attention": Architecture(
+        fused="c_attn", query="q_attn", output="c_proj", size="split_size"
+    ),
+    "GPTNeoXAttention": Architecture(
+        fused="query_key_value",
+        fused_by_head=True,
+        output="dense",
+        n_heads="config.num_attention_heads",
+        width="head_size",
+    ),
+    "Gemma3Attention": _LLAMA,
+    "LlamaAttention": _LLAMA,
+    "M2M100Attention": _BART,
+    "MPNetSelfAttention": replace(
+        _PLAIN,
+        query="q",
+        key="k",
+        value="v",
+        output="o",
+        size="all_head_size",
+        bias_argument="position_bias",
+    ),
+    "MarianAttention": _BART,
+    "MistralAttention": _LLAMA,
+    "ModernBertAttention": Architecture(
+        fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"
+    ),
+    "OPTAttention": _BART,
+    "Qwen3Attention": _LLAMA,
+    "RobertaAttention": _BERT,
+    "T5Attention": Architecture(
+        query="q",
+        key="k",
+        value="v",
+        output="o",
+        n_heads="n_heads",
+        width="key_value_proj_dim",
+        size="inner_dim",
+        bias_argument="position_bias",
+        bias_output=1,
+        returns=3,
+        weights=(2,),
+    ),
+    "ViTAttention": replace(_BART, output="o_proj", n_heads="num_attention_heads"),
+}
+
+REGISTERED: set[str] = set()
+"""The classes that were taught, by name."""
+
+
+def is_known(module: nn.Module) -> bool:
+    """Whether a module's entry can be believed without a proof: its class was taught, or released."""
+    return type(module).__name__ in REGISTERED or is_released(module)
+
+
+def is_released(module: nn.Module) -> bool:
+    """Whether a module has an entry and computes attention by the released code of transformers.
+
+    A name does not say so: another class may have the same one, and a ``forward`` may be replaced
+    in the class or in the module. So the class must be the one that transformers has under its name,
+    and the functions must have been compiled from its file. Projections may be any modules, such as
+    adapters or quantised ones.
+    """
+    entry = ARCHITECTURES.get(type(module).__name__)
+    if entry is None or not has_parts(module, entry):  # another class of that name
+        return False
+    parts = (getattr(entry, name) for name in entry.of_module(module).projections)
+    holders = {"", entry.core, *(part.rpartition(".")[0] for part in parts)}
+    return all(_runs_released_code(module.get_submodule(path)) for path in holders)
+
+
+def has_parts(module: nn.Module, entry: Architecture) -> bool:
+    """Whether a module has the core and the projections that an entry names."""
+    parts = (getattr(entry, name) for name in entry.of_module(module).projections)
+    return _has(module, entry.core) and all(_has(module, part) for part in parts)
+
+
+def _has(module: nn.Module, path: str) -> bool:
+    try:
+        module.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
+
+
+_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
+
+
+def _runs_released_code(module: nn.Module) -> bool:
+    kind = type(module)
+    home: Any = sys.modules.get(kind.__module__)
+    if getattr(home, kind.__name__, None) is not kind or not _is_from(home.__file__):
+        return False
+    forward = vars(module).get("forward")  # a bound method of the class changes nothing
+    if forward is not None and getattr(forward, "__func__", None) is not kind.forward:
+        return False
+    members = [getattr(value, "__func__", value) for value in vars(kind).values()]
+    functions = [value for value in members if isinstance(value, FunctionType)]
+    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    called = [
+        *(kind.forward.__globals__.get(name) for f in functions for name in f.__code__.co_names),
+        ALL_ATTENTION_FUNCTIONS.get(chosen),
+    ]
+    return (
+        kind.forward in functions
+        and all(
+            function.__code__.co_filename == home.__file__
+            and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
+            for function in functions
+        )
+        and all(_is_from(f.__code__.co_filename) for f in called if isinstance(f, FunctionType))
+    )
+
+
+def _is_from(file: str | None) -> bool:
+    return (file or "").startswith(_TRANSFORMERS)
+
+
+def register_attention(
+    module: type | str, *, like: type | str | Architecture | None = None, **names: Any
+) -> Architecture:
+    """Teach the library a class of attention modules; masks, scores and removal work from then on.
+
+    What it is taught is proved on the first model of it (:func:`headprune_lib.find_heads`).
+
+    Args:
+        module: the class, or its name.
+        like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
+        names: fields of :class:`headprune_lib.specs.Architecture`: ``output`` and either
+            ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like`` (``query``
+            alone where another layer makes the keys and values); others are such as
+            ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
+
+    Returns:
+        the new entry.
+
+    Raises:
+        ValueError: neither a query's nor a fused projection is named, or both, or a key's without
+            a value's; other names that contradict each other; or a class in ``like`` that is not in
+            the table.
+        TypeError: a field that :class:`headprune_lib.specs.Architecture` does not have.
+
+    Example:
+        >>> entry = register_attention("MyLlamaAttention", like="LlamaAttention", output="wo")
+        >>> entry.query, entry.output
+        ('q_proj', 'wo')
+        >>> del ARCHITECTURES["MyLlamaAttention"]
+        >>> REGISTERED.remove("MyLlamaAttention")
+    """
+    name, known = _class_name(module), [field.name for field in fields(Architecture)]
+    if unknown := sorted(names.keys() - set(known)):
+        raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
+    if like is None:
+        entry = Architecture(**names)
+    elif isinstance(like, Architecture):
+        entry = replace(like, **names)
+    elif _class_name(like) in ARCHITECTURES:
+        entry = replace(ARCHITECTURES[_class_name(like)], **names)
+    else:
+        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
+    ARCHITECTURES[name] = entry
+    REGISTERED.add(name)
+    return entry
+
+
+def _class_name(module: type | str) -> str:
+    return module if isinstance(module, str) else module.__name__
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """The heads of one attention layer.
+
+    Attributes:
+        kind: ``"self"``, or in an encoder-decoder ``"enc-enc"``, ``"enc-dec"`` (the decoder's
+            attention to the encoder) or ``"dec-dec"``, as in the paper; ``"vision"``, ``"audio"``
+            and ``"text"`` where a model has several towers, and ``"cross"`` for attention to
+            something from outside in a model without an encoder of its own.
+        layer: index among the blocks of this kind, from 0.
+        n_heads: heads the layer was built with; masks and scores keep this width for good.
+        width: numbers a head contributes to the output projection's input.
+        kept: original indices of the heads still there, ascending (all, before any removal).
+        group: query heads that share a key and value head, of those still there.
+        path: name of the attention module in the model.
+        layer_path: name of the Transformer layer that holds it.
+        architecture: names of the parts below ``path``.
+        how: how the block was found: ``"table"``, ``"registered"``, ``"found"`` (by its structure,
+            and proved) or ``"assumed"`` (by its structure alone).
+        masks_only: why heads cannot be removed, only masked; empty where they can.
+        keeps_one: why the layer cannot lose all its heads; empty where it can.
+        whole_groups: why heads that share a key and value head can only go together; empty where
+            every group may lose equally many of its heads and keep its key and value head.
+        keeps_groups: why key and value heads cannot go, only some of the heads that share each:
+            another layer reads them, or they are another layer's; empty where they can.
+        by_example: whether the output projection takes (example, position, …); else examples are
+            windowed, flattened or turned there, and what is asked of each takes one a batch.
+    """
+
+    kind: str
+    layer: int
+    n_heads: int
+    width: int
+    kept: tuple[int, ...]
+    group: int
+    path: str
+    layer_path: str
+    architecture: Architecture
+    how: str = "table"
+    masks_only: str = ""
+    keeps_one: str = ""
+    whole_groups: str = ""
+    keeps_groups: str = ""
+    by_example: bool = True
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The heads still there (original indices), those that share a key and value head together.
+
+        >>> AttentionBlock("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", Architecture(
+        ...     fused="qkv", output="o")).groups
+        [(0, 1), (4, 5)]
+        """
+        return [self.kept[i : i + self.group] for i in range(0, len(self.kept), self.group)]
+
+    def group_left(self, keep: Sequence[int]) -> int:
+        """How many of ``keep`` share a key and value head, once these heads alone are left.
+
+        Raises:
+            ValueError: groups that lose unequally many heads and not all, so that no number of
+                queries a key would be right; a part of a group where only all of it can go; or
+                all of a group whose keys and values another layer reads, or makes.
+        """
+        counts = [len(set(group) & set(keep)) for group in self.groups]
+        sizes, groups = sorted(set(counts) - {0}), [list(group) for group in self.groups]
+        gone = [group for group, n in zip(groups, counts, strict=True) if not n]
+        split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < self.group]
+        if self.keeps_groups and sizes and gone:
+            raise ValueError(
+                f"{self.path}: heads {gone} are all that use a key and value head each, which "
+                f"cannot be removed: {self.keeps_groups}. Keep equally many heads of each group "
+                f"(prune_mask does), or use masked_heads. The groups are {groups}"
+            )
+        if split and (len(sizes) > 1 or self.whole_groups):
+            how = (
+                f"they can only go together ({self.whole_groups}): cut or keep all of a group"
+                if self.whole_groups
+                else "cut all of a group, or equally many in every group that is left "
+                "(prune_mask has per_group)"
+            )
+            raise ValueError(
+                f"{self.kind} layer {self.layer}: heads {split} share a key and value head each; "
+                f"{how}, or use masked_heads. The groups are {groups}"
+            )
+        return sizes[0] if sizes else self.group
+
+    def part(self, model: nn.Module, name: str) -> nn.Module:
+        """The submodule that a field of :class:`headprune_lib.specs.Architecture` names.
+
+        Args:
+            name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
+                that hold weights.
+
+        Raises:
+            ValueError: these modules have no such part, such as ``"query"`` where one projection
+                serves query, key and value.
+        """
+        relative = getattr(self.architecture, name)
+        if relative is None:
+            raise ValueError(
+                f"{self.path} has no part {name!r}; its projections are "
+                f"{self.architecture.projections}"
+            )
+        return model.get_submodule(".".join(filter(None, [self.path, relative])))
+
+
+def block_of(
+    model: nn.Module, path: str, architecture: Architecture, **known: Any
+) -> AttentionBlock:
+    """The block of the attention module of this path, whose parts have these names.
+
+    Args:
+        known: the fields that the module itself does not tell.
+
+    Raises:
+        AttributeError: a part that the module does not have.
+    """
+    module, names = model.get_submodule(path), architecture.of_module(model.get_submodule(path))
+    core: Any = module.get_submodule(names.core)
+    n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(names.n_heads)(core)
+    width = getattr(core, "headprune_width", None) or (
+        attrgetter(names.width)(core)
+        if names.width
+        else columns_of(module.get_submodule(names.output)) // n_heads
+    )
+    return AttentionBlock(
+        n_heads=n_heads,
+        width=width,
+        kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
+        group=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
+        path=path,
+        architecture=names,
+        **known,
+    )
+
+
+def group_size(core: Any, architecture: Architecture, n_heads: int) -> int:
+    """How many query heads share a key and value head in a module that was not pruned."""
+    if architecture.group:
+        return attrgetter(architecture.group)(core)
+    if architecture.kv_heads:
+        return n_heads // attrgetter(architecture.kv_heads)(core)
+    return 1
+
+
+def rows_of(projection: Any) -> int:
+    """How many numbers a projection returns."""
+    return projection.nf if isinstance(projection, Conv1D) else projection.out_features
+
+
+def columns_of(projection: Any) -> int:
+    """How many numbers a projection takes."""
+    return projection.nx if isinstance(projection, Conv1D) else projection.in_features

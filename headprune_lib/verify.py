@@ -1,0 +1,691 @@
+"""Whether a module is what its structure says: tried on the model itself, with nothing changed.
+
+Three things are tried on what one pass of random inputs gives the module. Its output projection
+takes the heads side by side, and a scaled slice moves what it returns as its columns say. Changing
+one head's values changes that head's slice and no other: heads do not mix before the projection.
+And a copy whose head is really removed returns what the module does with that head masked.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, EncoderDecoderCache
+
+from headprune_lib.example_inputs import Inputs, example_inputs
+from headprune_lib.messages import one_line
+from headprune_lib.pruned_forward import OUTSIDE
+from headprune_lib.slicing import head_rows, keep_heads, value_rows
+from headprune_lib.specs import (
+    CONVOLUTIONS,
+    LINEAR,
+    Architecture,
+    AttentionBlock,
+    NotAttention,
+    block_of,
+    columns_of,
+    rows_of,
+)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What of a module is proved: the names of its parts, and what holds of its heads.
+
+    ``limits`` are fields of :class:`headprune_lib.AttentionBlock`, such as ``masks_only``.
+    """
+
+    architecture: Architecture
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Ran:
+    """What a module was given in one pass of the model."""
+
+    args: tuple
+    kwargs: dict[str, Any]
+    n_examples: int
+
+    def keys_from_outside(self) -> bool:
+        """Whether it was given something else than its own states to make keys of."""
+        states = next((v for v in (*self.args, *self.kwargs.values()) if torch.is_tensor(v)), None)
+        for name in OUTSIDE:
+            given = self.kwargs.get(name)
+            if torch.is_tensor(given) and states is not None:
+                return given.shape != states.shape or not torch.equal(given, states)
+        return False
+
+    def arguments_by_head(self) -> tuple[str, ...]:
+        """Names of arguments that may hold something a head: (example, head, query, key).
+
+        Of two modules that are alike one may be given a mask for all heads, and the other a bias a
+        head, which removal has to slice.
+        """
+        given = {**{str(index): v for index, v in enumerate(self.args)}, **self.kwargs}
+        return tuple(
+            name
+            for name, value in sorted(given.items())
+            if torch.is_tensor(value) and value.ndim == 4 and value.shape[1] > 1
+        )
+
+
+def verify(
+    module: nn.Module, candidates: Sequence[Architecture], call: Ran, *, entry: bool
+) -> Verified:
+    """The first candidate that holds on the module.
+
+    Args:
+        entry: whether the one candidate is an entry of the table, of which nothing is guessed.
+
+    Raises:
+        NotAttention: none does; says what was seen of the first.
+    """
+    reasons: list[str] = []
+    for names in candidates:
+        try:
+            if entry:
+                _check_names(module, names)
+            block = block_of(module, "", names, kind="self", layer=0, layer_path="")
+            context = _verify_masking(module, block, call)
+        except (
+            AttributeError, IndexError, NotAttention, RuntimeError, TypeError, ValueError
+        ) as error:  # fmt: skip
+            reasons.append(describe_error(error))
+            continue
+        verified = _verify_removal(module, block, call, entry)
+        by_example = context.ndim == 3 and len(context) == call.n_examples
+        return replace(verified, limits={**verified.limits, "by_example": by_example})
+    raise NotAttention(reasons[0] if reasons else "no candidate was seen")
+
+
+def _check_names(module: nn.Module, entry: Architecture) -> None:
+    """Raises NotAttention where an entry names what the module does not have."""
+    entry = entry.of_module(module)
+    for name in (*entry.projections, "n_heads", "width"):
+        path = getattr(entry, name)
+        if path is None:
+            continue
+        inside = f"{entry.core}." if entry.core and name in ("n_heads", "width") else ""
+        try:
+            part = attrgetter(inside + path)(module)
+        except AttributeError:
+            raise NotAttention(f"its entry says {name}={path!r}, which it does not have") from None
+        if name in entry.projections and not isinstance(part, nn.Module):
+            raise NotAttention(
+                f"its entry says {name}={path!r}, a {type(part).__name__} and no module: heads are "
+                "masked and removed at linear layers, so write the projection as an nn.Linear"
+            )
+
+
+# Masking: whether the slices before the output projection are the heads.
+
+
+@dataclass
+class _Run:
+    """What a module returned, what its output projection was given, and what its core returned."""
+
+    outputs: list[Tensor]
+    contexts: list[Tensor]
+    from_core: Any = None
+
+
+def _run(module: nn.Module, block: AttentionBlock, call: Ran, zeroed: Sequence[int] = ()) -> _Run:
+    """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
+    run = _Run([], [])
+
+    def see_context(_module: nn.Module, inputs: tuple) -> tuple | None:
+        context = inputs[0].detach().clone()
+        run.contexts.append(context)
+        if not zeroed:
+            return None
+        masked = context.clone()
+        masked.unflatten(-1, (block.n_heads, block.width))[..., list(zeroed), :] = 0
+        return (masked, *inputs[1:])
+
+    def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
+        run.from_core = output
+
+    args, kwargs = copied((call.args, call.kwargs))  # it may write to a cache, or its arguments
+    with ExitStack() as stack, torch.no_grad():
+        projection, core = block.part(module, "output"), block.part(module, "core")
+        stack.callback(projection.register_forward_pre_hook(see_context).remove)
+        stack.callback(core.register_forward_hook(see_core).remove)
+        output = module(*args, **kwargs)
+    while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
+        output = output[0]
+    outputs = output if isinstance(output, tuple | list) else [output]
+    if not outputs or not isinstance(outputs[0], Tensor):
+        raise NotAttention(f"it returns a {type(output).__name__}, not a tensor")
+    run.outputs = [value for value in outputs if isinstance(value, Tensor)]
+    return run
+
+
+def copied(given: Any) -> Any:
+    """Arguments of a module, its tensors and caches copied, so that nothing shared is written to."""
+    if isinstance(given, Tensor):
+        return given.detach().clone()
+    if isinstance(given, Cache | EncoderDecoderCache):
+        return copy.deepcopy(given)
+    if type(given) in (tuple, list):
+        return type(given)(copied(value) for value in given)
+    if type(given) is dict:
+        return {name: copied(value) for name, value in given.items()}
+    if isinstance(given, UserDict):  # keys and values that layers hand on to each other
+        return type(given)(copied(given.data))
+    return given
+
+
+def _verify_masking(module: nn.Module, block: AttentionBlock, call: Ran) -> Tensor:
+    """What the projection takes, if masking a head before it means what it says.
+
+    Raises:
+        NotAttention: if not; says what was seen.
+    """
+    n_heads, width, group = block.n_heads, block.width, block.group
+    plain, again = _run(module, block, call), _run(module, block, call)
+    if len(plain.contexts) != 1:
+        never = (
+            ", for its code never calls it, and a mask acts where it is called "
+            "(torch.nn.MultiheadAttention never calls out_proj: it takes the weights alone)"
+        )
+        raise NotAttention(
+            f"its output projection ran {len(plain.contexts)} times in one pass of the module"
+            f"{'' if plain.contexts else never}"
+        )
+    context = plain.contexts[0]
+    if context.shape[-1] != n_heads * width:
+        raise NotAttention(
+            f"its output projection takes {context.shape[-1]} numbers, not {n_heads} heads of "
+            f"{width}"
+        )
+    if not torch.equal(plain.outputs[0], again.outputs[0]):
+        raise NotAttention("it returns something else at each pass")
+    groups = {0, n_heads // group - 1}
+    _check_columns(block.part(module, "output"), context, [j * group for j in groups], width)
+    moved = "values" if block.architecture.makes_keys else "queries"
+    for j in groups:
+        heads = list(range(j * group, (j + 1) * group))
+        changed = _changed_heads(module, block, call, heads, context)
+        if not changed:
+            raise NotAttention(
+                f"changing the {moved} of head {heads[0]} changes nothing that its output "
+                "projection takes"
+            )
+        if changed != heads:
+            raise NotAttention(
+                f"changing the {moved} of heads {heads} changes heads {changed}: heads mix before "
+                "the output projection, or lie otherwise than it seems"
+            )
+    if torch.equal(_run(module, block, call, zeroed=[0]).outputs[0], plain.outputs[0]):
+        raise NotAttention("masking a head changes nothing that the module returns")
+    return context
+
+
+def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: int) -> None:
+    """Raises NotAttention where a slice that is scaled does not move the output by its columns."""
+    weight = getattr(output, "weight", None)
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+        return  # quantised: what its columns are cannot be read
+    columns = weight if hasattr(output, "nf") else weight.T  # (in, out)
+    with torch.no_grad():
+        plain = output(context)
+        for head in heads:
+            scaled, features = context.clone(), slice(head * width, (head + 1) * width)
+            scaled[..., features] *= 3
+            moved = output(scaled) - plain
+            expected = 2 * context[..., features] @ columns[features]
+            if not close(moved.reshape(expected.shape), expected, plain):
+                raise NotAttention(
+                    f"scaling the slice of head {head} does not move the output as the "
+                    "projection's columns say"
+                )
+
+
+def _changed_heads(
+    module: nn.Module,
+    block: AttentionBlock,
+    call: Ran,
+    heads: Sequence[int],
+    context: Tensor,
+) -> list[int]:
+    """The heads whose numbers change where the values of one head, or group, are changed.
+
+    Or its queries, where another layer makes the values.
+    """
+    names = block.architecture
+    if names.query is not None and not names.makes_keys:
+        part, rows = "query", head_rows(module, block, heads)[names.query]
+    else:
+        part, rows = "fused" if names.fused else "value", value_rows(module, block, heads)
+    # neither a factor, which a norm of the head would undo, nor a sign, which one of all heads would
+    factors = torch.linspace(-1, 2.5, len(rows))
+
+    def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
+        output = output.clone()
+        output[..., rows.to(output.device)] *= factors.to(output)
+        return output
+
+    handle = block.part(module, part).register_forward_hook(change)
+    try:
+        changed = _run(module, block, call).contexts[0]
+    finally:
+        handle.remove()
+    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.width))
+    most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
+    rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
+    return (most > rounding).nonzero().flatten().tolist()
+
+
+def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
+    """Whether two runs agree up to the rounding of sums of numbers like ``scale``."""
+    if not scale.is_floating_point():  # places of tokens that an indexer chose, or a mask
+        return torch.equal(found, expected)
+    rounding = max(torch.finfo(scale.dtype).eps, torch.finfo(torch.float32).eps)
+    limit = 64 * rounding * float(scale.abs().nan_to_num().max())
+    both = found.isnan() & expected.isnan()
+    return bool(((found - expected).abs().masked_fill(both, 0) <= limit + 1e-12).all())
+
+
+# Removal: whether a copy without some heads returns what the module does with them masked.
+
+
+def _verify_removal(module: nn.Module, block: AttentionBlock, call: Ran, entry: bool) -> Verified:
+    """The names with all that removal needs, and what it cannot do."""
+    names, core = block.architecture, block.part(module, "core")
+    outputs = _run(module, block, call).from_core
+    returns = len(outputs) if isinstance(outputs, tuple | list) else 1
+    keeps_one = ""
+    if not entry:
+        if isinstance(outputs, list):  # which the code around it may want
+            keeps_one, returns = "it returns a list", 1
+        names = replace(
+            names,
+            returns=returns,
+            in_tuple=isinstance(outputs, tuple) and returns == 1,
+            weights=_places_of_weights(module, block, call, returns),
+        )
+    elif (returns == 1) != (names.returns == 1):
+        keeps_one = f"it returns {returns} things, and its entry says returns={names.returns}"
+    # a key and value head can go alone, unless it is the only one, or another layer's
+    alone = block.n_heads > block.group and names.makes_keys
+    but_second_group = [head for head in range(block.n_heads) if head // block.group != 1]
+    but_one_of_each = [head for head in range(block.n_heads) if head % block.group != 1]
+    masks_only, in_part = "", None  # what holds where not all does
+    for variant in [names] if entry else _variants(module, core, names, call, outputs):
+        block = replace(block, architecture=variant)
+        problem = _removal_problem(module, block, call, but_second_group) if alone else ""
+        if problem:
+            masks_only = masks_only or problem
+            continue
+        torn = _removal_problem(module, block, call, but_one_of_each) if block.group > 1 else ""
+        why = keeps_one
+        for emptied in () if why else _emptied(module, variant, entry):
+            found = _removal_problem(module, replace(block, architecture=emptied), call, [])
+            if not found and not torn:
+                return Verified(emptied)
+            if not found:
+                in_part = in_part or Verified(emptied, {"whole_groups": torn})
+            why = why or found
+        if alone or (block.group > 1 and not torn):
+            limited = Verified(variant, {"keeps_one": why, "whole_groups": torn})
+            if not torn:
+                return limited
+            in_part = in_part or limited
+        masks_only = masks_only or why
+    return in_part or Verified(names, {"masks_only": masks_only})
+
+
+def _removal_problem(module: nn.Module, block: AttentionBlock, call: Ran, kept: list[int]) -> str:
+    """What is wrong with really removing heads; empty where it equals masking them."""
+    gone = [head for head in range(block.n_heads) if head not in kept]
+    expected = _run(module, block, call, zeroed=gone).outputs
+    try:
+        pruned = copy.deepcopy(module)
+        keep_heads(pruned, block, kept)
+        found = _run(pruned, block, call).outputs
+    except Exception as error:  # whatever the module's own code makes of it
+        return f"its code does not run with fewer heads ({describe_error(error)})"
+    if not kept:  # there are no weights of attention to return
+        expected = [
+            expected[0],
+            *(tensor for tensor in expected[1:] if not _looks_like_weights(tensor)),
+        ]
+        found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
+        if len(found) < len(expected):
+            return "with no head left it does not return what it hands on to other layers"
+    if len(found) < len(expected) or found[0].shape != expected[0].shape:
+        return "with a head removed it returns something of another shape"
+    for left, right in zip(found, expected, strict=False):
+        # weights of attention have fewer heads; a bias that is handed on must be that of all
+        if left.shape != right.shape and not _looks_like_weights(right):
+            return "with a head removed it hands on something of another shape to other layers"
+        if left.shape == right.shape and not close(left, right, right):
+            return "with a head removed it returns something else than with that head masked"
+    return ""
+
+
+def _looks_like_weights(returned: Tensor) -> bool:
+    """Whether this is how much each query attends to each key: shares that sum to 1 at most.
+
+    Less than 1 goes to the keys where a part goes to none of them (an attention sink), and nothing
+    where a query sees no key.
+    """
+    if not returned.is_floating_point() or returned.ndim < 3:
+        return False
+    shares = returned.nan_to_num().cpu().double()  # not every device has float64
+    return bool((shares >= 0).all() and (shares.sum(-1) <= 1 + 1e-3).all())
+
+
+def _places_of_weights(
+    module: nn.Module, block: AttentionBlock, call: Ran, returns: int
+) -> tuple[int, ...]:
+    """Where the core returns attention weights, asked for them, under the kernel that makes them.
+
+    What it returns only if it is asked for them is taken for such.
+    """
+    if "output_attentions" in inspect.signature(module.forward).parameters:
+        call = replace(call, kwargs={**call.kwargs, "output_attentions": True})
+    config = getattr(block.part(module, "core"), "config", None)
+    name = "_attn_implementation_internal"  # of this configuration, of none inside it
+    if (kernel := getattr(config, name, None)) is not None:
+        setattr(config, name, "eager")
+    try:
+        outputs = _run(module, block, call).from_core
+    except Exception:  # the mask was made for another kernel
+        return Architecture.weights
+    finally:
+        if kernel is not None:
+            setattr(config, name, kernel)
+    return tuple(
+        index
+        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ())
+        if index and torch.is_tensor(value) and (index >= returns or _looks_like_weights(value))
+    )
+
+
+def _variants(
+    module: nn.Module, core: Any, names: Architecture, call: Ran, outputs: Any
+) -> Iterator[Architecture]:
+    """The names with what else may have to go with a head."""
+    n_heads = attrgetter(names.n_heads)(core)
+    if hasattr(core, "compute_bias"):
+        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ()):
+            if index and torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads:
+                names = replace(names, bias_argument="position_bias", bias_output=index)
+                yield from _further_parts(module, names, core)
+                return
+    yield from _further_parts(module, names, core)
+    for name, value in call.kwargs.items():
+        if torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads > 1:
+            yield from _further_parts(module, replace(names, bias_argument=name), core)
+
+
+def _further_parts(
+    module: nn.Module, names: Architecture, core: nn.Module
+) -> Iterator[Architecture]:
+    """The candidate with what else has a part a head, and with the sizes its code may read."""
+    n_heads = attrgetter(names.n_heads)(core)
+    total = columns_of(module.get_submodule(names.output))
+    projections = {getattr(names, part) for part in names.projections}
+    prefix = f"{names.core}." if names.core else ""
+    rows = tuple(
+        prefix + name
+        for name, child in core.named_children()
+        if isinstance(child, LINEAR)
+        and prefix + name not in projections
+        and rows_of(child) in (n_heads, total)
+    )
+    tables = tuple(
+        prefix + name
+        for name, tensor in _own_tensors(core)
+        if tensor.ndim and list(tensor.shape).count(n_heads) == 1
+    )
+    sizes = tuple(
+        name
+        for name, value in vars(core).items()
+        if type(value) is int and value == total and name not in (names.n_heads, names.width)
+    )
+    in_config = names.n_heads.startswith("config.") or hasattr(core, "config")
+    for more, table in itertools.product(
+        *([part, ()] if part else [()] for part in (rows, tables))
+    ):
+        base = replace(names, more_rows=more, per_head=table)
+        yield base
+        yield from (replace(base, size=name) for name in sizes)
+        if len(sizes) > 1:
+            yield replace(base, size=sizes)
+        if in_config:
+            yield replace(base, own_config=True, size=sizes or None)
+
+
+def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers of the module itself, of its embeddings and its small modules."""
+    yield from core.named_parameters(recurse=False)
+    yield from core.named_buffers(recurse=False)
+    for name, child in core.named_children():
+        if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
+            yield from ((f"{name}.{inner}", tensor) for inner, tensor in child.named_parameters())
+
+
+def _emptied(module: nn.Module, names: Architecture, entry: bool) -> Iterator[Architecture]:
+    """Candidates for a module that loses all its heads: with a norm of its own, or without."""
+    yield names
+    if not names.core and not entry:
+        for name, child in module.named_children():
+            if "norm" in type(child).__name__.lower():
+                yield replace(names, norm=name)
+
+
+# Running the model: what its modules are given, and whose keys and values they read.
+
+
+def capture_calls(
+    model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
+) -> tuple[dict[str, Ran], list[tuple[str, Inputs]], str]:
+    """What the modules of these paths are given where the model, or a part of it, is run.
+
+    Args:
+        inputs: of the model; random ones, if none are given.
+
+    Returns:
+        path -> what the module was given; the path of each part that was run with its inputs, where
+        these reached a module; and what went wrong first.
+    """
+    reached: dict[str, Ran] = {}
+    passes: list[tuple[str, Inputs]] = []
+    problem = ""
+    for root_path in _roots(model, paths):
+        root = model.get_submodule(root_path)
+        prefix = f"{root_path}." if root_path else ""
+        device = next((parameter.device for parameter in root.parameters()), torch.device("cpu"))
+        for batch in [inputs] if inputs is not None and not root_path else example_inputs(root):
+            missing = [p for p in paths if p.startswith(prefix) and p not in reached]
+            if not missing:
+                break
+            placed = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}
+            # also of a pass that ended in an error: modules that ran were given real inputs
+            calls, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
+            reached |= {prefix + path: call for path, call in calls.items()}
+            passes += [(root_path, placed)] if calls else []
+            problem = problem or error
+    return reached, passes, problem
+
+
+def record(model: nn.Module, paths: Sequence[str], inputs: Inputs) -> tuple[dict[str, Ran], str]:
+    """What the modules of these paths are given first in a pass of the model; what went wrong."""
+    calls: dict[str, Ran] = {}
+    n_examples = next((len(value) for value in inputs.values() if torch.is_tensor(value)), 0)
+
+    def keep(path: str, _module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        if path not in calls:
+            calls[path] = Ran(copied(args), copied(kwargs), n_examples)
+
+    with ExitStack() as stack, torch.no_grad():
+        for path in paths:
+            register = model.get_submodule(path).register_forward_pre_hook
+            stack.callback(register(partial(keep, path), with_kwargs=True).remove)
+        try:
+            model(**inputs)
+        except Exception as error:  # these inputs are not the model's
+            return calls, describe_error(error)
+    return calls, ""
+
+
+def _roots(model: nn.Module, paths: list[str]) -> list[str]:
+    """The model, then the models inside it that hold attention and can be run by themselves."""
+    inner = [
+        path
+        for path, module in model.named_modules()
+        if path
+        and hasattr(module, "config")
+        and hasattr(module, "main_input_name")
+        and any(other.startswith(f"{path}.") for other in paths)
+    ]
+    return ["", *sorted(inner, key=lambda path: path.count("."))]
+
+
+def keys_read(
+    model: nn.Module, blocks: Sequence[AttentionBlock], others: Sequence[str], inputs: Inputs
+) -> dict[str, set[str]]:
+    """Which modules use the keys and values that attention makes for itself: maker -> readers.
+
+    Autograd tells, in one pass: what makes keys and values begins a graph, and every output
+    projection ends it, so that another module is on a graph only if it was handed keys or values,
+    whatever by (an argument, a dict of the model's, a cache). Hidden states that depend on them
+    otherwise are cut off before the next attention. Nothing is computed backward.
+
+    Args:
+        blocks: attention that is known; paths are below ``model``.
+        others: paths of modules that are not known and may read, too.
+
+    Returns:
+        paths; ``""`` is a reader that is none of these modules.
+    """
+    makers: dict[Tensor, str] = {}
+    readers: dict[str, set[str]] = {}
+
+    def begin(path: str, _module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
+        start = output.detach().requires_grad_()
+        makers[start] = path
+        return start.clone()  # code may write to it in place
+
+    def end(path: str, _module: nn.Module, inputs: tuple) -> tuple:
+        read(path, inputs[0])
+        return (inputs[0].detach(), *inputs[1:])
+
+    def cut_off(_module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+        if args and isinstance(args[0], Tensor):
+            return (args[0].detach(), *args[1:]), kwargs
+        states = next((name for name, value in kwargs.items() if torch.is_tensor(value)), None)
+        return args, kwargs if states is None else kwargs | {states: kwargs[states].detach()}
+
+    def read(path: str, tensor: Any) -> None:
+        for maker in {makers[leaf] for leaf in _leaves(tensor) if leaf in makers} - {path}:
+            readers.setdefault(maker, set()).add(path)
+
+    def first(output: Any) -> Any:
+        output = list(output.values()) if isinstance(output, dict) else output
+        return first(output[0]) if isinstance(output, tuple | list) and output else output
+
+    def hook(register: Callable[..., Any], function: Callable[..., Any], **options: Any) -> None:
+        stack.callback(register(function, **options).remove)
+
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with ExitStack() as stack, torch.inference_mode(False), torch.enable_grad():
+        for parameter in learned:  # graphs are of keys and values alone
+            parameter.requires_grad_(False)
+            stack.callback(parameter.requires_grad_)
+        for block in blocks:
+            for part in {"fused", "key", "value"}.intersection(block.architecture.projections):
+                hook(block.part(model, part).register_forward_hook, partial(begin, block.path))
+            hook(block.part(model, "output").register_forward_pre_hook, partial(end, block.path))
+            module = model.get_submodule(block.path)
+            hook(module.register_forward_pre_hook, cut_off, with_kwargs=True)
+        for path in ["", *others]:
+            hook(
+                model.get_submodule(path).register_forward_hook,
+                lambda _module, _inputs, output, path=path: read(path, first(output)),
+            )
+        with suppress(
+            Exception
+        ):  # inputs that the model does not run on to its end, as in a capture
+            model(**copied(inputs))
+    return readers
+
+
+def _leaves(tensor: Any) -> Iterator[Tensor]:
+    """The leaves of the graph that a tensor was made on."""
+    waiting, seen = [getattr(tensor, "grad_fn", None)], set()
+    while waiting:
+        if (node := waiting.pop()) is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [before for before, _ in node.next_functions]
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+
+
+@contextmanager
+def as_it_was(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is evaluated; afterwards modes, buffers and random state are as before.
+
+    Raises:
+        ValueError: the model exchanged modules of its own, which are put back.
+    """
+    before = [
+        (
+            module,
+            dict(module._modules),
+            {
+                k: v
+                for k, v in vars(module).items()
+                if v is None or isinstance(v, int | float | str)
+            },
+            {
+                k: (b, b.clone())
+                for k, b in module._buffers.items()
+                if b is not None and not b.is_meta
+            },
+        )
+        for module in model.modules()
+    ]
+    exchanged = ""
+    with torch.random.fork_rng():
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, children, attributes, buffers in before:
+                for name, child in children.items():
+                    if (now := module._modules.get(name)) is not child:
+                        exchanged = exchanged or f"{type(child).__name__} for {type(now).__name__}"
+                        module._modules[name] = child
+                vars(module).update(attributes)  # the mode is one of them
+                for name, (buffer, value) in buffers.items():
+                    module._buffers[name] = buffer
+                    if buffer.shape == value.shape:
+                        buffer.copy_(value)
+    if exchanged:
+        raise ValueError(
+            f"{type(model).__name__} exchanges modules of its own while it runs ({exchanged}): heads "
+            "that are found in the one are not those of the other. Load it so that it keeps one kind "
+            '(BigBird: attention_type="original_full")'
+        )
+
+
+def describe_error(error: BaseException) -> str:
+    """What an error says; its type too, where it is none of ours."""
+    text = one_line(error)
+    return text if isinstance(error, NotAttention) else f"{type(error).__name__}: {text}"[:160]
