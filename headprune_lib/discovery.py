@@ -236,13 +236,12 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
         entry = ARCHITECTURES.get(name)
         if pruned := vars(module).get("headprune_found"):  # it brings its own entry
             known[path] = Verified(vars(module)["headprune_architecture"], pruned)
+        elif entry and name not in REGISTERED and is_released(module):
+            known[path] = Verified(entry, {"how": "table"})
         elif entry and (name in REGISTERED or has_parts(module, entry)):
             how = "registered" if name in REGISTERED else "assumed"
-            if how == "assumed" and is_released(module):
-                how = "table"
-            else:
-                unsure.append(path)
             known[path] = Verified(entry, {"how": how})
+            unsure.append(path)
         elif _looks_like_attention(module):
             unknown.append(path)
     return known, unsure, [path for path in unknown if not _inside(path, known)]
