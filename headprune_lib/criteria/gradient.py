@@ -23,10 +23,10 @@ from headprune_lib.gradients import (
     differentiable_losses,
     prove_gradients,
 )
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, full_mask
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.hooking import hooked
 from headprune_lib.losses import Loss
-from headprune_lib.masking import gated, masked_heads
+from headprune_lib.masking import gated
 from headprune_lib.running import Room, evaluating, in_double, on_device, placed
 
 Sum = tuple[Tensor, Tensor | int]
@@ -263,7 +263,7 @@ def importance_integrated(
         integrals: list[Tensor] = []
         for step in range(steps):
             at = (step + 0.5) / steps
-            with masked_heads(model, {kind: at * ones for kind, ones in full_mask(model).items()}):
+            with gated(model, [torch.full((len(block.kept),), at) for block in blocks]):
                 gradients = batch_gradients(model, batch, blocks, loss, room)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
