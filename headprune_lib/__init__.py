@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from headprune_lib.masking import masked_heads
     from headprune_lib.orders import order_mask, prune_mask, prune_order, prune_schedule
     from headprune_lib.pruning import prune_heads
-    from headprune_lib.saving import load_pruned, save_pruned
+    from headprune_lib.saving import load_pruned, save_pruned, unprune_heads
     from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.uniform import uniform_mask
-    from headprune_lib.unpruning import unprune_heads
 
 __all__ = [
     "all_but_one",
@@ -82,7 +81,7 @@ _HOMES = {
     "score_heads": "scoring",
     "tune_mask": "mask_tuning",
     "uniform_mask": "uniform",
-    "unprune_heads": "unpruning",
+    "unprune_heads": "saving",
 }
 
 

@@ -21,10 +21,9 @@ from headprune_lib.discovery import alike
 from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.messages import one_line
 from headprune_lib.orders import Step
-from headprune_lib.pruned_forward import layer_number
 from headprune_lib.rehearsing import Ran, copied, record
 from headprune_lib.running import evaluating, on_device, placed, seconds_of
-from headprune_lib.slicing import keep_heads
+from headprune_lib.slicing import keep_heads, layer_number
 
 Cost = Callable[[HeadTensors], float]
 Size = tuple[int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.blocks import AttentionBlock, rows_of
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
-from headprune_lib.records import renumbered
 from headprune_lib.slicing import keep_heads
 
 
@@ -209,3 +208,66 @@ def check_weights(
                     f"{wanted} for query, key and value (attention to an encoder?); "
                     "use masked_heads"
                 )
+
+
+def renumbered(
+    model: Any,
+    blocks: Sequence[AttentionBlock],
+    before: Sequence[Sequence[int]],
+    after: Sequence[Sequence[int]],
+) -> list[tuple[Any, str, list]]:
+    """What the model's configurations must say once heads of the attention to the encoder moved.
+
+    They count the heads that a layer has, so that a head that goes moves those after it. Of all
+    configurations of transformers two name heads: Whisper takes the times of words from the
+    attention of ``alignment_heads``, and SpeechT5 a loss from that of the first heads of each layer.
+
+    Args:
+        before: the heads of each block (original indices), in their order, as the configurations
+            count them.
+        after: the heads of each block as the configurations are to count them.
+
+    Returns:
+        ``(configuration, attribute, value)`` to be set.
+
+    Raises:
+        ValueError: a head that is named goes.
+    """
+    changes = []
+    layers = {
+        block.layer: (old, list(new))
+        for block, old, new in zip(blocks, before, after, strict=True)
+        if block.kind == "enc-dec"
+    }
+    for owner, name, pairs in _named_heads(model, {k: len(old) for k, (old, _) in layers.items()}):
+        heads = [(layer, layers[layer][0][place]) for layer, place in pairs]
+        if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:
+            raise ValueError(
+                f"{name} of the {type(owner).__name__} names heads of attention to the encoder "
+                f"that would be removed, (layer, head): {gone[:5]}{' …' if len(gone) > 5 else ''}. "
+                f"Keep them, or set {name} to other heads first"
+            )
+        if name == "alignment_heads":
+            places = [[layer, layers[layer][1].index(head)] for layer, head in heads]
+            changes.append((owner, name, places))
+    return changes
+
+
+def _named_heads(
+    model: Any, n_heads: Mapping[int, int]
+) -> Iterator[tuple[Any, str, list[tuple[int, int]]]]:
+    """Configuration, attribute, and ``(layer, place)`` of each head that it names."""
+    generation = getattr(model, "generation_config", None)
+    config: Any = getattr(model, "config", None)
+    pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
+    if pairs and all(0 <= place < n_heads.get(layer, 0) for layer, place in pairs):
+        yield generation, "alignment_heads", pairs  # else they are another model's
+    # SpeechT5 for text is trained without that loss
+    makes_speech = hasattr(model, "speech_decoder_postnet")
+    if makes_speech and getattr(config, "use_guided_attention_loss", False):
+        first = config.guided_attention_loss_num_heads
+        yield (
+            config,
+            "guided_attention_loss_num_heads",
+            [(layer, place) for layer, n in n_heads.items() for place in range(min(first, n))],
+        )

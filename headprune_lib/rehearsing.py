@@ -18,8 +18,8 @@ from headprune_lib.batching import Batch
 from headprune_lib.blocks import AttentionBlock
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.messages import one_line
-from headprune_lib.pruned_forward import OUTSIDE
 from headprune_lib.running import evaluating, on_device
+from headprune_lib.slicing import OUTSIDE
 from headprune_lib.structure import NotAttention
 
 

@@ -10,7 +10,7 @@ from tiny import build, same_weights
 import headprune_lib as hp
 from headprune_lib import pruning
 from headprune_lib.replication.census import tiny as census
-from headprune_lib.unpruning import unprune_heads
+from headprune_lib.saving import unprune_heads
 
 
 def test_removed_heads_and_soft_masks_are_refused():

@@ -8,7 +8,7 @@ import transformers as t
 from tiny import BUILDERS, batch_for, build, logits_of, same_weights
 
 from headprune_lib import cut_heads, find_heads, full_mask, masked_heads, prune_heads, prune_mask
-from headprune_lib.unpruning import unprune_heads
+from headprune_lib.saving import unprune_heads
 
 
 def cut(model, seed, per_group=False):

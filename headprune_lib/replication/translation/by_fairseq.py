@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 from headprune_lib.fairseq_import import FairseqTranslator
-from headprune_lib.fairseq_import.reading import read_updates
-from headprune_lib.fairseq_import.vocabulary import Dictionary, Splitter
+from headprune_lib.fairseq_import.load import Dictionary, Splitter, read_updates
 from headprune_lib.replication.data import iwslt
 from headprune_lib.replication.profiles import FairseqRecipe, Profile
 from headprune_lib.replication.store.files import replace_files

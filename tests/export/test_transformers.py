@@ -19,7 +19,7 @@ from headprune_lib import (
     prune_heads,
     uniform_mask,
 )
-from headprune_lib.export import transformers_folder
+from headprune_lib.export import transformers as transformers_folder
 from headprune_lib.replication.census.tiny import tiny_config
 
 UNGROUPED = {**tiny.GROUPED, "num_key_value_heads": 4}

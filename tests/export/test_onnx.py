@@ -5,7 +5,7 @@ import torch
 from tiny import batch, batch_for, build
 
 from headprune_lib import cut_heads, export_onnx, find_heads, prune_heads
-from headprune_lib.export import onnx_graph
+from headprune_lib.export import onnx as onnx_graph
 
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")

@@ -21,11 +21,34 @@ from transformers import (
     PreTrainedModel,
 )
 
-from headprune_lib.fairseq_import.prenorm import PreNormTranslator
-from headprune_lib.fairseq_import.vocabulary import END, PAD
-
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+
+START, PAD, END, UNKNOWN = range(4)  # the numbers of fairseq's own pieces
+
+
+class PreNormTranslator(M2M100ForConditionalGeneration):
+    """M2M100 whose source words may be of a vocabulary of their own.
+
+    ``config.encoder_vocab_size`` is that of the source, ``config.vocab_size`` of the target; no
+    embeddings are tied. Where all are, M2M100 itself does.
+    """
+
+    def __init__(self, config: M2M100Config) -> None:
+        super().__init__(config)
+        encoder, decoder = self.model.encoder, self.model.decoder
+        made = encoder.embed_tokens
+        encoder.embed_tokens = type(made)(
+            config.encoder_vocab_size,
+            made.embedding_dim,
+            made.padding_idx,
+            embed_scale=made.embed_scale,
+        )
+        self.model.shared = (
+            decoder.embed_tokens
+        )  # M2M100 has a third table, which nothing reads here
+
 
 # Arguments that change the computation, with the only value that these models' layers compute.
 _ONLY = {

@@ -24,10 +24,9 @@ from headprune_lib.export.configurations import (
 )
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.records import RECORD
-from headprune_lib.saving import new_folder
+from headprune_lib.saving import new_folder, unprune_heads
+from headprune_lib.slicing import RECORD
 from headprune_lib.uniform import shares_biases
-from headprune_lib.unpruning import unprune_heads
 
 _OTHERWISE = (
     "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
