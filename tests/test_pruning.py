@@ -13,12 +13,12 @@ from headprune_lib.replication.census import tiny as census
 from headprune_lib.saving import unprune_heads
 
 
-def test_removed_heads_and_soft_masks_are_refused():
-    model = hp.prune_heads(build(), hp.cut_heads(build(), [("self", 0, 1)]))
-    with pytest.raises(ValueError, match=r"already removed.*\('self', 0, 1\).*unpruned model"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
-    with pytest.raises(ValueError, match="0 and 1 only"):
-        hp.prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
+def test_masks_may_be_cumulative():
+    model, heads = build(), [("self", 0, 1), ("self", 2, 3), ("self", 0, 0)]
+    at_once = hp.prune_heads(build(), hp.cut_heads(model, heads))
+    for n in (1, 3):
+        hp.prune_heads(model, hp.cut_heads(model, heads[:n]))
+    assert same_weights(model, at_once.state_dict())
 
 
 def everything(model):
