@@ -49,9 +49,10 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
 
     After any error the model is as it was.
     """
-    mask = check_mask(model, mask)
+    with torch.no_grad():  # a mask that is learned is read, too
+        mask = check_mask(model, mask)
     for kind, values in mask.items():
-        if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0])).all():
+        if not ((values == 0) | (values == 1) | values.isnan()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
     blocks = find_heads(model)
     if hooked(block.part(model, "output") for block in blocks):
@@ -59,7 +60,8 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
             "the model is masked or measured right now (masked_heads, a sweep): its hooks are made "
             "for the heads that there are. Remove heads before or after the with block"
         )
-    keep = [[h for h in block.kept if mask[block.kind][block.layer, h]] for block in blocks]
+    kept = {kind: values.tolist() for kind, values in mask.items()}
+    keep = [[h for h in block.kept if kept[block.kind][block.layer][h]] for block in blocks]
     changed = [
         (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept)
     ]

@@ -57,8 +57,8 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         _keep_entries(module, path, axis, positions)
     _keep_features(block.part(model, "output"), columns, "in")
     _say_sizes(core, block, len(keep), group, len(columns))
-    if not hasattr(core, "headprune_kept"):
-        fit_caches(core)
+    if not hasattr(core, "headprune_kept"):  # once, too
+        core.register_forward_pre_hook(_fit_cache, with_kwargs=True)
         if names.bias_argument:
             take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
@@ -84,33 +84,24 @@ def head_rows(
     names, module = block.architecture, model.get_submodule(block.path)
     positions = [block.kept.index(head) for head in heads]
     groups = list(dict.fromkeys(place // block.group for place in positions))
-    n_heads, n_groups = len(block.kept), len(block.kept) // block.group
-    if names.fused:
-        total, group = rows_of(module.get_submodule(names.fused)), block.group
-        width = total // max(1, n_heads + 2 * n_groups)
-        if names.fused_by_head:
-            blocks = [
-                [place + place // group * 2 for place in positions],
-                [j * (group + 2) + group for j in groups],
-                [j * (group + 2) + group + 1 for j in groups],
-            ]
-        else:
-            blocks = [
-                positions,
-                [n_heads + j for j in groups],
-                [n_heads + n_groups + j for j in groups],
-            ]
-        return {names.fused: _features([one for part in blocks for one in part], width)}
-    rows: dict[str, Tensor] = {}
-    for path, places, units in (
-        (names.query, positions, n_heads),
-        (names.key, groups, n_groups),
-        (names.value, groups, n_groups),
-    ):
-        if path is None:  # another layer makes the keys and values
-            continue
-        rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
-    return rows
+    n_heads, n_groups, group = len(block.kept), len(block.groups), block.group
+    if not names.fused:
+        parts = ((names.query, positions, n_heads), (names.key, groups, n_groups),
+                 (names.value, groups, n_groups))  # fmt: skip
+        return {
+            path: _features(places, rows_of(module.get_submodule(path)) // max(1, units))
+            for path, places, units in parts
+            if path is not None  # else another layer makes the keys and values
+        }
+    if names.fused_by_head:
+        queries = [place + place // group * 2 for place in positions]
+        keys = [j * (group + 2) + group for j in groups]
+        values = [j * (group + 2) + group + 1 for j in groups]
+    else:
+        queries, keys = positions, [n_heads + j for j in groups]
+        values = [n_heads + n_groups + j for j in groups]
+    width = rows_of(module.get_submodule(names.fused)) // max(1, n_heads + 2 * n_groups)
+    return {names.fused: _features([*queries, *keys, *values], width)}
 
 
 def value_rows(
@@ -192,33 +183,29 @@ def _keep_entries(module: nn.Module, path: str, axis: int, positions: list[int])
     holder = module.get_submodule(holder_path)
     tensor = getattr(holder, name)
     index = torch.tensor(positions, dtype=torch.long, device=tensor.device)
-    kept = tensor.detach().index_select(axis, index)
     if name in holder._parameters:
-        setattr(holder, name, nn.Parameter(kept, tensor.requires_grad))
+        setattr(holder, name, _kept(tensor, axis, index))
     else:
-        holder._buffers[name] = kept
+        holder._buffers[name] = tensor.detach().index_select(axis, index)
     if isinstance(holder, nn.Embedding):
         holder.embedding_dim = holder.weight.shape[1]
 
 
 def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None:
     """Keep some of a projection's outputs (``"out"``) or inputs (``"in"``)."""
-    turned = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
-    index, weight = index.to(linear.weight.device), linear.weight
-    linear.weight = nn.Parameter(
-        weight.detach().index_select(int((side == "in") != turned), index), weight.requires_grad
-    )
-    size = {
-        ("out", False): "out_features",
-        ("in", False): "in_features",
-        ("out", True): "nf",
-        ("in", True): "nx",
-    }[side, turned]
-    setattr(linear, size, len(index))
+    transposed = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
+    index = index.to(linear.weight.device)
+    linear.weight = _kept(linear.weight, int((side == "in") != transposed), index)
     if side == "out" and linear.bias is not None:
-        linear.bias = nn.Parameter(
-            linear.bias.detach().index_select(0, index), linear.bias.requires_grad
-        )
+        linear.bias = _kept(linear.bias, 0, index)
+    sizes = (
+        {"out": "nf", "in": "nx"} if transposed else {"out": "out_features", "in": "in_features"}
+    )
+    setattr(linear, sizes[side], len(index))
+
+
+def _kept(parameter: Tensor, axis: int, index: Tensor) -> nn.Parameter:
+    return nn.Parameter(parameter.detach().index_select(axis, index), parameter.requires_grad)
 
 
 RECORD = "headprune_lib_load_pruned"
@@ -279,11 +266,6 @@ def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
             core.compute_bias = partial(_own_computed_bias, core)
 
 
-def fit_caches(core: Attention) -> None:
-    """From now on a cache that was made for all key and value heads is made for those left."""
-    core.register_forward_pre_hook(_fit_cache, with_kwargs=True)
-
-
 def run_without_heads(
     core: Attention, output: nn.Module, names: Architecture, *, beside: bool = False
 ) -> None:
@@ -307,8 +289,8 @@ def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({}
         given: the module's arguments: one that runs in several places of the model (Zamba, HRM) is
             told in which it runs.
     """
-    own = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
-    number = given.get("layer_idx", own)
+    number = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
+    number = given.get("layer_idx", number)
     return None if number is None else number + given.get("cycle_offset", 0)
 
 
@@ -318,17 +300,16 @@ def counted_beside(model: nn.Module, path: str, core: Attention) -> bool:
     Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
     single module attends to both sides and notes them itself.
     """
-    own, number = set(core.modules()), layer_number(core)
+    inside, number = set(core.modules()), layer_number(core)
     while path and number is not None:
         path = path.rpartition(".")[0]
-        around = model.get_submodule(path)
-        others = [
-            layer_number(one)
-            for one in around.modules()
-            if layer_number(one) is not None and one not in own and core not in one.modules()
+        numbers = [
+            layer_number(module)
+            for module in model.get_submodule(path).modules()
+            if module not in inside and core not in module.modules()
         ]
-        if others:
-            return number in others
+        if any(other is not None for other in numbers):
+            return number in numbers
     return False
 
 
@@ -352,10 +333,10 @@ def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
-    own, whole = outputs[place], core.__dict__.pop(_BIAS, None)
-    if whole is None:  # attention without positions makes a bias of zeros
-        whole = own.new_zeros(len(own), core.headprune_n_heads, *own.shape[-2:])
-    return (*outputs[:place], whole, *outputs[place + 1 :])
+    kept_bias, bias = outputs[place], core.__dict__.pop(_BIAS, None)
+    if bias is None:  # attention without positions makes a bias of zeros
+        bias = kept_bias.new_zeros(len(kept_bias), core.headprune_n_heads, *kept_bias.shape[-2:])
+    return (*outputs[:place], bias, *outputs[place + 1 :])
 
 
 def _attend_with_no_head(
@@ -387,44 +368,24 @@ def _attend_with_no_head(
         new = hidden_states.new_zeros(hidden_states.shape[0], 1, length, 1)
         # of a static cache this is the length that it was made for
         key_length = cache.update(new, new, number)[0].shape[-2]
-    made = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
+    context = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
     if not names.core:  # else the module around the core applies the output projection
-        made = core.get_submodule(names.output)(made)
+        context = core.get_submodule(names.output)(context)
         if names.norm:
-            made = core.get_submodule(names.norm)(hidden_states + made)
-    outputs: list[Tensor | None] = [made, *[None] * (names.returns - 1)]
+            context = core.get_submodule(names.norm)(hidden_states + context)
+    outputs: list[Tensor | None] = [context, *[None] * (names.returns - 1)]
     if names.bias_output is not None:
-        if getattr(core, "has_relative_attention_bias", False) and (
-            given.get(names.bias_argument or "") is None
-        ):
+        computes = getattr(core, "has_relative_attention_bias", False)
+        if computes and given.get(names.bias_argument or "") is None:
             # for the layers above; the hook of a pruned module puts that of all heads in its place
             core.compute_bias(
                 length, key_length, device=hidden_states.device, past_seen_tokens=past
             )
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
-    _keep_place_of_weights(core, names, given, outputs, key_length)
-    return made if len(outputs) == 1 and not names.in_tuple else tuple(outputs)
-
-
-def _keep_place_of_weights(
-    core: Attention,
-    names: Architecture,
-    given: dict[str, Any],
-    outputs: list[Tensor | None],
-    key_length: int,
-) -> None:
-    """Put attention weights of no head where the module's own code returns those of its heads.
-
-    Models drop a layer that returns none from their ``attentions``, so that the layers after it
-    would move up. Some modules always return what their kernel makes, others only if asked.
-    """
-    hidden_states = outputs[0]
-    assert hidden_states is not None
-    weights = hidden_states.new_zeros(
-        hidden_states.shape[0], 0, hidden_states.shape[1], key_length
-    )  # (batch, no head, query, key)
-    config = getattr(core, "config", None)
-    eager = getattr(config, "_attn_implementation", "eager") == "eager"
+    # Models drop a layer that returns no weights from their `attentions`, so that the layers after it
+    # would move up. Some modules always return what their kernel makes, others only if asked.
+    weights = hidden_states.new_zeros(hidden_states.shape[0], 0, length, key_length)
+    eager = getattr(getattr(core, "config", None), "_attn_implementation", "eager") == "eager"
     takes = inspect.signature(type(core).forward).parameters
     asked = "output_attentions" in takes and given.get("output_attentions")
     for place in names.weights:
@@ -432,6 +393,7 @@ def _keep_place_of_weights(
             outputs[place] = weights
         elif place == len(outputs) and asked:
             outputs.append(weights)
+    return context if len(outputs) == 1 and not names.in_tuple else tuple(outputs)
 
 
 def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedModel
 
 from headprune_lib.batching import by_length, pad, teacher_forced
@@ -92,43 +91,19 @@ class Splitter:
 _ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.Namespace]
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The model's arguments and its weights.
-
-    Old checkpoints keep the arguments in ``args``, new ones in ``cfg["model"]``.
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What a checkpoint of fairseq holds, its weights in ``"model"``. Nothing in it is run.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: no checkpoint of fairseq, or one that holds objects other than tensors, plain
-            containers and argparse's namespace. Nothing in the file has been run.
+            containers and argparse's namespace.
     """
-    found = _loaded(path)
-    arguments = found.get("args")
-    if arguments is None:
-        arguments = (found.get("cfg") or {}).get("model")
-    if arguments is None:
-        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
-    return dict(arguments if isinstance(arguments, dict) else vars(arguments)), found["model"]
-
-
-def read_updates(path: Path) -> int:
-    """After how many updates a checkpoint was written.
-
-    Raises:
-        FileNotFoundError, ValueError: as of :func:`read_checkpoint`, or nothing is said of it.
-    """
-    history = _loaded(path).get("optimizer_history")
-    if not history:
-        raise ValueError(f"{path} does not say after how many updates it was written")
-    return int(history[-1]["num_updates"])
-
-
-def _loaded(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint {path}")
     try:
         with torch.serialization.safe_globals(_ALLOWED):
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
@@ -137,9 +112,19 @@ def _loaded(path: Path) -> dict[str, Any]:
         ) from None
     except (RuntimeError, EOFError) as error:
         raise ValueError(f"{path} is damaged or no checkpoint: {error}") from None
-    if not isinstance(found, dict) or "model" not in found:
+    if not isinstance(checkpoint, dict) or "model" not in checkpoint:
         raise ValueError(f"{path} is no fairseq checkpoint: it holds no 'model'")
-    return found
+    return checkpoint
+
+
+def _arguments(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The model's arguments: old checkpoints keep them in ``args``, new ones in ``cfg["model"]``."""
+    arguments = checkpoint.get("args")
+    if arguments is None:
+        arguments = (checkpoint.get("cfg") or {}).get("model")
+    if arguments is None:
+        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
+    return dict(arguments if isinstance(arguments, dict) else vars(arguments))
 
 
 @dataclass(frozen=True)
@@ -252,7 +237,8 @@ def import_fairseq(
             raise FileNotFoundError(f"no file {path}")
     if len(paths) not in (1, 2):
         raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
-    model = convert(*read_checkpoint(Path(checkpoint)))
+    found = read_checkpoint(Path(checkpoint))
+    model = convert(_arguments(Path(checkpoint), found), found["model"])
     sizes = [
         side.embed_tokens.num_embeddings for side in (model.model.encoder, model.model.decoder)
     ]

@@ -6,27 +6,18 @@ import transformers as t
 from tiny import GROUPED, build
 
 from headprune_lib import cut_heads, export_gguf, head_importance, prune_heads
-from headprune_lib.export import gguf as gguf_file
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
 CONFIG = {
-    **GROUPED,
-    "hidden_size": 64,
-    "head_dim": 16,
-    "num_hidden_layers": 4,
-    "rms_norm_eps": 1e-5,
+    **GROUPED, "hidden_size": 64, "head_dim": 16, "num_hidden_layers": 4, "rms_norm_eps": 1e-5,
     "sliding_window": None,
-}
+}  # fmt: skip
 LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
-}
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
 GROUP = [("self", 1, 2), ("self", 1, 3)]
 OF_EACH = [("self", layer, head) for layer in range(4) for head in (0, 1)]
 LAYERS = [("self", layer, head) for layer in (2, 3) for head in range(4)]
@@ -146,9 +137,7 @@ def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    torch.manual_seed(0)
-    model = t.LlamaForCausalLM(t.LlamaConfig(**CONFIG)).eval()
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    model, path = pruned([]), tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     export_gguf(model, path)
     return model, path
 
@@ -181,23 +170,23 @@ def test_files_that_cannot_be_read_are_refused(written, tmp_path):
 
 def test_weights_that_would_be_made_up_or_dropped_are_refused(written, tmp_path, monkeypatch):
     model, _ = written
-    real = gguf_file._tensors
+    add = gguf.GGUFWriter.add_tensor
 
-    def lacking(of):
-        return (tensor for tensor in real(of) if tensor[0] != "blk.1.attn_q.weight")
+    def lacking(writer, name, values):
+        if name != "blk.1.attn_q.weight":
+            add(writer, name, values)
 
-    def more(of):
-        return (*real(of), ("blk.0.attn_q.bias", torch.zeros(64)))
+    def more(writer, name, values):
+        add(writer, name, values)
+        if name == "blk.0.attn_q.weight":
+            add(writer, "blk.0.attn_q.bias", values[:, 0].copy())
 
-    for number, (tensors, said) in enumerate(((lacking, "it lacks 1 "), (more, "1 biases among"))):
-        monkeypatch.setattr(gguf_file, "_tensors", tensors)
-        path = export_gguf(model, tmp_path / f"{number}.gguf").path
+    for number, (adding, said) in enumerate(((lacking, "it lacks 1 "), (more, "1 biases among"))):
+        with monkeypatch.context() as patch:
+            patch.setattr(gguf.GGUFWriter, "add_tensor", adding)
+            path = export_gguf(model, tmp_path / f"{number}.gguf").path
         with pytest.raises(ValueError, match=said):
             read_gguf(path)
-    monkeypatch.setattr(gguf_file, "_tensors", real)
-    scaled = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0,
-              "high_freq_factor": 4.0, "original_max_position_embeddings": 16}  # fmt: skip
-    config = t.LlamaConfig(**CONFIG, rope_parameters=scaled)
-    path = export_gguf(t.LlamaForCausalLM(config), tmp_path / "scaled.gguf").path
+    path = export_gguf(pruned([], rope_parameters=LLAMA3), tmp_path / "scaled.gguf").path
     with pytest.raises(ValueError, match="scaled rotary positions"):
         read_gguf(path)

@@ -8,10 +8,7 @@ import torch
 from fairseqmodels import train_shape
 from typer.testing import CliRunner
 
-from headprune_lib import (
-    import_fairseq,
-    load_pruned,
-)
+from headprune_lib import import_fairseq, load_pruned
 from headprune_lib.fairseq_import.load import Splitter
 from headprune_lib.replication.cli import app
 
