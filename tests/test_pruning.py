@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers as t
 from tiny import build, same_weights
+from torch.nn.utils import parametrizations
 
 import headprune_lib as hp
 from headprune_lib import pruning
@@ -37,9 +38,8 @@ def _quantised(model):
     output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
 
 
-def _in_an_adapter(model):
-    value = model.bert.encoder.layer[0].attention.self.value
-    value.lora_A = torch.nn.Linear(16, 2, bias=False)
+def attention(model):
+    return model.bert.encoder.layer[1].attention
 
 
 def _tied(model):
@@ -47,26 +47,20 @@ def _tied(model):
     second.weight = first.weight
 
 
-def _weight_norm(model):
-    value = model.bert.encoder.layer[1].attention.self.value
-    torch.nn.utils.parametrizations.weight_norm(value)
-
-
-def _old_weight_norm(model):
-    torch.nn.utils.weight_norm(model.bert.encoder.layer[1].attention.output.dense)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda model: model.to("meta"), "meta device; load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
-        (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
+        (lambda model: attention(model).self.value.add_module("lora_A", torch.nn.Linear(16, 2)),
+         r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
-        (_weight_norm, "computes its weights from others.*remove that first"),
-        (_old_weight_norm, "computes its weights from others.*remove that first"),
+        (lambda model: parametrizations.weight_norm(attention(model).self.value),
+         "computes its weights from others.*remove that first"),
+        (lambda model: torch.nn.utils.weight_norm(attention(model).output.dense),
+         "computes its weights from others.*remove that first"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     model = build("bert")

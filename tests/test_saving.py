@@ -466,10 +466,6 @@ def test_what_a_caller_has_is_left_as_it_was():
     assert copied is not model and same_weights(copied, model.state_dict())
 
 
-def _other_activation(model):
-    model.bert.pooler.activation = torch.nn.ReLU()
-
-
 def _untied(model):
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() + 1)
 
@@ -477,7 +473,11 @@ def _untied(model):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("bert", _other_activation, "bert.pooler.activation is ReLU"),
+        (
+            "bert",
+            lambda model: setattr(model.bert.pooler, "activation", torch.nn.ReLU()),
+            "bert.pooler.activation is ReLU",
+        ),
         ("bert", _other_head, "classifier.*put other changes into model.config"),
         ("gpt2", _untied, "is not tied as its class ties it"),
         (
