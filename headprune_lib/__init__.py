@@ -26,10 +26,9 @@ if TYPE_CHECKING:
         uniform_mask,
     )
     from headprune_lib.pruning import prune_heads
-    from headprune_lib.saving import load_pruned, save_pruned
+    from headprune_lib.saving import load_pruned, save_pruned, unprune_heads
     from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.specs import register_attention
-    from headprune_lib.unpruning import unprune_heads
 
 __all__ = [
     "all_but_one",
@@ -88,7 +87,7 @@ _HOMES = {
     "score_heads": "scoring",
     "tune_mask": "mask_tuning",
     "uniform_mask": "orders",
-    "unprune_heads": "unpruning",
+    "unprune_heads": "saving",
 }
 
 

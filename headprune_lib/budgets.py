@@ -36,9 +36,8 @@ from headprune_lib.discovery import alike
 from headprune_lib.heads import AttentionBlock, HeadTensors, cut_heads, find_heads
 from headprune_lib.messages import one_line
 from headprune_lib.orders import Step
-from headprune_lib.pruned_forward import layer_number
 from headprune_lib.running import evaluating, on_device, placed, seconds_of
-from headprune_lib.slicing import keep_heads
+from headprune_lib.slicing import keep_heads, layer_number
 from headprune_lib.verify import Ran, copied, record
 
 Measured = Callable[[HeadTensors], float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,8 @@ from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.heads import HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
-from headprune_lib.records import renumbered
 from headprune_lib.slicing import keep_heads
-from headprune_lib.specs import AttentionBlock, rows_of
+from headprune_lib.specs import AttentionBlock, columns_of, rows_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
@@ -32,7 +31,9 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
             model rather than a part of it: where its configuration names heads (Whisper's
             ``alignment_heads``) they are renumbered.
         mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone;
-            :func:`headprune_lib.cut_heads` makes one. Heads are numbered as in the unpruned model.
+            :func:`headprune_lib.cut_heads` makes one. Heads are numbered as in the unpruned model;
+            what is said of those that were removed before changes nothing, so that masks may be
+            cumulative.
             Of heads that share a key and value head all go, and it with them; or equally many of
             every such group that is left go, and their key and value heads stay.
 
@@ -41,17 +42,17 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
 
     Raises:
         RuntimeError: the model is masked right now.
-        TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts a
-            head that was removed before, unequally many of groups, or a head that the model's
-            configuration names; or weights that cannot be sliced:
-            quantised, computed from others, in an adapter, tied to another module, of another size
-            than the heads, or on the meta device.
+        TypeError, ValueError: a mask that does not fit, has entries other than 0 and 1, cuts
+            unequally many heads of groups, or a head that the model's configuration names; or
+            weights that cannot be sliced: quantised, computed from others, in an adapter, tied to
+            another module, of another size than the heads, or on the meta device.
 
     After any error the model is as it was.
     """
-    mask = check_mask(model, mask)
+    with torch.no_grad():  # a mask that is learned is read, too
+        mask = check_mask(model, mask)
     for kind, values in mask.items():
-        if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0])).all():
+        if not ((values == 0) | (values == 1) | values.isnan()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: a weight is removed or kept")
     blocks = find_heads(model)
     if hooked(block.part(model, "output") for block in blocks):
@@ -59,52 +60,36 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
             "the model is masked or measured right now (masked_heads, a sweep): its hooks are made "
             "for the heads that there are. Remove heads before or after the with block"
         )
-    gone = [
-        (block.kind, block.layer, head)
-        for block in blocks
-        for head in range(block.n_heads)
-        if mask[block.kind][block.layer, head] == 0 and head not in block.kept
-    ]
-    if gone:
-        raise ValueError(
-            f"already removed from this model: {gone[:5]}{' ...' if len(gone) > 5 else ''}; "
-            "give 1 for heads that are no longer there, or prune the unpruned model"
-        )
-    left = [
-        [head for head in block.kept if mask[block.kind][block.layer, head] == 1]
-        for block in blocks
-    ]
+    kept = {kind: values.tolist() for kind, values in mask.items()}
+    keep = [[h for h in block.kept if kept[block.kind][block.layer][h]] for block in blocks]
     changed = [
-        (block, keep)
-        for block, keep in zip(blocks, left, strict=True)
-        if len(keep) < len(block.kept)
+        (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept)
     ]
-    _check_removable(changed)
-    for block, keep in changed:
-        block.group_left(keep)
+    for block, heads in changed:
+        _check_removable(block, heads)
     check_weights(model, [block for block, _ in changed])
-    named = renumbered(model, blocks, [block.kept for block in blocks], left)
-    touched = {part for block, _ in changed for part in model.get_submodule(block.path).modules()}
-    with _all_or_nothing(touched):
-        for block, keep in changed:
-            keep_heads(model, block, keep)
+    named = renumbered(model, blocks, [block.kept for block in blocks], keep)
+    with _all_or_nothing(model.get_submodule(block.path) for block, _ in changed):
+        for block, heads in changed:
+            keep_heads(model, block, heads)
     for configuration, name, value in named:
         setattr(configuration, name, value)
     return model
 
 
-def _check_removable(changed: list[tuple[AttentionBlock, list[int]]]) -> None:
-    for block, keep in changed:
-        if block.masks_only:
-            raise ValueError(
-                f"{block.path}: heads of it can be masked and scored, not removed: "
-                f"{block.masks_only}; give 1 for all of them, or use masked_heads"
-            )
-        if block.keeps_one and not keep:
-            raise ValueError(
-                f"{block.path} cannot lose all its heads: {block.keeps_one}; keep one, or use "
-                "masked_heads"
-            )
+def _check_removable(block: AttentionBlock, keep: Sequence[int]) -> None:
+    """Raises ValueError where a block cannot be sliced down to these heads."""
+    if block.masks_only:
+        raise ValueError(
+            f"{block.path}: heads of it can be masked and scored, not removed: "
+            f"{block.masks_only}; give 1 for all of them, or use masked_heads"
+        )
+    if block.keeps_one and not keep:
+        raise ValueError(
+            f"{block.path} cannot lose all its heads: {block.keeps_one}; keep one, or use "
+            "masked_heads"
+        )
+    block.group_left(keep)
 
 
 @contextmanager
@@ -116,7 +101,7 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
             dict(module.__dict__),
             {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict)},
         )
-        for module in modules
+        for module in {inner for outer in modules for inner in outer.modules()}
     ]
     try:
         yield
@@ -130,15 +115,25 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
         raise
 
 
-def _check_size(block: AttentionBlock, part: str, module: nn.Linear | Conv1D, where: str) -> None:
-    if part == "fused":  # checked as three blocks
+def _check_size(block: AttentionBlock, part: str, projection: Any, where: str) -> None:
+    """Raises ValueError where a projection has other sizes than its block says."""
+    heads, groups = len(block.kept), len(block.groups)
+    if part == "fused":
+        queries = 0 if block.architecture.query else heads
+        size, wanted = rows_of(projection), (queries + 2 * groups) * block.width
+        if size != wanted:
+            made = "queries, keys and values" if queries else "keys and values"
+            raise ValueError(
+                f"{block.path}: the fused projection has {size} outputs, not {wanted} for {made}; "
+                "use masked_heads"
+            )
         return
-    heads = len(block.kept) // (block.group if part in ("key", "value") else 1)
-    rows, columns = module.weight.shape[:: -1 if isinstance(module, Conv1D) else 1]
-    found = columns if part == "output" else rows
-    if found != heads * block.width:
+    units = groups if part in ("key", "value") else heads
+    size = columns_of(projection) if part == "output" else rows_of(projection)
+    # what was proved has the sizes that it was proved with
+    if size != units * block.width and block.how != "found":
         raise ValueError(
-            f"{where}: the weights have {found} numbers, not {heads * block.width} for {heads} "
+            f"{where}: the weights have {size} numbers, not {units * block.width} for {units} "
             f"heads of width {block.width}. Does its entry lack a group (query heads that share a "
             "key and value head) or name another width? See headprune_lib.register_attention; "
             "masked_heads works meanwhile"
@@ -165,14 +160,14 @@ def not_plain(module: nn.Module) -> str | None:
             "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')"
         )
     weight = module._parameters.get("weight")
-    if not isinstance(module, nn.Linear | Conv1D) or weight is None:
-        return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
-    if hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
+    linear = isinstance(module, nn.Linear | Conv1D)
+    if linear and hasattr(weight, "device_mesh"):  # a DTensor, whose module is slow to import
         return (
             "holds weights that are spread over several processes (FSDP2, tensor parallelism); "
             "remove heads before the model is sharded"
         )
-    if not weight.is_floating_point() or type(weight) not in (nn.Parameter, Tensor):
+    plain = linear and type(weight) in (nn.Parameter, Tensor)
+    if not plain or not weight.is_floating_point():
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
     return None
 
@@ -202,16 +197,67 @@ def check_weights(
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
                     "slicing would change another module; use masked_heads"
                 )
-            if block.how != "found":  # what was proved has the sizes that it was proved with
-                _check_size(block, part, module, where)
-        if block.architecture.fused and not parts:
-            projection = block.part(model, "fused")
-            n_queries = 0 if block.architecture.query else len(block.kept)
-            wanted = (n_queries + 2 * len(block.kept) // block.group) * block.width
-            found = rows_of(projection)
-            if found != wanted:
-                made = "keys and values" if block.architecture.query else "queries, keys and values"
-                raise ValueError(
-                    f"{block.path}: the fused projection has {found} outputs, not {wanted} for "
-                    f"{made}; use masked_heads"
-                )
+            _check_size(block, part, module, where)
+
+
+def renumbered(
+    model: Any,
+    blocks: Sequence[AttentionBlock],
+    before: Sequence[Sequence[int]],
+    after: Sequence[Sequence[int]],
+) -> list[tuple[Any, str, list]]:
+    """What the model's configurations must say once heads of the attention to the encoder moved.
+
+    They count the heads that a layer has, so that a head that goes moves those after it. Of all
+    configurations of transformers two name heads: Whisper takes the times of words from the
+    attention of ``alignment_heads``, and SpeechT5 a loss from that of the first heads of each layer.
+
+    Args:
+        before: the heads of each block (original indices), in their order, as the configurations
+            count them.
+        after: the heads of each block as the configurations are to count them.
+
+    Returns:
+        ``(configuration, attribute, value)`` to be set.
+
+    Raises:
+        ValueError: a head that is named goes.
+    """
+    changes = []
+    layers = {
+        block.layer: (old, list(new))
+        for block, old, new in zip(blocks, before, after, strict=True)
+        if block.kind == "enc-dec"
+    }
+    for owner, name, pairs in _named_heads(model, {k: len(old) for k, (old, _) in layers.items()}):
+        heads = [(layer, layers[layer][0][place]) for layer, place in pairs]
+        if gone := [(layer, head) for layer, head in heads if head not in layers[layer][1]]:
+            raise ValueError(
+                f"{name} of the {type(owner).__name__} names heads of attention to the encoder "
+                f"that would be removed, (layer, head): {gone[:5]}{' …' if len(gone) > 5 else ''}. "
+                f"Keep them, or set {name} to other heads first"
+            )
+        if name == "alignment_heads":
+            places = [[layer, layers[layer][1].index(head)] for layer, head in heads]
+            changes.append((owner, name, places))
+    return changes
+
+
+def _named_heads(
+    model: Any, n_heads: Mapping[int, int]
+) -> Iterator[tuple[Any, str, list[tuple[int, int]]]]:
+    """Configuration, attribute, and ``(layer, place)`` of each head that it names."""
+    generation = getattr(model, "generation_config", None)
+    config: Any = getattr(model, "config", None)
+    pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
+    if pairs and all(0 <= place < n_heads.get(layer, 0) for layer, place in pairs):
+        yield generation, "alignment_heads", pairs  # else they are another model's
+    # SpeechT5 for text is trained without that loss
+    makes_speech = hasattr(model, "speech_decoder_postnet")
+    if makes_speech and getattr(config, "use_guided_attention_loss", False):
+        first = config.guided_attention_loss_num_heads
+        yield (
+            config,
+            "guided_attention_loss_num_heads",
+            [(layer, place) for layer, n in n_heads.items() for place in range(min(first, n))],
+        )

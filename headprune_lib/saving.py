@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightRenaming, rename_source_key
@@ -26,23 +27,14 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from headprune_lib.heads import find_heads
+from headprune_lib.hooking import hooked
 from headprune_lib.messages import one_line
-from headprune_lib.records import (
-    RECORD,
-    Record,
-    read_record,
-    record_of,
-    recorded_at,
-    recorded_block,
-    records_of,
-    renumbered,
-    write_record,
-)
-from headprune_lib.slicing import keep_heads
-from headprune_lib.specs import is_known
+from headprune_lib.pruning import renumbered
+from headprune_lib.slicing import RECORD, Record, keep_heads, record_of, write_record
+from headprune_lib.specs import ARCHITECTURES, Architecture, AttentionBlock, block_of, is_known
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
-_OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.prenorm"}
+_OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
 _README = """\
 # A model with attention heads removed
 
@@ -140,13 +132,13 @@ def load_pruned(
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
     config = _configuration(name, model_class, hub)
     records, old = _records(name, options.get("variant"), hub)
-    named = [old["model_class"]] if old else config.architectures
-    found: Any = model_class or _class_named(name, named)
+    names = [old["model_class"]] if old else config.architectures
+    loaded_class: Any = model_class or _class_named(name, names)
     try:
         if old:
             config.dtype = None  # which need not be that of the weights
-            records = _completed(found, config, old["kept"])
-        sliced, placed = _sliced(found, records, options.get("key_mapping"))
+            records = _completed(loaded_class, config, old["kept"])
+        sliced, placed = _sliced(loaded_class, records, options.get("key_mapping"))
         model, report = sliced.from_pretrained(
             name,
             config=config,
@@ -162,8 +154,8 @@ def load_pruned(
         raise ValueError(
             f"{name}: the weights are damaged or do not fit config.json ({one_line(error)})"
         ) from error
-    _check_complete(name, found, report, bool(records))
-    model.__class__ = found
+    _check_complete(name, loaded_class, report, bool(records))
+    model.__class__ = loaded_class
     for path, record in placed.items():
         write_record(model, path, record)
     if old and (blocks := find_heads(model)):
@@ -199,23 +191,23 @@ def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrain
         ) from error
 
 
-def _class_named(name: str, named: Any) -> type[PreTrainedModel]:
+def _class_named(name: str, names: Any) -> type[PreTrainedModel]:
     """The class that a folder names: of transformers, or one of the library's own."""
-    first = named[0] if isinstance(named, list) and named else None
-    known = None
+    first = names[0] if isinstance(names, list) and names else None
+    model_class = None
     if isinstance(first, str):
-        own = _OWN_CLASSES.get(first)
-        known = getattr(importlib.import_module(own) if own else transformers, first, None)
-    if known is None or not _is_model(known):
+        home = _OWN_CLASSES.get(first)
+        model_class = getattr(importlib.import_module(home) if home else transformers, first, None)
+    if not _is_model(model_class):
         raise ValueError(
-            f"{name} names {named or 'no class'}, which transformers {transformers.__version__} "
+            f"{name} names {names or 'no class'}, which transformers {transformers.__version__} "
             "does not have. If it is one of your own, load_pruned(folder, model_class=…) takes it"
         )
-    return known
+    return model_class
 
 
-def _is_model(known: Any) -> bool:
-    return isinstance(known, type) and issubclass(known, PreTrainedModel)
+def _is_model(given: Any) -> TypeGuard[type[PreTrainedModel]]:
+    return isinstance(given, type) and issubclass(given, PreTrainedModel)
 
 
 def _records(
@@ -255,37 +247,37 @@ def _weight_files(name: str, variant: str | None, hub: dict[str, Any]) -> list[s
 def _read_old(path: Path) -> dict[str, Any]:
     """``model_class``, and in ``kept`` the heads left in each attention module."""
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
-        if not all(type(head) is int for kept in said["kept"].values() for head in kept):
+        record: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not all(type(head) is int for kept in record["kept"].values() for head in kept):
             raise TypeError("kept is to be lists of numbers")
-        if not isinstance(said["model_class"], str):
+        if not isinstance(record["model_class"], str):
             raise TypeError("model_class is to be a name")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
         ) from error
-    written = said.pop("record_sha256", None)
-    now = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    written = record.pop("record_sha256", None)
+    now = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
     with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").hexdigest()
     # the oldest have no checksums
-    if written not in (None, now) or said.get("weights_sha256") not in (None, weights):
+    if written not in (None, now) or record.get("weights_sha256") not in (None, weights):
         raise ValueError(
             f"{path} or the weights beside it were changed after they were written: which heads are "
             "left is not certain. Save the pruned model again"
         )
-    return said
+    return record
 
 
 def _completed(
-    found: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
+    model_class: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
 ) -> dict[str, Record]:
-    """Whole records for what an old folder says; what it does not is found in an unpruned model."""
+    """Whole records for what an old folder says; an unpruned model says the rest."""
     with torch.device("meta"):
-        model = found(copy.deepcopy(config))
+        model = model_class(copy.deepcopy(config))
     modules = dict(model.named_modules())
     if not all(path in modules and is_known(modules[path]) for path in kept):
-        model = found(copy.deepcopy(config))  # proved by running it, which takes weights
+        model = model_class(copy.deepcopy(config))  # proved by running it, which takes weights
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
@@ -296,7 +288,7 @@ def _completed(
 
 
 def _sliced(
-    found: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None = None
+    model_class: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None = None
 ) -> tuple[Any, dict[str, Record]]:
     """A class whose models have their heads removed when they are made, before they get weights.
 
@@ -306,7 +298,7 @@ def _sliced(
     placed: dict[str, Record] = {}
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        found.__init__(self, *args, **kwargs)
+        model_class.__init__(self, *args, **kwargs)
         if records:
             placed.update(_placed(self, records, key_mapping))
         keep_recorded(self, placed)
@@ -318,13 +310,19 @@ def _sliced(
     ) -> Any:
         if state_dict is None and checkpoint_files:
             state_dict = _stored(checkpoint_files, load.dtype)
-        return found._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
+        return model_class._load_pretrained_model(model, state_dict, checkpoint_files, load, *args)
 
-    ignored = [*(found._keys_to_ignore_on_load_unexpected or ()), RECORD]
-    own = {"__init__": __init__, "__module__": found.__module__, "__qualname__": found.__qualname__}
-    own["_load_pretrained_model"] = staticmethod(_load_pretrained_model)
-    own["_keys_to_ignore_on_load_unexpected"] = ignored
-    return type(found)(found.__name__, (found,), own), placed
+    attributes = {
+        "__init__": __init__,
+        "__module__": model_class.__module__,
+        "__qualname__": model_class.__qualname__,
+        "_load_pretrained_model": staticmethod(_load_pretrained_model),
+        "_keys_to_ignore_on_load_unexpected": [
+            *(model_class._keys_to_ignore_on_load_unexpected or ()),
+            RECORD,
+        ],
+    }
+    return type(model_class)(model_class.__name__, (model_class,), attributes), placed
 
 
 class _Stored:
@@ -388,58 +386,255 @@ def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
         keep_heads(model, recorded_block(model, path, record), record["kept"])
 
 
-def _check_complete(name: str, found: type, report: dict[str, Any], pruned: bool) -> None:
+def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned: bool) -> None:
     """Raises ValueError where transformers would make weights up at random, or pass some over."""
     if unfit := sorted(report["mismatched_keys"]):
         tensor, stored, wanted = unfit[0]
         raise ValueError(
             f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
-            f"{tuple(stored)}, and {found.__name__} has {tuple(wanted)} there"
+            f"{tuple(stored)}, and {model_class.__name__} has {tuple(wanted)} there"
         )
     if lacking := sorted(report["missing_keys"]):
         raise ValueError(
-            f"{name}: the weights lack {len(lacking)} tensors that {found.__name__} has, such as "
+            f"{name}: the weights lack {len(lacking)} tensors that {model_class.__name__} has, such as "
             f"{lacking[0]}: save the whole model with save_pretrained"
         )
     if pruned and (more := sorted(report["unexpected_keys"])):
         raise ValueError(
-            f"{name}: the weights do not fit {found.__name__}, which lacks {len(more)} of their "
+            f"{name}: the weights do not fit {model_class.__name__}, which lacks {len(more)} of their "
             f"tensors, such as {more[0]}: is it the class of the model that was saved?"
         )
 
 
-def _check_loadable(model: nn.Module) -> None:
-    """A model must be one that its class, its configuration and the heads left make again."""
+def _check_loadable(model: PreTrainedModel) -> None:
+    """Raises ValueError unless its class, its configuration and its records make the model again."""
+    with torch.device("meta"):
+        again = _made_again(model)
+        keep_recorded(again, records_of(model))
+    here, there = (
+        {name: tuple(values.shape) for name, values in each.state_dict().items()}
+        for each in (model, again)
+    )
+    if here != there:
+        names = sorted(n for n in here.keys() | there.keys() if here.get(n) != there.get(n))
+        raise _changed(model, f"{names[:3]}{' …' if len(names) > 3 else ''}")
+
+
+def _made_again(model: nn.Module) -> Any:
+    """An unpruned model with random weights, made of the class and the configuration.
+
+    Raises:
+        ValueError: these alone do not make one.
+    """
     own: Any = type(model)
     if not isinstance(model, PreTrainedModel):
         adapter = "; merge the adapter first, model = model.merge_and_unload()"
         raise ValueError(
-            f"{own.__module__}.{own.__qualname__} is no model of transformers, so that load_pruned "
-            f"could not make the model again{adapter if hasattr(model, 'peft_config') else ''}. "
-            "Save the transformers model in it, or its state_dict() with "
-            "headprune_lib.find_heads(model), and build it by your own code"
+            f"{own.__module__}.{own.__qualname__} is no model of transformers, so that it cannot be "
+            f"made again{adapter if hasattr(model, 'peft_config') else ''}. Give the transformers "
+            "model in it, or keep its state_dict() with headprune_lib.find_heads(model), and build "
+            "it by your own code"
         )
-    with torch.device("meta"):
-        try:
-            again = own(copy.deepcopy(model.config))
-        except TypeError as error:
-            raise ValueError(
-                f"{own.__module__}.{own.__qualname__} is not made of its configuration alone "
-                f"({error}), so that load_pruned could not make it again: put what it needs into "
-                "model.config"
-            ) from error
-        keep_recorded(again, records_of(model))
-    here, there = (
-        {name: tuple(values.shape) for name, values in one.state_dict().items()}
-        for one in (model, again)
-    )
-    if here != there:
-        differing = sorted(
-            name for name in here.keys() | there.keys() if here.get(name) != there.get(name)
-        )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return own(copy.deepcopy(model.config))
+    except TypeError as error:
         raise ValueError(
-            f"{own.__name__} was changed beside its heads, so that its config.json does not "
-            f"describe it and load_pruned could not make it again: {differing[:3]}"
-            f"{' …' if len(differing) > 3 else ''}. Merge adapters (merge_and_unload), and put "
-            "other changes into model.config"
+            f"{own.__module__}.{own.__qualname__} is not made of its configuration alone ({error}); "
+            "put what it needs into model.config"
+        ) from error
+
+
+def _changed(model: nn.Module, what: str) -> ValueError:
+    return ValueError(
+        f"{type(model).__name__} was changed beside its heads, so that its configuration does not "
+        f"describe it: {what}. Merge adapters (merge_and_unload), and put other changes into "
+        "model.config"
+    )
+
+
+def read_record(values: Tensor) -> Record:
+    """The record in a buffer of :func:`write_record`.
+
+    Raises:
+        ValueError: bytes that are no such record.
+    """
+    try:
+        record = json.loads(bytes(values.tolist()))
+        if not (all(type(head) is int for head in record["kept"]) and record["found"]):
+            raise TypeError("kept is to be a list of numbers")
+        if not isinstance(record["architecture"]["output"], str):
+            raise TypeError("output is to be a name")
+        return record
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"not what the library writes ({type(error).__name__}: {error})"
+        ) from error
+
+
+def records_of(model: nn.Module) -> dict[str, Record]:
+    """Path of each pruned attention module -> its record."""
+    return dict(
+        recorded_at(path, read_record(module._buffers[RECORD]))
+        for path, module in model.named_modules()
+        if RECORD in module._buffers
+    )
+
+
+def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
+    """The path of the attention module whose output projection, of this path, has the record."""
+    return holder.removesuffix(record["architecture"]["output"]).removesuffix("."), record
+
+
+def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:
+    """The block of an unpruned module that has a record; nothing is run or proved.
+
+    Raises:
+        ValueError: the model has no such module, or not those heads.
+    """
+    modules = dict(model.named_modules())
+    if path not in modules:
+        raise ValueError(
+            f"heads of {path} were removed, and {type(model).__name__} has no such module"
         )
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in record["architecture"].items()
+    }
+    try:
+        module = modules[path]
+        names = ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**fields)
+        block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
+    except TypeError as error:
+        raise ValueError(
+            f"{path} has a record that a newer version of the library wrote ({error})"
+        ) from error
+    kept = record["kept"]
+    if kept != sorted(set(kept) & set(range(block.n_heads))):
+        raise ValueError(f"{kept} are no heads of {path}, which has {block.n_heads}")
+    return block
+
+
+def unprune_heads(
+    model: PreTrainedModel, original: PreTrainedModel | None = None
+) -> PreTrainedModel:
+    """A new model of the size before :func:`headprune_lib.prune_heads`; the old one is left as it is.
+
+    With zeros it computes what the pruned model does, in the time that the unpruned one took, and
+    is a plain model of transformers: ``save_pretrained`` writes what any program opens. With an
+    original model's weights the heads are back, among whatever the others learned meanwhile.
+
+    Args:
+        model: of a class that its configuration alone makes; that configuration is the unpruned
+            model's, as ``prune_heads`` and ``load_pruned`` leave it.
+        original: the unpruned model, whose weights the removed heads get; zeros if not given.
+
+    Raises:
+        ValueError: a model that its class and configuration do not make again, modules put in
+            others' places among it, or an original of other sizes. Hooks are not carried over.
+        RuntimeError: the model is masked right now.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> from headprune_lib import cut_heads, prune_heads
+        >>> model = BertModel(BertConfig(hidden_size=8, num_attention_heads=4, vocab_size=10,
+        ...                              num_hidden_layers=1, intermediate_size=8))
+        >>> pruned = prune_heads(model, cut_heads(model, [("self", 0, 2)]))
+        >>> unprune_heads(pruned).encoder.layer[0].attention.self.query.weight.shape
+        torch.Size([8, 8])
+    """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    whole = _made_again(model)
+    if hooked(block.part(model, "output") for block in find_heads(model)):
+        raise RuntimeError(
+            "the model is masked or measured right now (masked_heads, a sweep), which a new model "
+            "would not be: put its heads back before or after the with block"
+        )
+    whole, weights = whole.to(model.dtype), dict(model.state_dict())
+    weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
+    sizes = {name: values.shape for name, values in whole.state_dict().items()}
+    changed = [name for name, values in weights.items() if values.shape != sizes.get(name)]
+    _check_same_parts(model, whole)
+    places = _places(copy.deepcopy(whole), records_of(model), changed)
+    for name in (*changed, *sorted(weights.keys() ^ sizes.keys())):
+        if name not in places or places[name].shape != weights[name].shape:
+            raise _changed(model, name)
+    given = _weights_of(original, sizes) if original is not None else {}
+    for name in changed:
+        values = weights[name]
+        full = given[name].to(values).clone() if given else values.new_zeros(sizes[name])
+        full.view(-1)[places[name].to(full.device)] = values
+        weights[name] = full
+    _fill(whole, model, weights)
+    if getattr(model, "generation_config", None) is not None:
+        whole.generation_config = copy.deepcopy(model.generation_config)
+    blocks = find_heads(model)
+    every = [range(block.n_heads) for block in blocks]
+    for owner, name, value in renumbered(whole, blocks, [block.kept for block in blocks], every):
+        setattr(owner, name, value)
+    return whole.train(model.training)
+
+
+def _check_same_parts(model: PreTrainedModel, whole: PreTrainedModel) -> None:
+    """Raises ValueError where a module was put in another's place: weights do not tell."""
+    # torch makes each parametrized module (weight_norm in wav2vec 2.0) a class of its own
+    classes = {path: type_before_parametrizations(module) for path, module in whole.named_modules()}
+    for path, module in model.named_modules():
+        if classes.get(path) is not type_before_parametrizations(module):
+            raise _changed(model, f"{path or 'the model'} is {type(module).__name__}")
+
+
+def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
+    """Give the unpruned model its weights, and what the pruned one has besides.
+
+    Raises:
+        ValueError: the class ties weights that are not tied in the pruned model.
+    """
+    whole.load_state_dict({name: values.clone() for name, values in weights.items()}, assign=True)
+    whole.tie_weights()
+    for name, values in whole.state_dict().items():
+        if not values.is_meta and not torch.equal(values, weights[name]):
+            raise _changed(model, f"{name} is not tied as its class ties it")
+    originals = dict(model.named_parameters(remove_duplicate=False))
+    for name, parameter in whole.named_parameters(remove_duplicate=False):
+        parameter.requires_grad_(originals[name].requires_grad)
+    whole.to(model.device)
+    for name, values in model.named_buffers():  # those that are not stored: positions
+        path, _, buffer = name.rpartition(".")
+        module = whole.get_submodule(path)
+        fresh = module._buffers.get(buffer)
+        if name not in weights and fresh is not None and fresh.shape == values.shape:
+            setattr(module, buffer, values.clone())
+
+
+def _places(whole: nn.Module, records: dict[str, Record], changed: list[str]) -> dict[str, Tensor]:
+    """Where the numbers of pruned weights stood: name -> places in the flattened unpruned weights.
+
+    An unpruned model whose weights are their own places is pruned in the same way, so that nothing
+    here needs to know how an architecture lays its heads out.
+    """
+    for name in changed:
+        path, _, own = name.rpartition(".")
+        module = whole.get_submodule(path)
+        tensor: Tensor | None = getattr(module, own, None)
+        if tensor is None:
+            continue
+        places = torch.arange(tensor.numel(), dtype=torch.float64).view(tensor.shape)  # exact
+        if own in module._parameters:
+            setattr(module, own, nn.Parameter(places, requires_grad=False))
+        else:
+            setattr(module, own, places)
+    keep_recorded(whole, records)
+    return {name: values.long() for name, values in whole.state_dict().items() if name in changed}
+
+
+def _weights_of(original: PreTrainedModel, sizes: dict[str, torch.Size]) -> dict[str, Tensor]:
+    given = dict(original.state_dict())
+    for name, size in sizes.items():
+        if name not in given or given[name].shape != size:
+            found = tuple(given[name].shape) if name in given else "missing"
+            raise ValueError(
+                f"the original's {name} is {found}, and the unpruned model has {tuple(size)}: give "
+                "the model that the heads were removed from"
+            )
+    return given

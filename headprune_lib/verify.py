@@ -25,8 +25,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.example_inputs import Inputs, example_inputs
 from headprune_lib.messages import one_line
-from headprune_lib.pruned_forward import OUTSIDE
-from headprune_lib.slicing import head_rows, keep_heads, value_rows
+from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads, value_rows
 from headprune_lib.specs import (
     CONVOLUTIONS,
     LINEAR,

@@ -23,7 +23,6 @@ ALWAYS = {
 FURTHER = {
     "cli": {"typer", "huggingface_hub", "jinja2", "sacrebleu", "tqdm"},
     "export": {"gguf", "onnxruntime"},
-    "gguf_reading": {"gguf"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }
 LOWER = [

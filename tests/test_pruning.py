@@ -9,22 +9,23 @@ from tiny import build, removed_as_masked, same_weights
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.utils import parametrizations
 
 import headprune_lib as hp
 from headprune_lib import pruning
 from headprune_lib.replication.census import tiny as census
+from headprune_lib.saving import unprune_heads
 from headprune_lib.specs import ARCHITECTURES
-from headprune_lib.unpruning import unprune_heads
 
 IDS = torch.arange(10).view(2, 5)
 
 
-def test_removed_heads_and_soft_masks_are_refused():
-    model = hp.prune_heads(build(), hp.cut_heads(build(), [("self", 0, 1)]))
-    with pytest.raises(ValueError, match=r"already removed.*\('self', 0, 1\).*unpruned model"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
-    with pytest.raises(ValueError, match="0 and 1 only"):
-        hp.prune_heads(build(), {"self": torch.full((3, 4), 0.5)})
+def test_masks_may_be_cumulative():
+    model, heads = build(), [("self", 0, 1), ("self", 2, 3), ("self", 0, 0)]
+    at_once = hp.prune_heads(build(), hp.cut_heads(model, heads))
+    for n in (1, 3):
+        hp.prune_heads(model, hp.cut_heads(model, heads[:n]))
+    assert same_weights(model, at_once.state_dict())
 
 
 def everything(model):
@@ -43,9 +44,8 @@ def _quantised(model):
     output.weight = torch.nn.Parameter(output.weight.to(torch.int8), requires_grad=False)
 
 
-def _in_an_adapter(model):
-    value = model.bert.encoder.layer[0].attention.self.value
-    value.lora_A = torch.nn.Linear(16, 2, bias=False)
+def attention(model):
+    return model.bert.encoder.layer[1].attention
 
 
 def _tied(model):
@@ -53,26 +53,20 @@ def _tied(model):
     second.weight = first.weight
 
 
-def _weight_norm(model):
-    value = model.bert.encoder.layer[1].attention.self.value
-    torch.nn.utils.parametrizations.weight_norm(value)
-
-
-def _old_weight_norm(model):
-    torch.nn.utils.weight_norm(model.bert.encoder.layer[1].attention.output.dense)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda model: model.to("meta"), "meta device; load them first"),
         (_quantised, "no plain weights to slice.*then quantise"),
-        (_in_an_adapter, r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
+        (lambda model: attention(model).self.value.add_module("lora_A", torch.nn.Linear(16, 2)),
+         r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
-        (_weight_norm, "computes its weights from others.*remove that first"),
-        (_old_weight_norm, "computes its weights from others.*remove that first"),
+        (lambda model: parametrizations.weight_norm(attention(model).self.value),
+         "computes its weights from others.*remove that first"),
+        (lambda model: torch.nn.utils.weight_norm(attention(model).output.dense),
+         "computes its weights from others.*remove that first"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     model = build("bert")

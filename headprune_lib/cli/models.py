@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from headprune_lib.cli.named_models import NamedModel, named_model
-from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
+from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import load_pruned
 

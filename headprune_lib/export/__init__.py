@@ -1,7 +1,7 @@
 """Pruned models in forms that other programs load: transformers' own, ONNX, GGUF."""
 
-from headprune_lib.export.gguf_file import export_gguf
-from headprune_lib.export.onnx_graph import export_onnx
-from headprune_lib.export.transformers_folder import export_transformers
+from headprune_lib.export.gguf import export_gguf
+from headprune_lib.export.onnx import export_onnx
+from headprune_lib.export.transformers import export_transformers
 
 __all__ = ["export_gguf", "export_onnx", "export_transformers"]

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -26,6 +27,12 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 _WIDTHS = ("d_kv", "head_dim")
 
+Place = tuple[str, ...]
+"""Names that lead from the model's configuration to one within it."""
+
+Counts = dict[tuple[Place, str], int]
+"""A number for each field of the configuration, or of one within it."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -42,68 +49,60 @@ class Candidate:
 
 
 def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
-    """What may describe the model, the plainest first.
-
-    Where all layers have as many heads left: its own class with that number; then with the width
-    of a head said apart, which a class may or may not read; then another class that computes the
-    same. Where they have not: its own class with numbers layer by layer.
-    """
+    """What may describe the model, the plainest first: :func:`_uniform`, or numbers layer by layer."""
     blocks, owners = find_heads(model), _owners(model)
-    own = (type(model), type(model.config))
     if (counts := _one_count_each(blocks, owners, model.config)) is not None:
-        fields = _filled(model.config, counts)
-        yield Candidate(*own, fields, "uniform")
-        wide = _with_widths(fields, blocks, owners)
-        if wide != fields:
-            yield Candidate(*own, wide, "uniform, head_dim")
-        yield from _hosted(model, wide)
+        yield from _uniform(model, blocks, owners, counts)
     elif all(block.kept for block in blocks):
-        yield Candidate(*own, _layer_by_layer(model, blocks, owners), "per layer")
+        fields = _layer_by_layer(model, blocks, owners)
+        yield Candidate(type(model), type(model.config), fields, "per layer")
 
 
-def takes_another_number(model: PreTrainedModel) -> bool:
-    """Whether any configuration says fewer heads of this width in all layers than there were."""
+def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
+    """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
     blocks, owners = find_heads(model), _owners(model)
     for groups in range(1, min(block.n_heads // block.group for block in blocks)):
-        smaller = [replace(one, kept=tuple(range(groups * one.group))) for one in blocks]
+        smaller = [replace(b, kept=tuple(range(groups * b.group))) for b in blocks]
         counts = _one_count_each(smaller, owners, model.config)
         if counts is None:
-            return False
-        fields = _filled(model.config, counts)
-        wide = _with_widths(fields, blocks, owners)
-        own = (type(model), type(model.config))
-        tried = [Candidate(*own, said, "") for said in (fields, wide)]
-        if any(_holds(one, smaller) for one in [*tried, *_hosted(model, wide)]):
-            return True
-    return False
+            return
+        if any(_holds(each, smaller) for each in _uniform(model, smaller, owners, counts)):
+            yield len(smaller[0].kept)
 
 
-def numbers_taken(model: PreTrainedModel) -> list[int]:
-    """The smaller numbers of heads of this width that the model's own class takes for all layers."""
-    blocks, owners, taken = find_heads(model), _owners(model), []
-    for groups in range(1, min(len(block.groups) for block in blocks)):
-        smaller = [replace(one, kept=one.kept[: groups * one.group]) for one in blocks]
-        counts = _one_count_each(smaller, owners, model.config)
-        if counts is None:
-            return []
-        fields = _filled(model.config, counts)
-        for said in (fields, _with_widths(fields, blocks, owners)):
-            if _holds(Candidate(type(model), type(model.config), said, ""), smaller):
-                taken.append(len(smaller[0].kept))
-                break
-    return taken
+def _uniform(
+    model: PreTrainedModel,
+    blocks: Sequence[AttentionBlock],
+    owners: dict[str, Place],
+    counts: Counts,
+) -> Iterator[Candidate]:
+    """The model's own class with one number of heads for all layers; then with the width of a head
+    said apart, which a class may or may not read; then another class that computes the same.
+    """
+    own = (type(model), type(model.config))
+    fields = model.config.to_dict()
+    for (place, name), count in counts.items():
+        _at(fields, place)[name] = count
+    yield Candidate(*own, fields, "uniform")
+    wide = copy.deepcopy(fields)
+    for block in blocks:
+        config = _at(wide, owners[block.path])
+        config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.width
+    if wide != fields:
+        yield Candidate(*own, wide, "uniform, head_dim")
+    yield from _hosted(model, wide)
 
 
 def _holds(candidate: Candidate, blocks: Sequence[AttentionBlock]) -> bool:
+    """Whether a candidate's class makes output projections of these numbers of heads."""
     with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
-        made = candidate.model_class(candidate.config())
-        return all(_fits(one, made) for one in blocks)
+        model = candidate.model_class(candidate.config())
+        outputs: list[Any] = [block.part(model, "output") for block in blocks]
+        return all(
+            len(block.kept) * block.width in output.weight.shape
+            for block, output in zip(blocks, outputs, strict=True)
+        )
     return False
-
-
-def _fits(block: AttentionBlock, made: nn.Module) -> bool:
-    output: Any = block.part(made, "output")
-    return len(block.kept) * block.width in output.weight.shape
 
 
 def uneven(model: nn.Module) -> dict[str, list[int]]:
@@ -112,10 +111,6 @@ def uneven(model: nn.Module) -> dict[str, list[int]]:
     for block in find_heads(model):
         counts.setdefault(block.kind, []).append(len(block.kept))
     return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
-
-
-Place = tuple[str, ...]
-"""Names that lead from the model's configuration to one within it."""
 
 
 def _owners(model: PreTrainedModel) -> dict[str, Place]:
@@ -149,12 +144,6 @@ def _at(fields: dict[str, Any], place: Place) -> dict[str, Any]:
     return fields
 
 
-def _config_at(config: Any, place: Place) -> Any:
-    for name in place:
-        config = getattr(config, name)
-    return config
-
-
 def _real_name(config: PreTrainedConfig, name: str) -> str:
     return (getattr(config, "attribute_map", None) or {}).get(name, name)
 
@@ -174,9 +163,6 @@ def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
     return said
 
 
-Counts = dict[tuple[Place, str], int]
-
-
 def _one_count_each(
     blocks: Sequence[AttentionBlock], owners: dict[str, Place], config: PreTrainedConfig
 ) -> Counts | None:
@@ -184,7 +170,7 @@ def _one_count_each(
     counts: Counts = {}
     for block in blocks:
         place = owners[block.path]
-        said = _count_names(_config_at(config, place), block)
+        said = _count_names(reduce(getattr, place, config), block)
         if not said or not block.kept:
             return None
         for name, count in said:
@@ -193,40 +179,20 @@ def _one_count_each(
     return counts
 
 
-def _filled(config: PreTrainedConfig, counts: Counts) -> dict[str, Any]:
-    fields = config.to_dict()
-    for (place, name), count in counts.items():
-        _at(fields, place)[name] = count
-    return fields
-
-
-def _with_widths(
-    fields: dict[str, Any], blocks: Sequence[AttentionBlock], owners: dict[str, Place]
-) -> dict[str, Any]:
-    fields = copy.deepcopy(fields)
-    for block in blocks:
-        held = _at(fields, owners[block.path])
-        held[next((name for name in _WIDTHS if name in held), "head_dim")] = block.width
-    return fields
-
-
 def _layer_by_layer(
     model: PreTrainedModel, blocks: Sequence[AttentionBlock], owners: dict[str, Place]
 ) -> dict[str, Any]:
     """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
     fields = model.config.to_dict()
     for block in blocks:
-        place, layer = owners[block.path], _layer(model, block)
+        place, core = owners[block.path], block.part(model, "core")
+        # among all layers, of which some may have no attention
+        layer = int(getattr(core, "layer_idx", None) or block.layer)
         held = _at(fields, place).setdefault("per_layer_config", {})
         name = next((name for name in held if int(name) == layer), str(layer))
-        said = dict(_count_names(_config_at(model.config, place), block))
+        said = dict(_count_names(reduce(getattr, place, model.config), block))
         held[name] = {**held.get(name, {}), **said}
     return fields
-
-
-def _layer(model: nn.Module, block: AttentionBlock) -> int:
-    """The number of a layer among all layers, of which some may have no attention."""
-    return int(getattr(block.part(model, "core"), "layer_idx", None) or block.layer)
 
 
 def _hosted(model: PreTrainedModel, fields: dict[str, Any]) -> Iterator[Candidate]:

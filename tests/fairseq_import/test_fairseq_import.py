@@ -8,11 +8,8 @@ import torch
 from fairseqmodels import train_shape
 from typer.testing import CliRunner
 
-from headprune_lib import (
-    import_fairseq,
-    load_pruned,
-)
-from headprune_lib.fairseq_import.vocabulary import Splitter
+from headprune_lib import import_fairseq, load_pruned
+from headprune_lib.fairseq_import.load import Splitter
 from headprune_lib.replication.cli import app
 
 trains = pytest.mark.nightly  # fairseq trains what is converted

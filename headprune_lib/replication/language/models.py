@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import nn
 
-from headprune_lib.gguf_reading import read_gguf, read_gguf_tokenizer
+from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 from headprune_lib.replication.data import Source, WrongChecksum, file_sha256
 from headprune_lib.replication.data.packages import fetch_packages
 from headprune_lib.replication.data.synthetic import word_tokenizer

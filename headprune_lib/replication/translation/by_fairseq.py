@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 from headprune_lib.fairseq_import import FairseqTranslator
-from headprune_lib.fairseq_import.reading import read_updates
-from headprune_lib.fairseq_import.vocabulary import Dictionary, Splitter
+from headprune_lib.fairseq_import.load import Dictionary, Splitter, read_checkpoint
 from headprune_lib.replication.data import iwslt
 from headprune_lib.replication.profiles import FairseqRecipe, Profile
 from headprune_lib.replication.store.files import replace_files
@@ -56,7 +55,7 @@ def train_by_fairseq(
     curve = [
         {
             "epoch": epoch,
-            "updates": read_updates(checkpoints / f"checkpoint{epoch}.pt"),
+            "updates": _updates(checkpoints / f"checkpoint{epoch}.pt"),
             "bleu": None,
             "training_loss": None,
         }
@@ -65,6 +64,14 @@ def train_by_fairseq(
     replace_files({folder / _CURVE: (json.dumps(curve, indent=1) + "\n").encode()})
     shutil.rmtree(checkpoints)
     return folder
+
+
+def _updates(checkpoint: Path) -> int:
+    """After how many updates a checkpoint was written; ValueError where it does not say."""
+    history = read_checkpoint(checkpoint).get("optimizer_history")
+    if not history:
+        raise ValueError(f"{checkpoint} does not say after how many updates it was written")
+    return int(history[-1]["num_updates"])
 
 
 def stored_by_fairseq(folder: Path) -> dict | None:

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from headprune_lib.fairseq_import.importing import import_fairseq
+from headprune_lib.fairseq_import.load import import_fairseq
 from headprune_lib.saving import save_pruned
 
 # The paper's: fairseq's for IWSLT German-English, with 8 heads and the norm before each block.

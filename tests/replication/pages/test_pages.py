@@ -43,12 +43,6 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
         exec(compile(block, f"book/{page}.md", "exec"), namespace)
     if page == "prune":
         assert sum(len(block.kept) for block in find_heads(namespace["model"])) == 5
-        assert [block.kept for block in find_heads(namespace["smaller"])] == [(0, 3), (0, 1, 2, 3)]
-        inputs, expected = namespace["batches"][0], namespace["outputs"].logits
-        torch.testing.assert_close(namespace["smaller"](**inputs).logits, expected)
-        unmasked = namespace["unpruned"](**inputs, head_mask=torch.zeros(2, 4)).logits
-        assert torch.equal(unmasked, namespace["unpruned"](**inputs).logits), "told as ignored"
-        assert not torch.allclose(unmasked, expected)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,5 +1,6 @@
 """What is exported opens without this library, and computes what the pruned model does."""
 
+import copy
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 import tiny
 import torch
 import transformers as t
-from tiny import BUILDERS, batch_for, build
+from tiny import BUILDERS, batch_for, build, inputs_of, same_weights
 
 from headprune_lib import (
     cut_heads,
@@ -19,7 +20,6 @@ from headprune_lib import (
     prune_heads,
     uniform_mask,
 )
-from headprune_lib.export import transformers_folder
 from headprune_lib.replication.census.tiny import tiny_config
 
 UNGROUPED = {**tiny.GROUPED, "num_key_value_heads": 4}
@@ -96,13 +96,9 @@ torch.save(made, sys.argv[2])
 """
 
 
-def inputs_of(name):
+def inputs_for(name):
     kind = name if name in ("vit", "t5", "bert") else "llama"
-    made = batch_for(kind)
-    made.pop("labels")
-    if kind == "vit":
-        return {"pixel_values": made["pixel_values"].float()}
-    return made
+    return inputs_of(batch_for(kind), torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +108,7 @@ def opened(tmp_path_factory):
     found, asked = {}, {}
     for name, (auto, route, _, make) in ROUTES.items():
         (base / name).mkdir()
-        model, inputs = make(), inputs_of(name)
+        model, inputs = make(), inputs_for(name)
         written = export_transformers(model, base / name / "out", full_size=route == "full size")
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
@@ -185,25 +181,23 @@ def test_what_is_not_written_at_all(tmp_path):
 
 def test_the_model_is_left_as_it_was(tmp_path):
     model = drawn(t.LlamaForCausalLM)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    before = copy.deepcopy(model.state_dict())
     model.train()
     export_transformers(model, tmp_path / "out")
     assert model.training and model.config.model_type == "llama"
     assert model.config.num_attention_heads == 4
-    after = model.state_dict()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert same_weights(model, before)
 
 
 def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch):
-    own = transformers_folder._loaded
+    read = t.MistralForCausalLM.from_pretrained
 
-    def broken(*given):
-        loaded = own(*given)
+    def broken(*given, **options):
+        loaded = read(*given, **options)
         loaded.model.layers[0].self_attn.o_proj.weight.data.mul_(2)
         return loaded
 
-    monkeypatch.setattr(transformers_folder, "_loaded", broken)
+    monkeypatch.setattr(t.MistralForCausalLM, "from_pretrained", broken)
     with pytest.raises(ValueError, match="differs from the model by"):
         export_transformers(drawn(t.MistralForCausalLM), tmp_path / "out")
     assert not list(tmp_path.iterdir())

@@ -21,11 +21,32 @@ from transformers import (
     PreTrainedModel,
 )
 
-from headprune_lib.fairseq_import.prenorm import PreNormTranslator
-from headprune_lib.fairseq_import.vocabulary import END, PAD
-
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+
+START, PAD, END, UNKNOWN = range(4)  # the numbers of fairseq's own pieces
+
+
+class PreNormTranslator(M2M100ForConditionalGeneration):
+    """M2M100 whose source words may be of a vocabulary of their own.
+
+    ``config.encoder_vocab_size`` is that of the source, ``config.vocab_size`` of the target; no
+    embeddings are tied. Where all are, M2M100 itself does.
+    """
+
+    def __init__(self, config: M2M100Config) -> None:
+        super().__init__(config)
+        encoder, decoder = self.model.encoder, self.model.decoder
+        target = decoder.embed_tokens
+        encoder.embed_tokens = type(target)(
+            config.encoder_vocab_size,
+            target.embedding_dim,
+            target.padding_idx,
+            embed_scale=target.embed_scale,
+        )
+        self.model.shared = target  # M2M100 has a third table, which nothing reads here
+
 
 # Arguments that change the computation, with the only value that these models' layers compute.
 _ONLY = {
@@ -42,6 +63,7 @@ _ONLY = {
     "decoder_layers_to_keep": None,
     "adapter_num_layers": 0,
 }
+_SIDES = ("encoder", "decoder")
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
 _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -65,19 +87,18 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
         if not _NO_WEIGHTS.search(name)
     }
     model = _new(arguments, weights)
-    given = _renamed(arguments, weights, model)
-    own = model.state_dict()
-    optional = {"final_logits_bias"}
-    missing, extra = own.keys() - given.keys() - optional, given.keys() - own.keys()
+    given, expected = _renamed(arguments, weights, model), model.state_dict()
+    missing = expected.keys() - given.keys() - {"final_logits_bias"}
+    extra = given.keys() - expected.keys()
     if missing or extra:
         raise ValueError(
             f"the checkpoint does not fit a {type(model).__name__}: missing "
             f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}"
         )
     wrong = [
-        f"{name}: {tuple(given[name].shape)}, expected {tuple(own[name].shape)}"
+        f"{name}: {tuple(given[name].shape)}, expected {tuple(expected[name].shape)}"
         for name in given
-        if given[name].shape != own[name].shape
+        if given[name].shape != expected[name].shape
     ]
     if wrong:
         raise ValueError(f"weights of another shape than the arguments say: {wrong[:4]}")
@@ -116,26 +137,23 @@ def _check(arguments: dict[str, Any]) -> None:
                 f"{name} is {arguments[name]!r}: transformers has no counterpart for "
                 f"it (only {only!r})"
             )
-    for name in ("embed_dim", "ffn_embed_dim"):
-        sides = [arguments[f"{side}_{name}"] for side in ("encoder", "decoder")]
-        if name == "embed_dim" and sides[0] != sides[1]:
-            raise ValueError(f"encoder and decoder are {sides} wide: MarianMTModel has one width")
-    for side in ("output_dim", "input_dim"):
-        width = arguments.get(f"decoder_{side}")
-        if width not in (None, arguments["decoder_embed_dim"]):
+    widths = [arguments[f"{side}_embed_dim"] for side in _SIDES]
+    if widths[0] != widths[1]:
+        raise ValueError(f"encoder and decoder are {widths} wide: MarianMTModel has one width")
+    for name in ("decoder_output_dim", "decoder_input_dim"):
+        if arguments.get(name) not in (None, widths[1]):
             raise ValueError(
-                f"decoder_{side} is {width}, not the width of the decoder: "
+                f"{name} is {arguments[name]}, not the width of the decoder: "
                 "MarianMTModel has no projection for it"
             )
-    if arguments.get("activation_fn", "relu") not in _ACTIVATIONS:
-        raise ValueError(
-            f"activation_fn is {arguments['activation_fn']!r}, expected one of "
-            f"{sorted(_ACTIVATIONS)}"
-        )
-    learned = [bool(arguments.get(f"{side}_learned_pos")) for side in ("encoder", "decoder")]
+    if (activation := arguments.get("activation_fn", "relu")) not in _ACTIVATIONS:
+        raise ValueError(f"activation_fn is {activation!r}, expected one of {sorted(_ACTIVATIONS)}")
+    learned, before = (
+        [bool(arguments.get(f"{side}_{name}")) for side in _SIDES]
+        for name in ("learned_pos", "normalize_before")
+    )
     if learned[0] != learned[1]:
         raise ValueError("positions are learned on one side only: not supported")
-    before = [bool(arguments.get(f"{side}_normalize_before")) for side in ("encoder", "decoder")]
     if before[0] != before[1]:
         raise ValueError("the norm is before the blocks of one side only: not supported")
     if before[0] and learned[0]:
@@ -164,7 +182,7 @@ def _modern(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
     """The shape, as Marian's configuration says it."""
-    source, target = (weights[f"{side}.embed_tokens.weight"] for side in ("encoder", "decoder"))
+    source, target = (weights[f"{side}.embed_tokens.weight"] for side in _SIDES)
     shared = bool(arguments.get("share_all_embeddings"))
     tied = shared or bool(arguments.get("share_decoder_input_output_embed"))
     if not tied and _output(weights) is None:
@@ -215,7 +233,7 @@ def _renamed(
     if _before(arguments):  # M2M100 makes fairseq's positions itself
         return given
     n_positions = model.config.max_position_embeddings
-    for side in ("encoder", "decoder"):
+    for side in _SIDES:
         name = f"model.{side}.embed_positions.weight"
         if arguments.get(f"{side}_learned_pos"):
             given[name] = given[name][PAD + 1 : PAD + 1 + n_positions]

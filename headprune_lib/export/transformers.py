@@ -18,16 +18,14 @@ from headprune_lib.export.configurations import (
     Candidate,
     candidates,
     numbers_taken,
-    takes_another_number,
     uneven,
 )
 from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.orders import shares_biases
-from headprune_lib.records import RECORD
-from headprune_lib.saving import new_folder
+from headprune_lib.saving import new_folder, unprune_heads
+from headprune_lib.slicing import RECORD
 from headprune_lib.specs import AttentionBlock
-from headprune_lib.unpruning import unprune_heads
 
 _OTHERWISE = (
     "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
@@ -181,7 +179,7 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
             return (
                 f"no layer of {kind!r} has a head left, which no configuration says; {_OTHERWISE}"
             )
-        if not takes_another_number(model):
+        if next(numbers_taken(model), None) is None:
             return (
                 f"layers of {kind!r} have {min(counts)} to {max(counts)} heads left, and {name} "
                 "takes no other number of this width in all layers either, so that --uniform does not "
@@ -193,7 +191,8 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
             f"one number for all{none}: prune with --uniform (headprune_lib.uniform_mask), which "
             f"keeps as many in each layer; or {_OTHERWISE}"
         )
-    block, taken = find_heads(model)[0], numbers_taken(model)
+    block = find_heads(model)[0]
+    taken = [number for number in numbers_taken(model) if number < len(block.kept)]
     said = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
     if taken:
         hint = f"It takes {' or '.join(map(str, taken))} heads in every layer: prune to that; or"

@@ -2,18 +2,129 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import LogitsProcessor, PreTrainedModel
 
 from headprune_lib.batching import by_length, pad, teacher_forced
-from headprune_lib.fairseq_import.converting import convert
-from headprune_lib.fairseq_import.reading import read_checkpoint
-from headprune_lib.fairseq_import.vocabulary import END, PAD, Dictionary, Splitter
+from headprune_lib.fairseq_import.convert import END, PAD, UNKNOWN, convert
+
+_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+_MARK = "@@"  # subword-nmt: the word goes on in the next piece
+
+
+class Dictionary:
+    """Pieces and their numbers, as fairseq's ``dict.xx.txt`` has them after four of its own.
+
+    Args:
+        path: lines of ``piece count``.
+
+    Raises:
+        ValueError: a line that is not a piece and a count (the line is named).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.pieces = list(_SPECIAL)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            piece, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+            if not piece or not count.isdigit():
+                raise ValueError(f"{path}, line {number}: {line!r} is not a piece and its count")
+            self.pieces.append(piece)
+        self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def encode(self, pieces: Sequence[str]) -> list[int]:
+        """Numbers of the pieces with the end mark."""
+        return [*(self.numbers.get(piece, UNKNOWN) for piece in pieces), END]
+
+    def decode(self, numbers: Iterable[int]) -> list[str]:
+        """Pieces up to the end mark, without fairseq's own."""
+        found = []
+        for number in numbers:
+            if number == END:
+                break
+            if number == UNKNOWN or number >= len(_SPECIAL):
+                found.append(self.pieces[number])
+        return found
+
+
+class Splitter:
+    """Text into pieces and back: subword-nmt's codes, a SentencePiece model, or words alone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.codes = self.model = None
+        if path is None:
+            return
+        if path.suffix in (".model", ".spm"):
+            import sentencepiece
+
+            self.model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        else:
+            from subword_nmt.apply_bpe import BPE
+
+            with path.open(encoding="utf-8") as file:
+                self.codes = BPE(file)
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of a text."""
+        if self.model is not None:
+            return self.model.encode(text, out_type=str)
+        return (self.codes.process_line(text) if self.codes else text).split()
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The text of pieces, as a text is split into them."""
+        if self.model is not None:
+            return self.model.decode(list(pieces))
+        return (" ".join(pieces) + " ").replace(f"{_MARK} ", "").strip()
+
+
+# What a checkpoint needs besides tensors and plain containers.
+_ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.Namespace]
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What a checkpoint of fairseq holds, its weights in ``"model"``. Nothing in it is run.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no checkpoint of fairseq, or one that holds objects other than tensors, plain
+            containers and argparse's namespace.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint {path}")
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"{path} is not read: it holds more than weights and arguments ({reason}). Such a "
+            "file can run code when it is opened; nothing in it has been run"
+        ) from None
+    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is damaged or no checkpoint: {error}") from None
+    if not isinstance(checkpoint, dict) or "model" not in checkpoint:
+        raise ValueError(f"{path} is no fairseq checkpoint: it holds no 'model'")
+    return checkpoint
+
+
+def _arguments(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The model's arguments: old checkpoints keep them in ``args``, new ones in ``cfg["model"]``."""
+    arguments = checkpoint.get("args")
+    if arguments is None:
+        arguments = (checkpoint.get("cfg") or {}).get("model")
+    if arguments is None:
+        raise ValueError(f"{path} holds neither 'args' nor 'cfg' with the model's arguments")
+    return dict(arguments if isinstance(arguments, dict) else vars(arguments))
 
 
 @dataclass(frozen=True)
@@ -126,7 +237,8 @@ def import_fairseq(
             raise FileNotFoundError(f"no file {path}")
     if len(paths) not in (1, 2):
         raise ValueError(f"{len(paths)} dictionaries; give source and target, or one for both")
-    model = convert(*read_checkpoint(Path(checkpoint)))
+    found = read_checkpoint(Path(checkpoint))
+    model = convert(_arguments(Path(checkpoint), found), found["model"])
     sizes = [
         side.embed_tokens.num_embeddings for side in (model.model.encoder, model.model.decoder)
     ]

@@ -1,30 +1,23 @@
-"""llama.cpp computes what a pruned Llama does, layers without heads among them."""
+"""llama.cpp computes what a pruned Llama does; its files are read as models to score, mask and prune."""
 
 import pytest
 import torch
 import transformers as t
 from tiny import GROUPED, build
 
-from headprune_lib import cut_heads, export_gguf, prune_heads
+from headprune_lib import cut_heads, export_gguf, head_importance, prune_heads
+from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
 CONFIG = {
-    **GROUPED,
-    "hidden_size": 64,
-    "head_dim": 16,
-    "num_hidden_layers": 4,
-    "rms_norm_eps": 1e-5,
+    **GROUPED, "hidden_size": 64, "head_dim": 16, "num_hidden_layers": 4, "rms_norm_eps": 1e-5,
     "sliding_window": None,
-}
+}  # fmt: skip
 LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
-}
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
 GROUP = [("self", 1, 2), ("self", 1, 3)]
 OF_EACH = [("self", layer, head) for layer in range(4) for head in (0, 1)]
 LAYERS = [("self", layer, head) for layer in (2, 3) for head in range(4)]
@@ -140,3 +133,60 @@ def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_
     with pytest.raises(ValueError, match=message):
         export_gguf(model(), tmp_path / "model.gguf")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    model, path = pruned([]), tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    export_gguf(model, path)
+    return model, path
+
+
+def test_what_is_read_computes_what_was_written(written):
+    model, path = written
+    ids = torch.arange(4, 20).view(2, 8)
+    found = read_gguf(path)
+    with torch.no_grad():
+        torch.testing.assert_close(found(ids).logits, model(ids).logits, rtol=1e-5, atol=1e-6)
+    batch = {"input_ids": ids, "labels": ids}
+    mine, theirs = (head_importance(one, [batch])["self"] for one in (found, model))
+    torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
+    group = [("self", 0, 0), ("self", 0, 1)]
+    assert prune_heads(found, cut_heads(found, group)).num_parameters() < model.num_parameters()
+    found.train()(input_ids=ids, labels=ids).loss.backward()
+    assert found.lm_head.weight.grad is not None
+
+
+def test_files_that_cannot_be_read_are_refused(written, tmp_path):
+    _, path = written
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(path.read_bytes()[:200])
+    for name in (damaged, tmp_path / "none.gguf"):
+        with pytest.raises(ValueError, match=f"{name.name}: transformers cannot read this file"):
+            read_gguf(name)
+    with pytest.raises(FileNotFoundError, match="holds no tokenizer"):
+        read_gguf_tokenizer(path)
+
+
+def test_weights_that_would_be_made_up_or_dropped_are_refused(written, tmp_path, monkeypatch):
+    model, _ = written
+    add = gguf.GGUFWriter.add_tensor
+
+    def lacking(writer, name, values):
+        if name != "blk.1.attn_q.weight":
+            add(writer, name, values)
+
+    def more(writer, name, values):
+        add(writer, name, values)
+        if name == "blk.0.attn_q.weight":
+            add(writer, "blk.0.attn_q.bias", values[:, 0].copy())
+
+    for number, (adding, said) in enumerate(((lacking, "it lacks 1 "), (more, "1 biases among"))):
+        with monkeypatch.context() as patch:
+            patch.setattr(gguf.GGUFWriter, "add_tensor", adding)
+            path = export_gguf(model, tmp_path / f"{number}.gguf").path
+        with pytest.raises(ValueError, match=said):
+            read_gguf(path)
+    path = export_gguf(pruned([], rope_parameters=LLAMA3), tmp_path / "scaled.gguf").path
+    with pytest.raises(ValueError, match="scaled rotary positions"):
+        read_gguf(path)
