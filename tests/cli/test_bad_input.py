@@ -50,18 +50,36 @@ def one_line(code, said, message):
     assert said.startswith("headprune: ") and said.count("\n") == 1, said
 
 
+# words as they are typed wrong, what is said of them
 ARGUMENTS = [
-    (["nonsense"], "No such command 'nonsense'"),
-    (["inspect", "a", "--wide"], "No such option: --wide"),
-    (["score", "a", "b", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+    ("inspet", "No such command 'inspet'. Did you mean 'inspect'? (see headprune --help)"),
+    ("inspect a --wide", "No such option: --wide (see headprune inspect --help)"),
+    ("score a", "Missing argument 'DATA'."),
+    ("score a b --batch-size 0", "Invalid value for '--batch-size'"),
+    ("inspect reviws", "did you mean reviews?"),
+    ("inspect ./classifer", "no folder ./classifer; did you mean classifier?"),
+    ("score classifier rows.tvs", "no file rows.tvs; did you mean rows.tsv?"),
+    ("score classifier rows.tsv --by importence", "did you mean importance"),
+    ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
+    (
+        "score classifier rows.tsv --text-column text --text-column label --text-column text",
+        "reads 2",
+    ),
+    ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv is no folder that you may"),
+    ("export pruned rows.tsv/out", "rows.tsv is no folder that you may write to"),
 ]
 
 
 @pytest.mark.parametrize(("words", "message"), ARGUMENTS)
-def test_wrong_arguments(headprune, words, message):
-    code, said = headprune(*words)
-    assert code == 2 and "Traceback" not in said
-    assert message in " ".join(said.replace("│", " ").split())
+def test_what_is_nearly_right_is_told_in_one_line(
+    headprune, folders, tmp_path, monkeypatch, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.tsv").write_text(GOOD)
+    for name in ("classifier", "pruned"):
+        (tmp_path / name).symlink_to(folders / name)
+    one_line(*headprune(*words.split()), message)
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.tsv", "classifier", "pruned"}
 
 
 OPTIONS = [
@@ -75,7 +93,9 @@ OPTIONS = [
     ("--amount 0.5 --held-out x", "--held-out belongs to --lose-points and --lose-nats"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
     ("--amount 0.5 --report nowhere/r.html", "is no folder to write r.html into"),
-    ("--amount 0.5 --report rows.tsv", "rows.tsv is there already"),
+    ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten"),
+    ("--amount 0.5 --report out", "out is where the pruned model goes"),
+    ("--amount 0.5 --kind cross", "no kind 'cross' in BertForSequenceClassification"),
 ]
 
 
@@ -107,20 +127,24 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
 
 # name of the file, what is in it (None: nothing there), which model it is for, what is said
 FILES = [
-    ("rows.tsv", "\n\n", "classifier", "rows.tsv is empty: its first line is to name the columns"),
+    ("rows.tsv", "\n\n", "classifier", "rows.tsv: the file is empty; its first line is to name the"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
-    ("rows.tsv", "text\ttext\na\tb\n", "classifier", "names a column twice"),
-    ("rows.tsv", HEAD + "good\n", "classifier", "row 1: ['label'] is missing or empty"),
-    ("rows.tsv", GOOD + "a\tb\tc\n", "classifier", "row 4: 3 cells, but 2 columns; is there a tab"),
+    ("rows.tsv", "text\ttext\na\tb\n", "classifier", "a column is named twice"),
+    ("rows.tsv", HEAD + "good\n", "classifier", "row 1: label is missing or empty"),
+    ("rows.tsv", GOOD + "a\tb\tc\n", "classifier", "row 4 has 3 cells, and there are 2 columns; is there"),
+    ("rows.csv", "text,label\na, b,0\n", "classifier", "is there a comma in a text that is not in quotes"),
+    ("rows.csv", 'text,label\n"a,0\n', "classifier", "rows.csv: unexpected end of data"),
+    ("rows.txt", GOOD, "classifier", "rows.txt is neither .tsv, .csv nor .jsonl"),
     ("rows.tsv", HEAD + "good\tmaybe\n", "classifier", "'maybe' is none of the model's 2 classes"),
     ("rows.tsv", b"text\tlabel\n\xff\xfe\tpositive\n", "classifier", "is not UTF-8"),
     ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "lower --max-length"),
-    ("rows.tsv", TEXTS, "classifier", "language model; expected the columns text and label, or text, text2"),
+    ("rows.tsv", TEXTS, "classifier", "classification reads the columns text and label (--text-column"),
     ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is no number"),
     ("rows.tsv", HEAD + "good\t1\n", "several", "several labels (problem_type)"),
     ("rows.tsv", GOOD, "masked", "BertForMaskedLM is for none of what"),
-    ("rows.tsv", TEXTS, "translator", "those for language model; expected the columns source and target"),
-    ("rows.jsonl", "{", "classifier", "row 1: not JSON"),
+    ("rows.tsv", TEXTS, "translator", "reads the columns source and target"),
+    ("rows.jsonl", "{", "classifier", "row 1 is not JSON"),
+    ("rows.jsonl", "[1]", "classifier", "row 1 is [1]; expected an object"),
     ("rows.jsonl", '{"text": ["a"], "label": 1}', "classifier", "text is ['a'], expected text"),
     ("rows.jsonl", '{"text": "a", "label": NaN}', "classifier", "is none of the model's"),
 ]  # fmt: skip

@@ -70,7 +70,7 @@ def test_gguf_is_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{model}", "{there}"], "is there already and is not overwritten"),
+        (["{model}", "{there}"], "exists and is not overwritten"),
         (["{model}", "{out}", "--tokenizer-from", "x.gguf"], "is for --format gguf"),
         (["{tmp}/none", "{out}"], "no folder"),
         (["{model}", "{out}"], "no configuration of BertForSequenceClassification says 3 heads"),
