@@ -129,6 +129,8 @@ class Budget:
 
     def shown(self, value: float) -> float:
         """A value of the walk as people know it: a loss falls as a quality rises."""
+        if self.bound.option in ("--parameters", "--cache-bytes"):
+            return round(value)
         return -value if self.bound.option == "--lose-nats" else value
 
 

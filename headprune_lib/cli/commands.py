@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headprune_lib.cli.app import Device, app, check_new, refuse, refusing, short
-from headprune_lib.cli.bounds import Bound, Budget, one_bound, taken
+from headprune_lib.cli.bounds import Budget, one_bound, taken
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -27,6 +27,15 @@ if TYPE_CHECKING:  # imported where a command needs them: --help must not wait f
 
 PANEL = "A model of your own"
 BOUNDS = "How many heads go: exactly one of these"
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text)  # without the opposite that typer would add
+
+
+def _bound(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=BOUNDS)
+
 
 Model = Annotated[
     str,
@@ -48,7 +57,7 @@ TextColumn = Annotated[
     list[str] | None,
     typer.Option(help="The column of text, in place of these names; for pairs given twice."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, _flag("--json", "Print JSON.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples a batch.")]
 MaxLength = Annotated[int, typer.Option(min=2, help="Tokens that a text is cut to.")]
 By = Annotated[
@@ -59,13 +68,10 @@ By = Annotated[
 ]
 
 
-class Normalise(StrEnum):
-    """What is done to scores, layer by layer."""
-
-    OWN = "own"
-    L2 = "l2"
-    NONE = "none"
-
+# values of options, in small letters
+Normalise = StrEnum("Normalise", ["OWN", "L2", "NONE"])
+GroupScore = StrEnum("GroupScore", ["MEAN", "SUM"])
+Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
 
 Normalised = Annotated[
     Normalise,
@@ -73,21 +79,6 @@ Normalised = Annotated[
         help="Divide by the l2 norm of the layer's scores; own: as is usual for the criterion."
     ),
 ]
-
-
-class GroupScore(StrEnum):
-    """What heads that go together are ranked by."""
-
-    MEAN = "mean"
-    SUM = "sum"
-
-
-class Format(StrEnum):
-    """What OUT is written as."""
-
-    TRANSFORMERS = "transformers"
-    ONNX = "onnx"
-    GGUF = "gguf"
 
 
 @dataclass(frozen=True)
@@ -207,10 +198,6 @@ def score(
         typer.echo(printed(scores_table(scores, by), as_json))
 
 
-def _bound(text: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=BOUNDS)
-
-
 @app.command(rich_help_panel=PANEL)
 def prune(
     model: Model,
@@ -248,34 +235,23 @@ def prune(
     keep_at_least: Annotated[int, typer.Option(min=0, help="Heads that each layer keeps.")] = 0,
     per_group: Annotated[
         bool,
-        typer.Option(
-            "--per-group",
-            help="Of heads that share a key and value head take equally many of each group, "
-            "in place of whole groups.",
-        ),
+        _flag("--per-group", "As many heads of each group that shares a key, not whole groups."),
     ] = False,
     uniform: Annotated[
         bool,
-        typer.Option(
-            "--uniform", help="As many heads in each layer, for headprune export; with --amount."
-        ),
+        _flag("--uniform", "As many heads in each layer, for headprune export; with --amount."),
     ] = False,
     group_score: Annotated[
         GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
     ] = GroupScore.MEAN,
     tuned: Annotated[
-        bool,
-        typer.Option(
-            "--tune-mask",
-            help="Fit a gate of each head that stays on DATA, so that layers write what they wrote "
-            "before, and fold it into the weights.",
-        ),
+        bool, _flag("--tune-mask", "Fit gates of the heads that stay on DATA, and fold them in.")
     ] = False,
     test: Annotated[
         Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
     ] = None,
     with_bleu: Annotated[
-        bool, typer.Option("--bleu", help="Translate the text too, before and after, for BLEU.")
+        bool, _flag("--bleu", "Translate the text too, before and after, for BLEU.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="A new .html file: map of heads, curves, before and after.")
@@ -304,7 +280,9 @@ def prune(
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
         check_new(out)
         if report is not None:
-            _check_report(report, out)
+            if report.is_dir() or report.resolve() == out.resolve():
+                refuse(f"{report} is a folder, or where the model goes; name a file for the report")
+            check_new(report)
 
     from headprune_lib import (
         fold_gates,
@@ -344,7 +322,10 @@ def prune(
         # what is wrong with the bounds is said before minutes are spent on scores
         every = full_mask(loaded)
         possible = prune_steps(loaded, every, **rules)
-        _check_some_can_go(loaded, kind, possible)
+        stay = _staying(loaded, kind)
+        if not possible:
+            nothing = stay or "lower --keep-at-least, or name another --kind"
+            raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
         budget = Budget(bound, loaded, possible, held)
         _mask_of(choose, every, amount)
         scores = reader.scores(batches, by, normalize)
@@ -380,8 +361,8 @@ def prune(
         typer.echo(json.dumps(told | measured, indent=1))
         return
     if walked:
-        typer.echo(_curve(bound, walked, cut) + "\n")
-    if stay := _staying(loaded, kind):
+        typer.echo(printed(_curve(walked, cut)) + "\n")
+    if stay:
         typer.echo(stay + "\n")
     typer.echo(printed(compared_table(measured)))
     if tuned:
@@ -391,44 +372,16 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _check_report(report: Path, out: Path) -> None:
-    if report.resolve() == out.resolve():
-        refuse(f"{report} is where the pruned model goes; name another file for the report")
-    if not report.parent.is_dir():
-        refuse(f"{report.parent} is no folder to write {report.name} into")
-    if report.is_dir():
-        refuse(f"{report} is a folder; name a new file for the report")
-    check_new(report)
-
-
-def _masks_only(model: PreTrainedModel, kinds: list[str] | None) -> tuple[int, int, str]:
-    """How many heads can only be masked, of how many, and why; of some kinds, or of all."""
+def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
+    """What is to be told of heads that can only be masked; empty where all can be removed."""
     from headprune_lib import find_heads
 
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
     stay = [block for block in blocks if block.masks_only]
     n_stay, n_heads = (sum(len(block.kept) for block in part) for part in (stay, blocks))
-    return n_stay, n_heads, "; ".join(dict.fromkeys(block.masks_only for block in stay))
-
-
-def _check_some_can_go(model: PreTrainedModel, kinds: list[str] | None, steps: list) -> None:
-    """Refuse a removal that could remove nothing."""
-    if steps:
-        return
-    n_stay, n_heads, why = _masks_only(model, kinds)
-    if n_stay == n_heads > 0:
-        raise ValueError(
-            f"no head of {type(model).__name__} can be removed, only masked "
-            f"(headprune_lib.masked_heads): {why}"
-        )
-    raise ValueError("no head may go: lower --keep-at-least, or name another --kind")
-
-
-def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
-    """What is to be told of heads that can only be masked; empty where all can be removed."""
-    n_stay, n_heads, why = _masks_only(model, kinds)
-    told = f"{n_stay} of {n_heads} heads stay, for they can only be masked: {why}"
-    return told if n_stay else ""
+    why = "; ".join(dict.fromkeys(block.masks_only for block in stay))
+    told = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
+    return told if stay else ""
 
 
 def _mask_of(
@@ -460,18 +413,14 @@ def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
     ]
 
 
-def _curve(bound: Bound, walked: list[dict[str, float]], cut: Cut) -> str:
-    """The walk as text, of a long one a dozen places; the last that was taken is marked."""
-    from headprune_lib.cli.output import printed
-
-    chosen = next(i for i, point in enumerate(cut.curve) if point.steps == cut.steps)
-    digits = "{:,.0f}" if bound.option in ("--parameters", "--cache-bytes") else "{:.4f}"
-    rows: list[dict[str, Any]] = []
-    for i, point in enumerate(walked):
-        if i % -(-len(walked) // 12) == 0 or abs(i - chosen) <= 1:
-            value = digits.format(point[bound.title]).rjust(len(bound.title))
-            rows.append(point | {bound.title: value, "": "<- taken" * (i == chosen)})
-    return printed(rows)
+def _curve(walked: list[dict[str, float]], cut: Cut) -> list[dict[str, Any]]:
+    """Of a long walk a dozen places; the last that was taken is marked."""
+    chosen, stride = [point.steps for point in cut.curve].index(cut.steps), -(-len(walked) // 12)
+    return [
+        point | {"": "<- taken" * (i == chosen)}
+        for i, point in enumerate(walked)
+        if i % stride == 0 or abs(i - chosen) <= 1
+    ]
 
 
 @app.command(rich_help_panel=PANEL)
@@ -494,10 +443,10 @@ def export(
     ] = None,
     full_size: Annotated[
         bool,
-        typer.Option(
+        _flag(
             "--full-size",
-            help="With --format transformers: the size before pruning, with zeros in place of the "
-            "heads removed. Every class opens it; it saves no time.",
+            "With transformers: the unpruned size, zeros for heads that are gone; every class "
+            "opens it, and it saves no time.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -154,6 +154,8 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, list):
         return _ranges(value)
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -88,6 +88,7 @@ def page(
 
 def write(path: Path, html: str) -> None:
     """Write a page whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         staged = Path(folder) / path.name
         staged.write_text(html, encoding="utf-8")

@@ -3,28 +3,20 @@
 import json
 
 import pytest
-from ownmodels import classifier, kept_in, language_model, tokenizer
-from typer.testing import CliRunner
+from ownmodels import LABELLED, classifier, kept_in, language_model, run, tokenizer
 
 from headprune_lib import find_heads, load_pruned
-from headprune_lib.cli import app
 from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.data import make_batches, read_rows
 from headprune_lib.cli.quality import quality
 from headprune_lib.costs import cache_cost
 from headprune_lib.heads import full_mask
 
-ROWS = "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
 
 @pytest.fixture
 def labelled(tmp_path):
     path = tmp_path / "rows.tsv"
-    path.write_text("text\tlabel\n" + ROWS)
+    path.write_text(LABELLED)
     return path
 
 

@@ -5,18 +5,10 @@ import json
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from ownmodels import classifier, kept_in, language_model
-from typer.testing import CliRunner
+from ownmodels import LABELLED, classifier, kept_in, language_model, run
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.cli import app
 from headprune_lib.cli.report import maps, write
-
-LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na dull plot\tnegative\n"
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
