@@ -146,11 +146,11 @@ def chart(label: str, walk: Walk, n_gone: int, limit: float | None = None) -> di
     return {
         "label": label,
         "most": most,
-        "low": f"{low:,.5g}",
-        "high": f"{high:,.5g}",
+        "low": f"{low:,.4g}",
+        "high": f"{high:,.4g}",
         "points": [place(*point) for point in walk],
         "taken": next(place(*point) for point in walk if point[0] == n_gone),
-        "limit": None if limit is None else (place(0, limit)[1], f"{limit:,.5g}"),
+        "limit": None if limit is None else (place(0, limit)[1], f"{limit:,.4g}"),
         "rows": [
             (f"{heads}{' (taken)' * (heads == n_gone)}", f"{value:,.5g}") for heads, value in walk
         ],
