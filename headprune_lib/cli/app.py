@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -88,8 +88,10 @@ def check_new(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} exists and is not overwritten; name a new one")
     parent = next(folder for folder in out.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        refuse(f"{out} cannot be written, for {parent} is no folder that you may write to")
+    try:
+        tempfile.TemporaryFile(dir=parent).close()  # rights alone do not say it of every folder
+    except OSError as error:
+        refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
 
 
 def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:
