@@ -121,7 +121,7 @@ def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[s
             f"{len(text_columns)} columns of text are named, and a model for {kind} reads {len(texts)}"
         )
     columns |= dict(zip(texts, text_columns, strict=False))
-    if columns.get("second") == "text2" and (text_columns or "text2" not in names):
+    if "second" in columns and len(text_columns) < 2 and (text_columns or "text2" not in names):
         del columns["second"]
     for column in columns.values():
         if column not in names:

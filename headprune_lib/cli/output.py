@@ -11,10 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from headprune_lib.blocks import AttentionBlock
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import discovered
-from headprune_lib.heads import HeadTensors, find_heads
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 
 Row = dict[str, Any]
 

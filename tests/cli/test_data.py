@@ -32,7 +32,7 @@ def test_all_formats_hold_the_same_and_other_columns_are_passed_over(tmp_path):
     jsonl = written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     expected = Rows(['a "b', "d"], ["c", "e, f"], ["no", "yes"])
     for path in (tsv, comma, jsonl):
-        assert read_rows(path, CLASSES) == expected
+        assert read_rows(path, CLASSES) == read_rows(path, CLASSES, ["text", "text2"]) == expected
         assert read_rows(path, LANGUAGE) == Rows(expected.texts)
         assert read_rows(path, CLASSES, ["text2"]) == Rows(expected.second, labels=["no", "yes"])
         assert read_rows(path, "translation", ["text2", "text"]) == Rows(
