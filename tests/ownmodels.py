@@ -4,7 +4,9 @@ import torch
 import transformers
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from typer.testing import CliRunner
 
+from headprune_lib.cli import app
 from headprune_lib.replication.pretrained import load_tokenizer
 
 SMALL = {
@@ -12,6 +14,13 @@ SMALL = {
     "intermediate_size": 16,
 }  # fmt: skip
 CLASSES = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
+LABELLED = (
+    "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
+)
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def tokenizer():

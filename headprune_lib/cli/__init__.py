@@ -2,13 +2,16 @@
 
 import sys
 from importlib.metadata import entry_points
+from typing import Any
 
 import typer
 
-from headprune_lib.cli import commands, exporting, prune
+from headprune_lib.cli import commands
 from headprune_lib.cli.app import app
 
-__all__ = ["app", "commands", "exporting", "main", "prune"]
+__all__ = ["app", "commands", "main"]
+
+_UsageError: Any = typer.BadParameter.__base__  # click's, which later typers hold themselves
 
 
 def main() -> None:
@@ -16,16 +19,15 @@ def main() -> None:
     try:
         for plugin in entry_points(group="headprune.commands"):
             plugin.load()
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="headprune", standalone_mode=False))
+    except _UsageError as error:
+        of = error.ctx.command_path if error.ctx else "headprune"
+        told = f"{error.format_message()} (see {of} --help)"
     except ModuleNotFoundError as error:
         if (error.name or "headprune_lib").startswith("headprune_lib"):
             raise  # no package that an extra brings
-        typer.echo(
-            f"headprune: this needs {error.name}, which is not installed: "
-            "pip install 'headprune[book]'",
-            err=True,
-        )
-        sys.exit(2)
+        told = f"this needs {error.name}, which is not installed: pip install 'headprune[book]'"
     except OSError as error:  # a full disk, a folder that may not be written to
-        typer.echo(f"headprune: {error}", err=True)
-        sys.exit(2)
+        told = str(error)
+    typer.echo(f"headprune: {told}", err=True)
+    sys.exit(2)

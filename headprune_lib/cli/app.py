@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import difflib
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -13,7 +15,6 @@ import typer
 from headprune_lib.messages import one_line, out_of_memory
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Replicate “Are Sixteen Heads Really Better than One?” and prune attention heads.",
@@ -48,25 +49,6 @@ def refuse(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def there(device: str | None) -> str | None:
-    """A device that is here, as an option's callback; None where none was given."""
-    if device not in (None, "cpu"):  # which is everywhere, and torch takes seconds to import
-        from headprune_lib.cli.models import check_device
-
-        with refusing():
-            check_device(device)
-    return device
-
-
-Device = Annotated[str, typer.Option(callback=there, help="cpu, cuda, …")]
-
-
-def check_new(out: Path) -> None:
-    """End where a folder or file to write is there already; an empty folder will do."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"{out} is there already and is not overwritten; name a new one")
-
-
 @contextmanager
 def refusing() -> Iterator[None]:
     """Errors of input become one line and code 2: a wrong value, a file that cannot be read.
@@ -84,3 +66,42 @@ def refusing() -> Iterator[None]:
             "out of memory: lower --batch-size or --max-length, or take another --device "
             f"({one_line(error, 120)})"
         )
+
+
+def _device_here(device: str | None) -> str | None:
+    if device not in (None, "cpu"):  # which is everywhere, and torch takes seconds to import
+        from headprune_lib.cli.models import check_device
+
+        with refusing():
+            check_device(device)
+    return device
+
+
+Device = Annotated[str, typer.Option(callback=_device_here, help="cpu, cuda, …")]
+
+
+def check_new(out: Path) -> None:
+    """Refuse a file or folder that cannot be written, before work is spent on it.
+
+    Nothing is overwritten; an empty folder will do.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"{out} exists and is not overwritten; name a new one")
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    try:
+        tempfile.TemporaryFile(dir=parent).close()  # rights alone do not say it of every folder
+    except OSError as error:
+        refuse(f"{out} cannot be written into {parent} ({error.strerror}); name another place")
+
+
+def did_you_mean(path: str | Path, known: Iterable[str] = ()) -> str:
+    """The end of a message about a file that does not exist: names like it; empty without any.
+
+    Args:
+        known: what could have been meant beside the files in the same folder.
+    """
+    path, names = Path(path), list(known)
+    with suppress(OSError):
+        names += [str(path.parent / other.name) for other in path.parent.iterdir()]
+    near = difflib.get_close_matches(str(path), names, cutoff=0.8)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

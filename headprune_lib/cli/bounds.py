@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # wrong arguments must not wait for torch
     from torch import nn
@@ -65,34 +65,23 @@ def one_bound(given: Mapping[str, float | None], at: str | None, held_out: Path 
     ((option, value),) = named.items()
     if option == "--amount" and not 0 <= value <= 1:
         raise ValueError(f"--amount is {value}; give the share of heads to remove, 0 to 1")
-    if (
-        not math.isfinite(value)
-        or value < 0
-        or (value == 0 and option not in (*_HELD_OUT, "--amount"))
-    ):
+    may_be_0 = option in (*_HELD_OUT, "--amount")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_0):
         raise ValueError(f"{option} is {value}; give a number above 0")
-    if (at is not None) != (option in _SIZED):
-        raise ValueError(
-            f"{option} needs --at, examples x tokens such as 16x128"
-            if at is None
-            else f"--at belongs to {' and '.join(_SIZED)}, not to {option}"
-        )
-    if (held_out is not None) != (option in _HELD_OUT):
-        raise ValueError(
-            f"{option} needs --held-out, a file that is neither DATA nor --test"
-            if held_out is None
-            else f"--held-out belongs to {' and '.join(_HELD_OUT)}, not to {option}"
-        )
-    return Bound(option, value, _size(at), held_out)
-
-
-def _size(at: str | None) -> tuple[int, int] | None:
+    for name, companion, options, hint in (
+        ("--at", at, _SIZED, "examples x tokens such as 16x128"),
+        ("--held-out", held_out, _HELD_OUT, "a file that is neither DATA nor --test"),
+    ):
+        if companion is None and option in options:
+            raise ValueError(f"{option} needs {name}, {hint}")
+        if companion is not None and option not in options:
+            raise ValueError(f"{name} belongs to {' and '.join(options)}, not to {option}")
     if at is None:
-        return None
-    found = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at)
-    if found is None:
+        return Bound(option, value, None, held_out)
+    size = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", at)
+    if size is None:
         raise ValueError(f"--at is {at!r}; give examples x tokens, such as 16x128")
-    return int(found[1]), int(found[2])
+    return Bound(option, value, (int(size[1]), int(size[2])), held_out)
 
 
 class Budget:
@@ -101,6 +90,10 @@ class Budget:
     Args:
         steps: of any order of the model under the same options.
         held_out: batches, of the options that look at quality.
+
+    Attributes:
+        limit: what the model may cost at most, or must be good for at least; None of a share of
+            the heads.
 
     Raises:
         ValueError: a bound that no order keeps, or that the model has no figure for.
@@ -115,14 +108,15 @@ class Budget:
         self.bound, self.model = bound, model
         self.limit: float | None = None
         if bound.option in _HELD_OUT:
-            self.look = _Quality(bound.option, model, held_out)
-            start = self.look(full_mask(model))
-            self.limit = start - bound.value / (100 if bound.option == "--lose-points" else 1)
+            self.value = _quality(bound.option, model, held_out)
+            unit = 100 if bound.option == "--lose-points" else 1
+            self.limit = self.value(full_mask(model)) - bound.value / unit
         elif bound.option != "--amount":
-            self.look = _cost(bound, model, steps)
+            self.value = _cost(bound, model, steps)
             share = bound.option == "--parameters" and bound.value <= 1
-            self.limit = bound.value * (self.look(full_mask(model)) if share else 1)
-            cut_until(model, [[head for step in steps for head in step]], self.look, self.limit)
+            self.limit = bound.value * (self.value(full_mask(model)) if share else 1)
+            # refuses a bound that is out of reach before minutes are spent on scores
+            cut_until(model, [[head for step in steps for head in step]], self.value, self.limit)
 
     def cut(self, steps: Sequence[Step], mask: HeadTensors) -> Cut:
         """How far an order goes; ``mask`` is what a share of the heads leaves, if that is asked."""
@@ -130,12 +124,13 @@ class Budget:
 
         if self.limit is None:
             return Cut(mask, len(taken(steps, mask)), ())
-        if self.bound.option in _HELD_OUT:
-            return cut_while(self.model, steps, self.look, self.limit)
-        return cut_until(self.model, steps, self.look, self.limit)
+        walk = cut_while if self.bound.option in _HELD_OUT else cut_until
+        return walk(self.model, steps, self.value, self.limit)
 
     def shown(self, value: float) -> float:
         """A value of the walk as people know it: a loss falls as a quality rises."""
+        if self.bound.option in ("--parameters", "--cache-bytes"):
+            return round(value)
         return -value if self.bound.option == "--lose-nats" else value
 
 
@@ -146,37 +141,36 @@ def taken(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     ]
 
 
-def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Any:
+def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Callable[[HeadTensors], float]:
+    """What a masked model would cost without the heads that the mask cuts."""
     from headprune_lib.budgets import cache_cost, parameters_cost, random_tokens, seconds_cost
 
-    if bound.option == "--parameters":
+    if bound.at is None:
         return parameters_cost(model)
-    assert bound.at is not None
     if bound.option == "--cache-bytes":
         return cache_cost(model, *bound.at)
     return seconds_cost(model, random_tokens(model, *bound.at), steps)
 
 
-class _Quality:
+def _quality(
+    option: str, model: nn.Module, batches: Sequence[Batch]
+) -> Callable[[HeadTensors], float]:
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
+    from headprune_lib.cli.quality import names_classes, quality
+    from headprune_lib.masking import masked_heads
+    from headprune_lib.running import on_device
 
-    def __init__(self, option: str, model: nn.Module, batches: Sequence[Batch]) -> None:
-        from headprune_lib.cli.quality import names_classes
-        from headprune_lib.running import on_device
+    if option == "--lose-points" and not names_classes(batches[0]):
+        raise ValueError(
+            f"--lose-points counts points of accuracy, and {type(model).__name__} names no class "
+            "of a text; give --lose-nats"
+        )
+    device = next(model.parameters()).device
+    batches = [on_device(batch, device) for batch in batches]
 
-        device = next(model.parameters()).device
-        self.option, self.model = option, model
-        self.batches = [on_device(batch, device) for batch in batches]
-        if option == "--lose-points" and not names_classes(batches[0]):
-            raise ValueError(
-                f"--lose-points counts points of accuracy, and {type(model).__name__} names no "
-                "class of a text; give --lose-nats"
-            )
+    def value(mask: HeadTensors) -> float:
+        with masked_heads(model, mask):
+            figures = quality(model, batches)
+        return figures["accuracy"] if option == "--lose-points" else -figures["loss"]
 
-    def __call__(self, mask: HeadTensors) -> float:
-        from headprune_lib.cli.quality import quality
-        from headprune_lib.masking import masked_heads
-
-        with masked_heads(self.model, mask):
-            found = quality(self.model, self.batches)
-        return found["accuracy"] if self.option == "--lose-points" else -found["loss"]
+    return value

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import json
 import warnings
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, refusing
+from headprune_lib.cli.app import Device, app, check_new, refuse, refusing, short
+from headprune_lib.cli.bounds import Budget, one_bound, taken
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
-    from torch import nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from headprune_lib.batching import Batch
+    from headprune_lib.budgets import Cut
+    from headprune_lib.cli.data import Rows
     from headprune_lib.heads import HeadTensors
 
 PANEL = "A model of your own"
+BOUNDS = "How many heads go: exactly one of these"
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text)  # without the opposite that typer would add
+
+
+def _bound(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=BOUNDS)
+
 
 Model = Annotated[
     str,
@@ -32,13 +49,17 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help=".tsv or .jsonl with text and label, text, text2 and label, source and "
-        "target, or text alone.",
+        help=".tsv, .csv or .jsonl with the columns text and label; text, text2 and label; source "
+        "and target; or text. Other columns are passed over.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TextColumn = Annotated[
+    list[str] | None,
+    typer.Option(help="The column of text, in place of these names; for pairs given twice."),
+]
+AsJson = Annotated[bool, _flag("--json", "Print JSON.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples a batch.")]
-MaxLength = Annotated[int, typer.Option(min=2, help="Pieces a text is cut to.")]
+MaxLength = Annotated[int, typer.Option(min=2, help="Tokens that a text is cut to.")]
 By = Annotated[
     str,
     typer.Option(
@@ -47,13 +68,10 @@ By = Annotated[
 ]
 
 
-class Normalise(StrEnum):
-    """What is done to scores, layer by layer."""
-
-    OWN = "own"
-    L2 = "l2"
-    NONE = "none"
-
+# values of options, in small letters
+Normalise = StrEnum("Normalise", ["OWN", "L2", "NONE"])
+GroupScore = StrEnum("GroupScore", ["MEAN", "SUM"])
+Format = StrEnum("Format", ["TRANSFORMERS", "ONNX", "GGUF"])
 
 Normalised = Annotated[
     Normalise,
@@ -63,6 +81,67 @@ Normalised = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Reads files for a model that is loaded."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    batch_size: int
+    max_length: int
+    text_columns: list[str]
+
+    @classmethod
+    def load(
+        cls, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
+    ) -> Reader:
+        """The reader of a model by its name."""
+        from headprune_lib.cli.models import load_model, load_tokenizer
+
+        loaded, tokenizer = load_model(name, device=device), load_tokenizer(name)
+        return cls(loaded, tokenizer, batch_size, max_length, columns or [])
+
+    def rows(self, path: Path) -> Rows:
+        """What a file holds."""
+        from headprune_lib.cli.data import kind_of, read_rows
+
+        return read_rows(path, kind_of(self.model), self.text_columns)
+
+    def numbered(self, path: Path) -> list[tuple[list[int], Batch]]:
+        """The batches of a file with the numbers of their rows."""
+        from headprune_lib.cli.data import numbered_batches
+
+        return numbered_batches(
+            self.model, self.tokenizer, self.rows(path), self.batch_size, self.max_length
+        )
+
+    def batches(self, path: Path) -> list[Batch]:
+        """The batches of a file, on the first of which the model was run."""
+        from headprune_lib.cli.data import check_runs
+
+        batches = [batch for _, batch in self.numbered(path)]
+        check_runs(self.model, batches[0])
+        return batches
+
+    def scores(self, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
+        """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
+        from headprune_lib import find_heads, score_heads
+        from headprune_lib.attention import end_ids
+        from headprune_lib.cli.data import OTHER_TOKENIZER
+        from headprune_lib.cli.output import Watched
+        from headprune_lib.criteria import get_criterion
+
+        if not any(block.kept for block in find_heads(self.model)):
+            raise ValueError("no head is left in the model: there is nothing to score")
+        criterion, ends = get_criterion(by), end_ids(self.tokenizer)
+        settings: dict[str, Any] = {"normalize": None if normalize == "none" else normalize.value}
+        settings |= {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
+        try:
+            return score_heads(self.model, Watched(batches), by, **settings)
+        except IndexError as error:
+            raise ValueError(f"{error}: {OTHER_TOKENIZER}") from None
+
+
 @app.command(rich_help_panel=PANEL)
 def inspect(model: Model, as_json: AsJson = False) -> None:
     """Show the attention heads of a model, and the attention modules that were not taken.
@@ -70,22 +149,24 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     Example: headprune inspect ./my-model
     """
     from headprune_lib.cli.models import load_model
-    from headprune_lib.cli.tables import kept_back, left_out, printed, structure
+    from headprune_lib.cli.output import layers_table, printed, reasons_table, refused_table
 
     with refusing(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not taken is listed below
         loaded = load_model(model)
-        tables = structure(loaded), kept_back(loaded), left_out(loaded)
+        tables = [table(loaded) for table in (layers_table, reasons_table, refused_table)]
     if as_json:
         typer.echo(printed([row for table in tables for row in table], as_json))
-    else:
-        typer.echo("\n\n".join(filter(None, map(printed, tables))))
+        return
+    for row in tables[0]:
+        del row["kept"]  # the list of heads says it
+    typer.echo("\n\n".join(filter(None, map(printed, tables))))
 
 
 @app.command(rich_help_panel=PANEL)
 def criteria(as_json: AsJson = False) -> None:
     """List what can score heads: the names that --by takes."""
-    from headprune_lib.cli.tables import criteria_table, printed
+    from headprune_lib.cli.output import criteria_table, printed
 
     typer.echo(printed(criteria_table(), as_json))
 
@@ -96,6 +177,7 @@ def score(
     data: Data,
     by: By = "importance",
     normalize: Normalised = Normalise.OWN,
+    text_column: TextColumn = None,
     batch_size: BatchSize = 32,
     max_length: MaxLength = 128,
     device: Device = "cpu",
@@ -105,67 +187,301 @@ def score(
 
     Example: headprune score ./my-model train.tsv
     """
-    from headprune_lib.cli.tables import printed, scores_table
+    from headprune_lib.cli.output import printed, scores_table
     from headprune_lib.criteria import get_criterion
 
     with refusing():
         get_criterion(by)  # before a model is loaded
-        loaded, tokenizer, batches = prepared(model, data, batch_size, max_length, device)
-        scores = scores_of(loaded, tokenizer, batches, by, normalize)
+        reader = Reader.load(model, device, batch_size, max_length, text_column)
+        scores = reader.scores(reader.batches(data), by, normalize)
         typer.echo(printed(scores_table(scores, by), as_json))
 
 
-def prepared(
-    model: str, data: Path, batch_size: int, max_length: int, device: str
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Batch]]:
-    """A model, its tokenizer, and the rows of a file as batches for it."""
-    from headprune_lib.cli.models import load_model, load_own_tokenizer
-    from headprune_lib.cli.text_batches import check_runs
+@app.command(rich_help_panel=PANEL)
+def prune(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the pruned model.")],
+    amount: Annotated[float | None, _bound("Share of the heads that goes, 0 to 1.")] = None,
+    parameters: Annotated[
+        float | None, _bound("Parameters left at most: a number, or up to 1 a share of them.")
+    ] = None,
+    cache_bytes: Annotated[
+        float | None, _bound("Bytes of keys and values left at most, with --at.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        _bound("Seconds of a pass left at most, with --at; by a table measured layer by layer."),
+    ] = None,
+    lose_points: Annotated[
+        float | None, _bound("Points of accuracy lost at most, on --held-out.")
+    ] = None,
+    lose_nats: Annotated[float | None, _bound("Nats of loss more at most, on --held-out.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="BxT", help="Examples x tokens, such as 16x128.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Text to choose by, neither DATA nor --test.")
+    ] = None,
+    by: By = "importance",
+    normalize: Normalised = Normalise.OWN,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only heads of this kind, as headprune inspect names it; may be given several times."
+        ),
+    ] = None,
+    keep_at_least: Annotated[int, typer.Option(min=0, help="Heads that each layer keeps.")] = 0,
+    per_group: Annotated[
+        bool,
+        _flag("--per-group", "As many heads of each group that shares a key, not whole groups."),
+    ] = False,
+    uniform: Annotated[
+        bool,
+        _flag("--uniform", "As many heads in each layer, for headprune export; with --amount."),
+    ] = False,
+    group_score: Annotated[
+        GroupScore, typer.Option(help="Rank heads that go together by this of their scores.")
+    ] = GroupScore.MEAN,
+    tuned: Annotated[
+        bool, _flag("--tune-mask", "Fit gates of the heads that stay on DATA, and fold them in.")
+    ] = False,
+    test: Annotated[
+        Path | None, typer.Option(help="Another file for quality and speed; DATA if left out.")
+    ] = None,
+    with_bleu: Annotated[
+        bool, _flag("--bleu", "Translate the text too, before and after, for BLEU.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="A new .html file: map of heads, curves, before and after.")
+    ] = None,
+    text_column: TextColumn = None,
+    batch_size: BatchSize = 32,
+    max_length: MaxLength = 128,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Remove the heads that a criterion scores lowest and write the model to a new folder.
 
-    loaded, tokenizer = load_model(model, device=device), load_own_tokenizer(model)
-    batches = made_batches(loaded, tokenizer, data, batch_size, max_length)
-    check_runs(loaded, batches[0])
-    return loaded, tokenizer, batches
-
-
-def made_batches(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    data: Path,
-    batch_size: int,
-    max_length: int,
-) -> list[Batch]:
-    """The rows of a file as batches for a model."""
-    from headprune_lib.cli.text_batches import make_own_batches
-    from headprune_lib.cli.text_files import read_rows
-
-    return make_own_batches(model, tokenizer, read_rows(data), batch_size, max_length)
-
-
-def scores_of(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    batches: list[Batch],
-    by: str,
-    normalize: Normalise,
-) -> HeadTensors:
-    """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
-    from headprune_lib import find_heads, score_heads
-    from headprune_lib.attention import end_ids
-    from headprune_lib.cli.progress import Watched
-    from headprune_lib.criteria import get_criterion
-
-    ways: dict[Normalise, Literal["own", "l2"] | None] = {
-        Normalise.OWN: "own",
-        Normalise.L2: "l2",
-        Normalise.NONE: None,
+    Example: headprune prune ./my-model train.tsv ./smaller --amount 0.4 --test dev.tsv
+    """
+    bounds = {
+        "--amount": amount,
+        "--parameters": parameters,
+        "--cache-bytes": cache_bytes,
+        "--seconds": seconds,
+        "--lose-points": lose_points,
+        "--lose-nats": lose_nats,
     }
-    if not any(block.kept for block in find_heads(model)):
-        raise ValueError("no head is left in the model: there is nothing to score")
-    criterion = get_criterion(by)
-    ends = end_ids(tokenizer)
-    settings = {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
-    try:
-        return score_heads(model, Watched(batches), by, normalize=ways[normalize], **settings)
-    except IndexError as error:
-        raise ValueError(f"{error}: is the tokenizer that of another model?") from None
+    with refusing():  # before torch is imported
+        bound = one_bound(bounds, at, held_out)
+        if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
+            refuse("--uniform goes with --amount alone, by the mean of whole groups")
+        check_new(out)
+        if report is not None:
+            if report.is_dir() or report.resolve() == out.resolve():
+                refuse(f"{report} is a folder, or where the model goes; name a file for the report")
+            check_new(report)
+
+    from headprune_lib import (
+        fold_gates,
+        full_mask,
+        prune_heads,
+        prune_mask,
+        save_pruned,
+        tune_mask,
+        uniform_mask,
+    )
+    from headprune_lib.cli.output import compared_table, printed
+    from headprune_lib.cli.quality import bleu, check_bleu, measure
+    from headprune_lib.cli.report import page, write
+    from headprune_lib.criteria import get_criterion
+    from headprune_lib.orders import prune_steps
+    from headprune_lib.saving import new_folder
+
+    with refusing():
+        get_criterion(by)
+        reader = Reader.load(model, device, batch_size, max_length, text_column)
+        loaded, batches = reader.model, reader.batches(data)
+        if with_bleu:
+            check_bleu(loaded)
+        tested = reader.batches(test) if test else batches
+        held = reader.batches(held_out) if held_out else []
+        rules: dict[str, Any] = {
+            "kinds": kind,
+            "keep_at_least": keep_at_least,
+            "per_group": per_group,
+            "group_score": group_score.value,
+        }
+        choose = (
+            partial(uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
+            if uniform
+            else partial(prune_mask, loaded, **rules)
+        )
+        # what is wrong with the bounds is said before minutes are spent on scores
+        every = full_mask(loaded)
+        possible = prune_steps(loaded, every, **rules)
+        stay = _staying(loaded, kind)
+        if not possible:
+            nothing = stay or "lower --keep-at-least, or name another --kind"
+            raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
+        budget = Budget(bound, loaded, possible, held)
+        _mask_of(choose, every, amount)
+        scores = reader.scores(batches, by, normalize)
+        mask, less = _mask_of(choose, scores, amount)
+        for why in less:
+            typer.echo(f"headprune: {why}", err=True)
+        steps = prune_steps(loaded, scores, **rules)
+        cut = budget.cut(steps, mask)
+        smaller = copy.deepcopy(loaded)
+        if tuned:
+            fold_gates(smaller, tune_mask(loaded, cut.mask, batches))
+        prune_heads(smaller, cut.mask)
+        both = {"before": loaded, "after": smaller}
+        measured = measure(both, tested)
+        if with_bleu:
+            numbered, references = (read(test or data) for read in (reader.numbered, reader.rows))
+            for moment, each in both.items():
+                value = bleu(each, reader.tokenizer, numbered, references.targets, max_length)
+                measured[moment] = {"bleu": value} | measured[moment]
+        asked = {"model": model, "by": by, "measured_on": str(test or data)}
+        if report:
+            gone = taken(steps, cut.mask)
+            html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
+        with new_folder(out) as staged:
+            save_pruned(smaller, staged)
+            reader.tokenizer.save_pretrained(staged)
+            if report:
+                write(report, html)
+    walked = _walked(budget, cut, int(measured["before"]["heads"]))
+    if as_json:
+        given = {"option": bound.option, "value": bound.value}
+        told = asked | {"model": str(out), "bound": given, "mask_tuned": tuned, "walked": walked}
+        typer.echo(json.dumps(told | measured, indent=1))
+        return
+    if walked:
+        typer.echo(printed(_curve(walked, cut)) + "\n")
+    if stay:
+        typer.echo(stay + "\n")
+    typer.echo(printed(compared_table(measured)))
+    if tuned:
+        typer.echo(f"gates of the heads that stay were fitted on {data}")
+    typer.echo(f"measured on {test or data}; written to {short(out)}")
+    if report:
+        typer.echo(f"report: {short(report)}")
+
+
+def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
+    """What is to be told of heads that can only be masked; empty where all can be removed."""
+    from headprune_lib import find_heads
+
+    blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
+    stay = [block for block in blocks if block.masks_only]
+    n_stay, n_heads = (sum(len(block.kept) for block in part) for part in (stay, blocks))
+    why = "; ".join(dict.fromkeys(block.masks_only for block in stay))
+    told = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
+    return told if stay else ""
+
+
+def _mask_of(
+    choose: Any, scores: HeadTensors, amount: float | None
+) -> tuple[HeadTensors, list[str]]:
+    """The mask that a share of the heads leaves, and why fewer go than were asked for.
+
+    Raises:
+        ValueError: none goes, though some were asked for.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mask = choose(scores, amount or 0)
+    less = list(dict.fromkeys(str(warning.message) for warning in caught))
+    if amount and not any(bool((part == 0).any()) for part in mask.values()):
+        raise ValueError("; ".join(less))
+    return mask, less
+
+
+def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
+    """Every place that was looked at, in order of heads gone."""
+    return [
+        {
+            "heads gone": point.heads,
+            "heads left": n_heads - point.heads,
+            budget.bound.title: budget.shown(point.value),
+        }
+        for point in cut.curve
+    ]
+
+
+def _curve(walked: list[dict[str, float]], cut: Cut) -> list[dict[str, Any]]:
+    """Of a long walk a dozen places; the last that was taken is marked."""
+    chosen, stride = [point.steps for point in cut.curve].index(cut.steps), -(-len(walked) // 12)
+    return [
+        point | {"": "<- taken" * (i == chosen)}
+        for i, point in enumerate(walked)
+        if i % stride == 0 or abs(i - chosen) <= 1
+    ]
+
+
+@app.command(rich_help_panel=PANEL)
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder; for gguf a new file.")],
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="transformers: AutoModel opens it. onnx: ONNX Runtime and others do. "
+            "gguf: llama.cpp does.",
+        ),
+    ] = Format.TRANSFORMERS,
+    tokenizer_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GGUF", help="With --format gguf: a file of the unpruned model's tokenizer."
+        ),
+    ] = None,
+    full_size: Annotated[
+        bool,
+        _flag(
+            "--full-size",
+            "With transformers: the unpruned size, zeros for heads that are gone; every class "
+            "opens it, and it saves no time.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a pruned model so that programs without this library open it.
+
+    Example: headprune export ./smaller ./plain --format transformers
+    """
+    check_new(out)  # before torch is imported
+    if tokenizer_from is not None and form is not Format.GGUF:
+        refuse("--tokenizer-from is for --format gguf; the other formats take MODEL's own")
+    if full_size and form is not Format.TRANSFORMERS:
+        refuse("--full-size is for --format transformers; the other formats write any numbers")
+
+    from headprune_lib.cli.models import load_model, load_tokenizer
+    from headprune_lib.export import export_gguf, export_onnx, export_transformers
+    from headprune_lib.saving import new_folder
+
+    told: dict[str, str | float] = {}
+    with refusing():
+        loaded = load_model(model)
+        if form is Format.GGUF:
+            file = export_gguf(loaded, out, tokenizer_from=tokenizer_from)
+            told = {"architecture": file.architecture, "tokenizer": file.tokenizer}
+        else:
+            with new_folder(out) as staged:
+                if form is Format.TRANSFORMERS:
+                    plain = export_transformers(loaded, staged, full_size=full_size)
+                    told = {"class": plain.model_class, "route": plain.route}
+                else:
+                    plain = export_onnx(loaded, staged)
+                told["largest difference on random inputs"] = plain.difference
+                with contextlib.suppress(FileNotFoundError):  # a model of images has none
+                    load_tokenizer(model).save_pretrained(staged)
+    if as_json:
+        typer.echo(json.dumps({"model": str(out), "format": str(form), **told}, indent=1))
+        return
+    typer.echo("; ".join(f"{name}: {value}" for name, value in told.items()))
+    typer.echo(f"written to {short(out)}")

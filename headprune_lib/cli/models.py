@@ -1,22 +1,51 @@
-"""A model with its tokenizer: a folder, a file of llama.cpp, a Hub name, or one an extra knows."""
+"""A model with its tokenizer: a folder, a file of llama.cpp, a Hub name, or a name of a plugin."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-import torch
-from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-
-from headprune_lib.cli.named_models import NamedModel, named_model
-from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
+from headprune_lib.cli.app import did_you_mean
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.saving import load_pruned
+
+if TYPE_CHECKING:  # a plugin registers its names before it is clear that torch is needed
+    from torch import nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class NamedModel(NamedTuple):
+    """How a model and its tokenizer are loaded; either may raise ValueError or FileNotFoundError."""
+
+    load: Callable[[], nn.Module]
+    load_tokenizer: Callable[[], PreTrainedTokenizerBase]
+
+
+NamedModels = Callable[[], Mapping[str, NamedModel]]
+_REGISTERED: list[NamedModels] = []
+
+
+def register_named_models(models: NamedModels) -> NamedModels:
+    """Let the commands take further names of models; ``models`` is called when one is looked up.
+
+    A module of the entry-point group ``headprune.commands`` calls it when it is imported.
+    """
+    if models not in _REGISTERED:
+        _REGISTERED.append(models)
+    return models
+
+
+def _named_models() -> dict[str, NamedModel]:
+    return {name: model for models in _REGISTERED for name, model in models().items()}
+
+
+def _named_model(name: str) -> NamedModel | None:
+    """The model that a plugin knows by this name, unless there is a folder of that name."""
+    return None if Path(name).exists() else _named_models().get(name)
 
 
 def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
@@ -24,57 +53,44 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
 
     Args:
         name: a folder of transformers or of :func:`headprune_lib.save_pruned`, a ``.gguf`` file,
-            the name of a model on the Hub, or a name that
-            :func:`headprune_lib.cli.named_models.named_model` knows.
+            the name of a model on the Hub, or one that :func:`register_named_models` added.
+        device: ``cpu``, ``cuda``, ….
 
     Raises:
         FileNotFoundError: a folder without a model, or a name that cannot be fetched.
-        ValueError: a configuration that names no class of transformers, or a device that is not
-            there.
+        ValueError: a configuration that names no class of transformers, or a device that this
+            machine does not have.
     """
+    from headprune_lib.export.gguf import read_gguf
+    from headprune_lib.saving import load_pruned
+
     check_device(device)
-    if (named := _named(name)) is not None:
-        return _placed(named.load(), device)
-    if (file := _gguf_file(name)) is not None:
-        return _placed(read_gguf(file), device)
-    try:
-        with quiet():
-            return load_pruned(name, device=device, local_files_only=_on_disk_only(name))
-    except OSError as error:
-        raise FileNotFoundError(one_line(error)) from None
+    if (named := _named_model(name)) is not None:
+        model: Any = named.load()
+    elif (file := _gguf_file(name)) is not None:
+        model = read_gguf(file)
+    else:
+        try:
+            with quiet():
+                model = load_pruned(name, local_files_only=_on_disk_only(name))
+        except OSError as error:
+            near = did_you_mean(name, _named_models())
+            raise FileNotFoundError(one_line(error) + near) from None
+    return model.to(device).eval()
 
 
-def _on_disk_only(name: str) -> bool:
-    """Whether a model is to be looked for here alone: in a folder, or in the cache of the Hub."""
-    return Path(name).is_dir() or not _hub_in_reach()
-
-
-@cache
-def _hub_in_reach() -> bool:
-    """Whether the Hub answers: where it does not, its client tries again for 18 seconds.
-
-    Behind a proxy the client finds out by itself.
-    """
-    from huggingface_hub.constants import ENDPOINT
-
-    if getproxies():
-        return True
-    address = urlsplit(ENDPOINT)
-    try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
-
-
-def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model.
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer beside a model; ``name`` as of :func:`load_model`.
 
     Raises:
         FileNotFoundError: there is none.
         ValueError: its files are damaged.
     """
-    if (named := _named(name)) is not None:
+    from transformers import AutoTokenizer
+
+    from headprune_lib.export.gguf import read_gguf_tokenizer
+
+    if (named := _named_model(name)) is not None:
         return named.load_tokenizer()
     if (file := _gguf_file(name)) is not None:
         return read_gguf_tokenizer(file)
@@ -94,27 +110,10 @@ def load_own_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _gguf_file(name: str) -> Path | None:
-    """The file of llama.cpp that a name stands for; FileNotFoundError where it is not there."""
-    path = Path(name)
-    if path.suffix.lower() != ".gguf" or path.is_dir():
-        return None
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {name}")
-    return path
-
-
-def _placed(model: nn.Module, device: str) -> PreTrainedModel:
-    return cast(PreTrainedModel, model.to(device).eval())
-
-
-def _named(name: str) -> NamedModel | None:
-    """A folder of a name goes before what an extra knows by it."""
-    return None if Path(name).exists() else named_model(name)
-
-
 def check_device(device: str) -> None:
-    """Raises ValueError for a device that is not there."""
+    """Raises ValueError for a device that this machine does not have."""
+    import torch
+
     try:
         if torch.empty(0, device=device).is_meta:
             raise NotImplementedError("it holds no numbers")
@@ -122,3 +121,36 @@ def check_device(device: str) -> None:
         raise ValueError(
             f"no device {device!r} here ({one_line(error)}); --device cpu works everywhere"
         ) from None
+
+
+def _gguf_file(name: str) -> Path | None:
+    """The file of llama.cpp that a name stands for; FileNotFoundError where it does not exist."""
+    path = Path(name)
+    if path.suffix.lower() != ".gguf" or path.is_dir():
+        return None
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {name}{did_you_mean(name)}")
+    return path
+
+
+def _on_disk_only(name: str) -> bool:
+    """Whether to look for a model in its folder or the Hub's cache alone."""
+    return Path(name).is_dir() or not _hub_answers()
+
+
+@cache
+def _hub_answers() -> bool:
+    """Whether the Hub can be reached: where it cannot, its client tries again for 18 seconds.
+
+    Behind a proxy the client finds out by itself.
+    """
+    from huggingface_hub.constants import ENDPOINT
+
+    if getproxies():
+        return True
+    address = urlsplit(ENDPOINT)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True

@@ -6,13 +6,12 @@ import shutil
 import pytest
 import torch
 import transformers
-from ownmodels import bert, classifier, kept_in, language_model, translator
+from ownmodels import LABELLED, bert, classifier, kept_in, language_model, translator
 
 import headprune_lib as lib
 from headprune_lib import cli, cut_heads, prune_heads, save_pruned
 
 HEAD = "text\tlabel\n"
-GOOD = HEAD + "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
 TEXTS = "text\nthe film is good\nbad film\n"
 
 
@@ -26,8 +25,9 @@ def folders(tmp_path_factory):
     kept_in(root / "stars", classifier(id2label={0: "stars"}, label2id={"stars": 0}))
     kept_in(root / "several", classifier(problem_type="multi_label_classification"))
     kept_in(root / "masked", bert(transformers.BertForMaskedLM))
-    model = classifier()
-    save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), root / "pruned")
+    for name, heads in (("pruned", [(0, 1)]), ("even", [(0, 0), (1, 0)])):
+        model = classifier()
+        save_pruned(prune_heads(model, cut_heads(model, heads)), root / name)
     return root
 
 
@@ -50,20 +50,34 @@ def one_line(code, said, message):
     assert said.startswith("headprune: ") and said.count("\n") == 1, said
 
 
-ARGUMENTS = [
-    (["nonsense"], "No such command 'nonsense'"),
-    (["inspect", "a", "--wide"], "No such option: --wide"),
-    (["score", "a", "b", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+# what is typed, and what is said of it
+WORDS = [
+    ("inspet", "No such command 'inspet'. Did you mean 'inspect'? (see headprune --help)"),
+    ("inspect a --wide", "No such option: --wide (see headprune inspect --help)"),
+    ("score a", "Missing argument 'DATA'."),
+    ("score a b --batch-size 0", "Invalid value for '--batch-size'"),
+    ("inspect reviws", "did you mean reviews?"),
+    ("inspect ./classifer", "no folder ./classifer; did you mean classifier?"),
+    ("score classifier rows.tvs", "no file rows.tvs; did you mean rows.tsv?"),
+    ("score classifier rows.tsv --by importence", "did you mean importance"),
+    ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
+    (
+        "score classifier rows.tsv --text-column text --text-column label --text-column text",
+        "reads 2",
+    ),
+    ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv/out cannot be written into"),
+    ("export pruned rows.tsv/out", "rows.tsv/out cannot be written into"),
+    ("score classifier folder.tsv", "no file folder.tsv"),
+    ("prune classifier rows.tsv full --amount 0.5", "full exists and is not overwritten"),
+    ("export pruned full", "full exists and is not overwritten"),
+    ("export pruned out --tokenizer-from x.gguf", "is for --format gguf"),
+    ("export ./none out", "no folder ./none"),
+    ("export even out", "no configuration of BertForSequenceClassification says 3 heads"),
+    ("export pruned out", "takes no other number"),
+    ("export even out --format gguf", "no architecture in llama.cpp"),
+    ("export even out --format gguf --tokenizer-from x", "no file"),
 ]
-
-
-@pytest.mark.parametrize(("words", "message"), ARGUMENTS)
-def test_wrong_arguments(headprune, words, message):
-    code, said = headprune(*words)
-    assert code == 2 and "Traceback" not in said
-    assert message in " ".join(said.replace("│", " ").split())
-
-
+# the same of options of `prune classifier rows.tsv out`
 OPTIONS = [
     ("", "no bound given; name exactly one of --amount, --parameters"),
     ("--amount 2", "--amount is 2.0; give the share"),
@@ -74,18 +88,27 @@ OPTIONS = [
     ("--lose-nats 1", "--lose-nats needs --held-out"),
     ("--amount 0.5 --held-out x", "--held-out belongs to --lose-points and --lose-nats"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
-    ("--amount 0.5 --report nowhere/r.html", "is no folder to write r.html into"),
-    ("--amount 0.5 --report rows.tsv", "rows.tsv is there already"),
+    ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be written"),
+    ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten"),
+    ("--amount 0.5 --report out", "out is a folder, or where the model goes"),
+    ("--amount 0.5 --kind cross", "no kind 'cross' in BertForSequenceClassification"),
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), OPTIONS)
-def test_options_that_cannot_be(headprune, folders, tmp_path, monkeypatch, options, message):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [*WORDS, *((f"prune classifier rows.tsv out {words}", said) for words, said in OPTIONS)],
+)
+def test_words_that_cannot_be(headprune, folders, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.tsv").write_text(GOOD)
-    words = ("prune", folders / "classifier", "rows.tsv", "out", *options.split())
-    one_line(*headprune(*words), message)
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
+    (tmp_path / "rows.tsv").write_text(LABELLED)
+    for name in ("classifier", "pruned", "even"):
+        (tmp_path / name).symlink_to(folders / name)
+    for name in ("folder.tsv", "full/note"):
+        (tmp_path / name).mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    one_line(*headprune(*words.split()), message)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -99,7 +122,7 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
     def run_out(*_given, **_named):
         raise error
 
-    (tmp_path / "rows.tsv").write_text(GOOD)
+    (tmp_path / "rows.tsv").write_text(LABELLED)
     monkeypatch.setattr(lib, "score_heads", run_out)
     words = ("score", folders / "classifier", tmp_path / "rows.tsv")
     one_line(*headprune(*words), "out of memory: lower --batch-size")
@@ -107,20 +130,24 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
 
 # name of the file, what is in it (None: nothing there), which model it is for, what is said
 FILES = [
-    ("rows.tsv", "\n\n", "classifier", "rows.tsv is empty: its first line is to name the columns"),
+    ("rows.tsv", "\n\n", "classifier", "rows.tsv: the file is empty; its first line is to name the"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
-    ("rows.tsv", "text\ttext\na\tb\n", "classifier", "names a column twice"),
-    ("rows.tsv", HEAD + "good\n", "classifier", "row 1: ['label'] is missing or empty"),
-    ("rows.tsv", GOOD + "a\tb\tc\n", "classifier", "row 4: 3 cells, but 2 columns; is there a tab"),
+    ("rows.tsv", "text\ttext\na\tb\n", "classifier", "a column is named twice"),
+    ("rows.tsv", HEAD + "good\n", "classifier", "row 1: label is missing or empty"),
+    ("rows.tsv", LABELLED + "a\tb\tc\n", "classifier", "row 4 has 3 cells, and there are 2 columns"),
+    ("rows.csv", "text,label\na, b,0\n", "classifier", "is there a comma in a text that is not in quotes"),
+    ("rows.csv", 'text,label\n"a,0\n', "classifier", "rows.csv: unexpected end of data"),
+    ("rows.txt", LABELLED, "classifier", "rows.txt is neither .tsv, .csv nor .jsonl"),
     ("rows.tsv", HEAD + "good\tmaybe\n", "classifier", "'maybe' is none of the model's 2 classes"),
     ("rows.tsv", b"text\tlabel\n\xff\xfe\tpositive\n", "classifier", "is not UTF-8"),
     ("rows.tsv", HEAD + "film " * 600 + "\tpositive\n", "classifier", "lower --max-length"),
-    ("rows.tsv", TEXTS, "classifier", "language model; expected the columns text and label, or text, text2"),
+    ("rows.tsv", TEXTS, "classifier", "classification reads the columns text and label (--text-column"),
     ("rows.tsv", HEAD + "good\tfine\n", "stars", "label 'fine' is no number"),
     ("rows.tsv", HEAD + "good\t1\n", "several", "several labels (problem_type)"),
-    ("rows.tsv", GOOD, "masked", "BertForMaskedLM is for none of what"),
-    ("rows.tsv", TEXTS, "translator", "those for language model; expected the columns source and target"),
-    ("rows.jsonl", "{", "classifier", "row 1: not JSON"),
+    ("rows.tsv", LABELLED, "masked", "BertForMaskedLM is for none of what"),
+    ("rows.tsv", TEXTS, "translator", "reads the columns source and target"),
+    ("rows.jsonl", "{", "classifier", "row 1 is not JSON"),
+    ("rows.jsonl", "[1]", "classifier", "row 1 is [1]; expected an object"),
     ("rows.jsonl", '{"text": ["a"], "label": 1}', "classifier", "text is ['a'], expected text"),
     ("rows.jsonl", '{"text": "a", "label": NaN}', "classifier", "is none of the model's"),
 ]  # fmt: skip
@@ -192,18 +219,6 @@ def test_folders_that_are_not_models(headprune, folders, tmp_path, name, damage,
 def test_tokenizers_that_are_none(headprune, folders, tmp_path, damage, message):
     folder, rows = tmp_path / "model", tmp_path / "rows.tsv"
     shutil.copytree(folders / "classifier", folder)
-    rows.write_text(GOOD)
+    rows.write_text(LABELLED)
     damage(folder)
     one_line(*headprune("score", folder, rows), message)
-
-
-def test_a_folder_that_is_there_is_not_overwritten(headprune, folders, tmp_path):
-    rows, out = tmp_path / "rows.tsv", tmp_path / "out"
-    rows.write_text(GOOD)
-    out.mkdir()
-    (out / "note").touch()
-    (tmp_path / "folder.tsv").mkdir()
-    one_line(*headprune("score", folders / "classifier", tmp_path / "folder.tsv"), "no file")
-    words = ("prune", folders / "classifier", rows, out, "--amount", 0.5)
-    one_line(*headprune(*words), "is not overwritten")
-    assert [path.name for path in out.iterdir()] == ["note"]

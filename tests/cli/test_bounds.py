@@ -3,29 +3,20 @@
 import json
 
 import pytest
-from ownmodels import classifier, kept_in, language_model, tokenizer
-from typer.testing import CliRunner
+from ownmodels import LABELLED, classifier, kept_in, language_model, run, tokenizer
 
 from headprune_lib import find_heads, load_pruned
 from headprune_lib.budgets import cache_cost
-from headprune_lib.cli import app
 from headprune_lib.cli.bounds import TITLES
+from headprune_lib.cli.data import make_batches, read_rows
 from headprune_lib.cli.quality import quality
-from headprune_lib.cli.text_batches import make_own_batches
-from headprune_lib.cli.text_files import read_rows
 from headprune_lib.heads import full_mask
-
-ROWS = "the film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
 def labelled(tmp_path):
     path = tmp_path / "rows.tsv"
-    path.write_text("text\tlabel\n" + ROWS)
+    path.write_text(LABELLED)
     return path
 
 
@@ -73,7 +64,7 @@ def test_a_quality_is_kept_on_held_out_text(tmp_path, labelled, option, lost):
     result = run("prune", folder, labelled, out, option, lost, "--held-out", held, "--json")
     found = json.loads(result.output)
     name = "loss" if option == "--lose-nats" else "accuracy"
-    batches = make_own_batches(classifier(), tokenizer(), read_rows(held), 32, 128)
+    batches = make_batches(classifier(), tokenizer(), read_rows(held, "classification"), 32, 128)
     before, after = (quality(model, batches)[name] for model in (classifier(), load_pruned(out)))
     bad = 1 if name == "loss" else -100
     assert bad * (after - before) <= lost + 1e-4

@@ -6,28 +6,20 @@ import sys
 import pytest
 import sacrebleu
 import torch
-from ownmodels import classifier, kept_in, tokenizer, translator
-from transformers import BloomConfig, BloomForSequenceClassification, PreTrainedTokenizerBase
-from typer.testing import CliRunner
+from ownmodels import LABELLED, classifier, kept_in, run, tokenizer, translator
+from transformers import (
+    BloomConfig,
+    BloomForSequenceClassification,
+    PreTrainedTokenizerBase,
+)
 
 from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits
 from headprune_lib.attention import eager
-from headprune_lib.cli import app
-from headprune_lib.cli.bleu import bleu, check_bleu
+from headprune_lib.cli.data import make_batches, numbered_batches, read_rows
 from headprune_lib.cli.models import load_model
-from headprune_lib.cli.quality import measure
-from headprune_lib.cli.text_batches import make_own_batches, numbered_batches
-from headprune_lib.cli.text_files import read_rows
+from headprune_lib.cli.quality import bleu, check_bleu, measure
 from headprune_lib.criteria import CRITERIA
-
-LABELLED = (
-    "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
-)
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def test_confidence_leaves_the_tokenizers_end_mark_out(tmp_path, labelled):
     words.save_pretrained(folder)
     rows = json.loads(run("score", folder, labelled, "--by", "confidence", "--json").output)
     model = load_model(str(folder))
-    batches = make_own_batches(model, words, read_rows(labelled), 32, 128)
+    batches = make_batches(model, words, read_rows(labelled, "classification"), 32, 128)
     with eager(model):
         left_out, counted = (
             score_heads(model, batches, "confidence", leave_out=ids)["self"].flatten()
@@ -64,7 +56,7 @@ def test_prune_folds_gates_that_are_fitted_on_the_text_that_scores(tmp_path, lab
         run("prune", folder, labelled, tmp_path / "plain", "--amount", 0.5, "--json").output
     )
     assert plain["mask_tuned"] is False
-    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
+    batches = make_batches(model, tokenizer(), read_rows(labelled, "classification"), 32, 128)
     mask = prune_mask(model, score_heads(model, batches), 0.5)
     gates = tune_mask(model, mask, batches)
     for name, factors in (("tuned", gates), ("plain", mask)):
@@ -96,7 +88,7 @@ def test_bleu_is_sacrebleus_of_each_models_own_translations(tmp_path):
     assert 0 < expected < 100
     assert found["before"]["bleu"] == pytest.approx(expected)
     pruned = load_pruned(tmp_path / "out")
-    one_by_one = numbered_batches(pruned, pieces, read_rows(test), 1, 12)
+    one_by_one = numbered_batches(pruned, pieces, read_rows(test, "translation"), 1, 12)
     assert found["after"]["bleu"] == pytest.approx(bleu(pruned, pieces, one_by_one, references, 12))
 
 
@@ -129,7 +121,7 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
     folder, model = kept_in(tmp_path / "model", classifier()), classifier()
     assert model.config._attn_implementation == "sdpa"  # transformers' choice
     rows = json.loads(run("score", folder, labelled, "--json", *options).output)
-    batches = make_own_batches(model, tokenizer(), read_rows(labelled), 32, 128)
+    batches = make_batches(model, tokenizer(), read_rows(labelled, "classification"), 32, 128)
     scores = score_heads(model, batches, by, **settings)["self"]
     assert list(rows[0]) == ["kind", "layer", "head", by] and len(rows) == 8
     found = [row[by] for row in rows]
@@ -141,7 +133,9 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
 def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(tmp_path):
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
-    assert max(map(len, run("criteria").output.splitlines())) <= 100
+    listed = run("criteria").output
+    assert "Mean over real queries of the greatest weight" in " ".join(listed.split())
+    assert max(map(len, listed.splitlines())) <= 100
     for words in (["score", "nowhere", "x.tsv"], ["prune", "nowhere", "x.tsv", tmp_path / "out"]):
         result = run(*words, *["--amount", 0.5][: 2 * (words[0] == "prune")], "--by", "importence")
         assert result.exit_code == 2
@@ -158,9 +152,11 @@ def test_prune_by_a_criterion_cuts_what_it_scores_lowest_in_a_folder_that_loads(
     assert (found["by"], found["measured_on"]) == ("fisher", str(other))
     assert (found["before"]["heads"], found["after"]["heads"]) == (8, 4)
     assert found["after"]["parameters"] < found["before"]["parameters"]
-    assert kept_heads(out) == [sum(row["layer"] == layer for row in rows[4:]) for layer in (1, 2)]
+    kept = [sorted(r["head"] for r in rows[4:] if r["layer"] == layer) for layer in (1, 2)]
+    assert [r["kept heads"] for r in json.loads(run("inspect", out, "--json").output)] == kept
+    assert max(map(len, run("inspect", out).output.splitlines())) <= 100
     model = load_pruned(out)
-    batches = make_own_batches(model, tokenizer(), read_rows(other), 32, 128)
+    batches = make_batches(model, tokenizer(), read_rows(other, "classification"), 32, 128)
     measured = measure({"it": model}, batches)["it"]
     assert found["after"]["loss"] == pytest.approx(measured["loss"], rel=1e-5)
     again = run("prune", out, labelled, last, "--amount", 0.5, "--keep-at-least", 1)
@@ -187,14 +183,12 @@ def test_what_can_only_be_masked_is_told_and_never_an_empty_removal(tmp_path, la
                          label2id={"negative": 0, "positive": 1})  # fmt: skip
     bloom = kept_in(tmp_path / "bloom", BloomForSequenceClassification(config).eval())
     small, out = kept_in(tmp_path / "small", classifier()), tmp_path / "out"
-    none = "no head of BloomForSequenceClassification can be removed, only masked"
+    none = "no head of BloomForSequenceClassification can be removed: 8 of 8 heads stay"
     check_refused(out, none, "prune", bloom, labelled, out, "--amount", 0.5)
     assert "does not run with fewer heads" in run("inspect", bloom).output
     words = ("prune", small, labelled, out, "--amount")
-    least = "--amount 0.1 would remove nothing: one head is the least"
-    check_refused(out, least, *words, 0.1)
-    least = "one head is the least that can go in each layer"
-    check_refused(out, least, *words, 0.2, "--uniform")
+    check_refused(out, "amount 0.1 of 8 heads is less than one: no head goes", *words, 0.1)
+    check_refused(out, "amount 0.2 of 4 heads is less than one", *words, 0.2, "--uniform")
     said = run(*words, 0.9, "--keep-at-least", 2).stderr
     less = "amount 0.9 asks for 7 of 8 heads, and 4 go: each layer keeps 2 (keep_at_least)"
     assert said == f"headprune: {less}\n"
@@ -212,7 +206,7 @@ def test_models_that_cannot_be_scored_and_bleu_that_cannot_be_had(tmp_path, labe
     words = ("prune", broken, labelled, out, "--amount", 0.5, "--by", "entropy")
     check_refused(out, "the loss before anything is removed is nan", *words)
     words = ("prune", whole, labelled, out, "--amount", 0.5)
-    check_refused(out, "is where the pruned model goes", *words, "--report", out)
+    check_refused(out, "or where the model goes", *words, "--report", out)
     check_refused(out, "--bleu is for translators", *words, "--bleu")
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ValueError, match=r"headprune\[translation\]"):

@@ -5,15 +5,9 @@ import json
 import pytest
 import torch
 import transformers as t
-from ownmodels import classifier, kept_in, language_model, translator
-from typer.testing import CliRunner
+from ownmodels import classifier, kept_in, language_model, run, translator
 
 from headprune_lib import cut_heads, find_heads, prune_heads, save_pruned
-from headprune_lib.cli import app
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def pruned(folder, model, heads):
@@ -65,32 +59,3 @@ def test_gguf_is_a_file(tmp_path):
     assert done.exit_code == 0, done.output
     assert "architecture: deci; tokenizer: none" in done.output
     assert (tmp_path / "out.gguf").is_file()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["{model}", "{there}"], "is there already and is not overwritten"),
-        (["{model}", "{out}", "--tokenizer-from", "x.gguf"], "is for --format gguf"),
-        (["{tmp}/none", "{out}"], "no folder"),
-        (["{model}", "{out}"], "no configuration of BertForSequenceClassification says 3 heads"),
-        (["{uneven}", "{out}"], "takes no other number"),
-        (["{model}", "{out}", "--format", "gguf"], "no architecture in llama.cpp"),
-        (["{model}", "{out}", "--format", "gguf", "--tokenizer-from", "{tmp}/x"], "no file"),
-    ],
-)
-def test_what_cannot_be_is_one_line_and_nothing_is_written(words, message, tmp_path):
-    places = {"tmp": tmp_path, "out": tmp_path / "out", "there": tmp_path / "there"}
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "note").touch()
-    wanted = {place.partition("}")[0][1:] for place in words}
-    if "model" in wanted:
-        heads = [("self", layer, 0) for layer in range(2)]
-        places["model"] = pruned(tmp_path / "model", classifier(), heads)
-    if "uneven" in wanted:
-        places["uneven"] = pruned(tmp_path / "uneven", classifier(), [("self", 0, 0)])
-    done = run("export", *[word.format(**places) for word in words])
-    assert done.exit_code == 2, done.output
-    lines = done.output.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("headprune: ") and message in lines[0]
-    assert not (tmp_path / "out").exists()

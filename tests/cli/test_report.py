@@ -5,18 +5,10 @@ import json
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from ownmodels import classifier, kept_in, language_model
-from typer.testing import CliRunner
+from ownmodels import LABELLED, classifier, kept_in, language_model, run
 
 from headprune_lib import cut_heads, prune_heads
-from headprune_lib.cli import app
-from headprune_lib.cli.report import grids, written
-
-LABELLED = "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na dull plot\tnegative\n"
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+from headprune_lib.cli.report import maps, write
 
 
 @pytest.fixture
@@ -39,12 +31,15 @@ def test_the_map_the_curves_and_the_table_are_those_of_the_pruning(made, tmp_pat
     assert len(cells) == 8
     gone = found["before"]["heads"] - found["after"]["heads"]
     assert sum("removed" in cell["class"] for cell in cells) == gone > 0
-    assert all(cell["class"][0] in cell["title"] and "importance 0" in cell["title"]
-               for cell in cells)  # fmt: skip
+    assert sum(cell.find("del") is not None for cell in cells) == gone  # not by colour alone
+    assert all(0 <= float(cell.text) <= 1 for cell in cells)
     (walked,) = [one for one in soup.select("figure") if "What was walked" in one.text]
     points = [row.th.text for row in walked.select("tbody tr")]
     gone_at = [point["heads gone"] for point in found["walked"]]
-    assert [int(text.split()[0]) for text in points] == gone_at and "(taken)" in points[-1]
+    assert [int(text.split()[0]) for text in points] == gone_at
+    assert ["(taken)" in text for text in points] == [False] * (len(points) - 1) + [True]
+    drawn = walked.polyline["points"].split()
+    assert len(drawn) == len(points) and f"M {drawn[-1]} h 0".replace(",", " ") == walked.path["d"]
     table = {row.th.text: [td.text for td in row.select("td")] for row in soup.select("tbody tr")}
     assert table["heads"][:2] == ["8", str(8 - gone)]
     assert table["accuracy"][0] == f"{found['before']['accuracy']:.4f}"
@@ -59,10 +54,13 @@ def test_heads_that_were_gone_before_and_places_without_a_head():
 
     scores = {"self": torch.arange(8.0).reshape(2, 4)}
     scores["self"][0, 1] = torch.nan
-    (grid,) = grids(model(("self", 0, 1)), model(("self", 0, 1), ("self", 1, 0)), scores)
-    states = [[cell["state"] for cell in layer["cells"]] for layer in grid["layers"]]
-    assert states == [["kept", "gone", "kept", "kept"], ["removed", "kept", "kept", "kept"]]
-    assert grid["layers"][0]["cells"][0]["high"] == 0 and grid["layers"][1]["cells"][3]["high"] == 1
+    rows = maps(model(("self", 0, 1)), model(("self", 0, 1), ("self", 1, 0)), scores)["self"]
+    assert [[state for state, *_ in row] for row in rows] == [
+        ["kept", "gone", "kept", "kept"],
+        ["removed", "kept", "kept", "kept"],
+    ]
+    assert (rows[0][0], rows[0][1]) == (("kept", "0", 0), ("gone", "", 0))
+    assert rows[1][3] == ("kept", "7", 1)
 
 
 def test_a_report_is_not_overwritten_and_not_written_by_half(tmp_path, monkeypatch):
@@ -80,5 +78,5 @@ def test_a_report_is_not_overwritten_and_not_written_by_half(tmp_path, monkeypat
 
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(OSError, match="No space"):
-        written(tmp_path / "new.html", "text")
+        write(tmp_path / "new.html", "text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "report.html", "rows.tsv"]

@@ -6,9 +6,10 @@ paper's own translator is fetched.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from headprune_lib.cli.named_models import NamedModel, register_named_models
+from headprune_lib.cli.models import NamedModel, register_named_models
 from headprune_lib.messages import unknown
 
 if TYPE_CHECKING:
@@ -17,24 +18,26 @@ if TYPE_CHECKING:
 
 
 @register_named_models
-def resolve(name: str) -> NamedModel | None:
-    """The model of a task of classification or translation, such as ``reviews`` or ``enfr``.
+def named_models() -> dict[str, NamedModel]:
+    """The models of the tasks of classification and translation, such as ``reviews`` or ``enfr``.
 
     ``wmt14-enfr`` is the paper's own translator, fetched the first time.
     """
     from headprune_lib.replication.data import TASKS
     from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 
-    if name == "wmt14-enfr":
-        return NamedModel(_public, lambda: _no_tokenizer(name))
-    if name in TASKS:
-        return NamedModel(lambda: _classifier(name), lambda: _tokenizer(name))
-    if name in TRANSLATION_TASKS:
-        return NamedModel(lambda: _translator(name), lambda: _no_tokenizer(name))
-    return None
+    loads = {
+        **dict.fromkeys(TRANSLATION_TASKS, (_translator, _no_tokenizer)),
+        "wmt14-enfr": (_public_translator, _no_tokenizer),
+        **dict.fromkeys(TASKS, (_classifier, _tokenizer)),
+    }
+    return {
+        task: NamedModel(partial(load, task), partial(load_tokenizer, task))
+        for task, (load, load_tokenizer) in loads.items()
+    }
 
 
-def _public() -> nn.Module:
+def _public_translator(_task: str) -> nn.Module:
     from headprune_lib.replication.translation.public import public_translator
 
     return public_translator().model

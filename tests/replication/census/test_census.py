@@ -40,6 +40,13 @@ def test_every_type_was_asked_and_the_page_shows_what_came_of_them():
     page = (project_root() / "book" / "models.md").read_text("utf-8")
     shown = dict(re.findall(r"^\| ([\w ,]+?) \| +(\d+) \|$", page, re.MULTILINE))
     assert shown == {name: str(n) for name, n in tally(ROWS.values()).items()}
+    families = re.findall(r"^\|.+\|(.+)\|(.*)\|(.*)\|$", page.split("## ")[0], re.MULTILINE)[2:]
+    assert len(families) == 6
+    for cells in families:
+        takes, masks, refused = (filter(None, cell.strip().split(", ")) for cell in cells)
+        assert all(ROWS[name]["outcome"] == PASSED for name in takes)
+        assert all("scored, not removed" in ROWS[name]["removal"] for name in masks)
+        assert all(ROWS[name]["outcome"].startswith("refused:") for name in refused)
 
 
 @pytest.mark.parametrize(

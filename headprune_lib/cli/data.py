@@ -1,0 +1,316 @@
+"""Rows of text from a file, and the batches that a model is given of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from headprune_lib.batching import NO_LABEL, Batch, by_length, model_inputs, pad
+from headprune_lib.cli.app import did_you_mean
+from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
+from headprune_lib.messages import one_line, out_of_memory, unknown
+from headprune_lib.running import on_device
+
+_FROM_PYTHON = "use head_importance and prune_heads from Python"
+OTHER_TOKENIZER = "is the tokenizer that of another model?"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a file holds for a model.
+
+    Attributes:
+        texts: what the model reads.
+        second: the second texts, where it reads pairs.
+        labels: names or numbers of classes, or the numbers of a regression.
+        targets: translations of the texts.
+    """
+
+    texts: list[str]
+    second: list[str] | None = None
+    labels: list[Any] | None = None
+    targets: list[str] | None = None
+
+
+# what a model does -> field of its rows -> column of the file
+_COLUMNS = {
+    "classification": {"texts": "text", "second": "text2", "labels": "label"},
+    "translation": {"texts": "source", "targets": "target"},
+    "language model": {"texts": "text"},
+}
+Table = tuple[list[str], list[dict[str, Any]]]
+"""Names of the columns, and the rows; a cell that is missing is not in its row."""
+
+
+def kind_of(model: PreTrainedModel) -> str:
+    """What a model does with text: ``translation``, ``language model`` or ``classification``.
+
+    Raises:
+        ValueError: it reads something else than text, or text for something else.
+    """
+    name = type(model).__name__
+    if getattr(model, "main_input_name", "input_ids") != "input_ids":
+        raise ValueError(f"{name} reads {model.main_input_name}, not text; {_FROM_PYTHON}")
+    if name.endswith("ForSequenceClassification"):
+        return "classification"
+    if model.can_generate():
+        two_sided = getattr(model.config, "is_encoder_decoder", False)
+        return "translation" if two_sided else "language model"
+    raise ValueError(
+        f"{name} is for none of what the command can measure: classes of texts "
+        f"(…ForSequenceClassification), translation, the next token; {_FROM_PYTHON}"
+    )
+
+
+def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
+    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns.
+
+    Columns that a model has no use for are passed over.
+
+    Args:
+        kind: what the model does, as :func:`kind_of` says. Classification takes the columns
+            ``text`` and ``label``, and ``text2`` where the file has it; translation ``source`` and
+            ``target``; a language model ``text``.
+        text_columns: the columns to read the text from in place of these, one or two of them.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another ending, a column missing, no row, or a row (named, from 1) with more
+            cells than the header, with a cell missing or with something else than text in one.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}{did_you_mean(path)}")
+    readers = {".tsv": _table, ".csv": _table, ".jsonl": _jsonl, ".json": _jsonl}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path} is neither .tsv, .csv nor .jsonl")
+    try:
+        names, rows = readers[path.suffix.lower()](path)
+        columns = _columns(kind, names, text_columns)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); save it in that encoding") from None
+    except (ValueError, csv.Error) as error:  # of csv: a quote that is never closed, a huge cell
+        raise ValueError(f"{path}: {error}") from None
+    if not rows:
+        raise ValueError(f"{path} names columns and holds no row: add one a text")
+    for number, row in enumerate(rows, 1):
+        for field, name in columns.items():
+            cell = row.get(name)
+            if cell in (None, "") or not (field == "labels" or isinstance(cell, str)):
+                wrong = "missing or empty" if cell in (None, "") else f"{cell!r}, expected text"
+                raise ValueError(
+                    f"{path}, row {number}: {name} is {wrong}; mend the row, or take it out"
+                )
+    return Rows(**{field: [row[name] for row in rows] for field, name in columns.items()})
+
+
+def _columns(kind: str, names: list[str], text_columns: Sequence[str]) -> dict[str, str]:
+    """Which column of a file goes into which field of the rows."""
+    columns = dict(_COLUMNS[kind])
+    texts = [field for field in columns if field != "labels"]
+    if len(text_columns) > len(texts):
+        raise ValueError(
+            f"{len(text_columns)} columns of text are named, and a model for {kind} reads {len(texts)}"
+        )
+    columns |= dict(zip(texts, text_columns, strict=False))
+    if "second" in columns and len(text_columns) < 2 and (text_columns or "text2" not in names):
+        del columns["second"]
+    for column in columns.values():
+        if column not in names:
+            raise ValueError(
+                f"a model for {kind} reads the columns {' and '.join(columns.values())} "
+                f"(--text-column names others); {unknown('column', column, names)}"
+            )
+    return columns
+
+
+def _table(path: Path) -> Table:
+    comma = path.suffix.lower() == ".csv"
+    # in a .tsv quotes are part of the text
+    form = {"strict": True} if comma else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = [line for line in csv.reader(file, **form) if line]
+    if not lines:
+        raise ValueError("the file is empty; its first line is to name the columns")
+    header, *lines = lines
+    if len(set(header)) < len(header):
+        raise ValueError(f"a column is named twice: {header}")
+    for number, cells in enumerate(lines, 1):
+        if len(cells) > len(header):
+            hint = "a comma in a text that is not in quotes" if comma else "a tab in a text"
+            raise ValueError(
+                f"row {number} has {len(cells)} cells, and there are {len(header)} columns; is "
+                f"there {hint}?"
+            )
+    return header, [dict(zip(header, cells, strict=False)) for cells in lines]
+
+
+def _jsonl(path: Path) -> Table:
+    rows: list[dict[str, Any]] = []
+    with path.open(encoding="utf-8-sig") as file:
+        for line in filter(str.strip, file):
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(f"row {len(rows) + 1} is not JSON ({error})") from None
+            if not isinstance(row, dict):
+                raise ValueError(
+                    f"row {len(rows) + 1} is {line.strip()[:40]}; expected an object such as "
+                    '{"text": "…", "label": 1}'
+                )
+            rows.append(row)
+    if not rows:
+        raise ValueError("the file is empty; each line is to be an object")
+    return list(dict.fromkeys(name for row in rows for name in row)), rows
+
+
+# transformers' collators want a padding token, which GPT-2 and its like have not, and pad on the
+# tokenizer's side, which for Llama and its like is the left, where positions would be other ones
+_FILLERS = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": NO_LABEL}
+
+
+def make_batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    batch_size: int,
+    max_length: int,
+) -> list[Batch]:
+    """Batches of like length with ``labels``, as the model wants them.
+
+    Raises:
+        ValueError: labels that the model does not know, or a text that is longer than it has
+            positions for.
+    """
+    return [batch for _, batch in numbered_batches(model, tokenizer, rows, batch_size, max_length)]
+
+
+def numbered_batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    batch_size: int,
+    max_length: int,
+) -> list[tuple[list[int], Batch]]:
+    """What :func:`make_batches` makes, each batch with the numbers of its rows, from 0."""
+    kind = kind_of(model)
+    encoded = tokenizer(rows.texts, rows.second, truncation=True, max_length=max_length)
+    columns = {name: encoded[name] for name in encoded if name in _FILLERS}
+    if kind == "translation":
+        targets = tokenizer(text_target=rows.targets, truncation=True, max_length=max_length)
+        columns["labels"] = targets["input_ids"]
+    else:
+        texts = kind == "language model"
+        columns["labels"] = columns["input_ids"] if texts else _class_labels(model, rows.labels)
+    longest, limit = max(map(len, columns["input_ids"])), positions(model)
+    if limit is not None and longest > limit:
+        raise ValueError(
+            f"a text has {longest} tokens, {type(model).__name__} has positions for "
+            f"{limit}: lower --max-length"
+        )
+    fillers = _FILLERS | {"input_ids": _padding_token(model, tokenizer)}
+    batches = []
+    for members in by_length(columns["input_ids"], batch_size):
+        batch = {
+            name: _stacked([cells[i] for i in members], fillers[name])
+            for name, cells in columns.items()
+        }
+        if kind == "translation":
+            translator: Any = model  # not every class has the method
+            batch["decoder_input_ids"] = translator.prepare_decoder_input_ids_from_labels(
+                batch["labels"]
+            )
+        batches.append((members, batch))
+    return batches
+
+
+def _class_labels(model: PreTrainedModel, labels: list[Any]) -> list[int] | list[float]:
+    """Numbers of classes, of names or of numbers; of a regression the numbers themselves."""
+    config: Any = model.config
+    loss = default_loss(model)
+    if loss is binary_cross_entropy:
+        raise ValueError(
+            f"{type(model).__name__} gives each text several labels (problem_type), and a file one; "
+            f"{_FROM_PYTHON}"
+        )
+    if loss is squared_error:
+        return [_number(label) for label in labels]
+    names = {str(name): number for name, number in config.label2id.items()}
+    numbers = {str(number): number for number in range(config.num_labels)}
+    # names that are themselves numbers, and mean other classes: a label is a name then
+    shadowed = any(numbers.get(name, number) != number for name, number in names.items())
+    known = names if shadowed else numbers | names
+    if strange := sorted({str(label) for label in labels} - known.keys()):
+        raise ValueError(
+            f"label {strange[0]!r} is none of the model's {config.num_labels} classes: "
+            f"{sorted(config.label2id)}" + ("" if shadowed else f" or 0 to {config.num_labels - 1}")
+        )
+    return [known[str(label)] for label in labels]
+
+
+def _number(label: Any) -> float:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"label {label!r} is no number, which the model gives (regression)")
+    return number
+
+
+def _stacked(cells: list[Any], filler: int) -> torch.Tensor:
+    return pad(cells, filler) if isinstance(cells[0], list) else torch.tensor(cells)
+
+
+def _padding_token(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The model's own goes first: by it a decoder's classifier finds the last token of a text."""
+    config: Any = model.config
+    for token in (getattr(config, "pad_token_id", None), tokenizer.pad_token_id):
+        if token is not None and token >= 0:
+            return token
+    return 0  # GPT-2 and its like have none; attention masks it anyway
+
+
+def positions(model: PreTrainedModel) -> int | None:
+    """How long a text may be; None where positions are no table that ends."""
+    tables = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) and ("position" in name or name.endswith("wpe"))
+    ]
+    # RoBERTa and its like count from behind the padding token
+    sizes = [
+        table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        for table in tables
+    ]
+    if not sizes:
+        return None
+    return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
+
+
+def check_runs(model: PreTrainedModel, batch: Batch) -> None:
+    """Run a model on a batch.
+
+    Raises:
+        ValueError: it cannot, for whatever reason but a lack of memory.
+    """
+    device = next(model.parameters()).device
+    try:
+        with torch.inference_mode():
+            model(**on_device(model_inputs(model, batch), device))
+    except Exception as error:  # whatever a class makes of what it cannot read
+        if out_of_memory(error):
+            raise
+        hint = OTHER_TOKENIZER if isinstance(error, IndexError) else _FROM_PYTHON
+        raise ValueError(
+            f"{type(model).__name__} does not run on rows of text "
+            f"({type(error).__name__}: {one_line(error)}); {hint}"
+        ) from None

@@ -1,0 +1,180 @@
+"""What the commands print: rows of layers, heads and criteria, and a bar while they compute."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.discovery import discovered
+from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+
+Row = dict[str, Any]
+
+WIDEST = 100  # of a line, in letters
+# a figure of a model -> what it is called, and the digits that it deserves
+_FIGURES = {
+    "accuracy": ("accuracy", "{:.4f}"),
+    "loss": ("loss (nats)", "{:.4f}"),
+    "bleu": ("BLEU", "{:.2f}"),
+    "examples_per_second": ("examples a second", "{:.1f}"),
+    "parameters": ("parameters", "{:,.0f}"),
+    "heads": ("heads", "{:,.0f}"),
+}
+
+
+def title(figure: str) -> str:
+    """What a figure of a model is called."""
+    return _FIGURES[figure][0]
+
+
+def shown(figure: str, value: float) -> str:
+    """A figure of a model with the digits that it deserves."""
+    return _FIGURES[figure][1].format(value)
+
+
+def layers_table(model: nn.Module) -> list[Row]:
+    """One row a layer of attention: what it was built with, what is kept, what can be removed."""
+    return [
+        {
+            "kind": block.kind,
+            "layer": block.layer + 1,
+            "heads": block.n_heads,
+            "kept": len(block.kept),
+            "kept heads": [head + 1 for head in block.kept],
+            "group": block.group,
+            "width": block.width,
+            "removal": _removal(block),
+            "known by": block.how,
+            "module": block.path,
+        }
+        for block in find_heads(model)
+    ]
+
+
+def _removal(block: AttentionBlock) -> str:
+    if block.masks_only:
+        return "none"
+    if block.keeps_groups and block.keeps_one:
+        return "all but one a group"
+    return "all but one" if block.keeps_one else "all"
+
+
+def reasons_table(model: nn.Module) -> list[Row]:
+    """One row a reason why heads of a model cannot go, or not alone; empty where all can."""
+    paths: dict[str, list[str]] = {}
+    for block in find_heads(model):
+        reasons = block.masks_only, block.keeps_one, block.whole_groups, block.keeps_groups
+        for why in dict.fromkeys(filter(None, reasons)):
+            paths.setdefault(why, []).append(block.path)
+    return [{"layers": len(each), "first": each[0], "why": why} for why, each in paths.items()]
+
+
+def refused_table(model: nn.Module) -> list[Row]:
+    """One row an attention module that was seen and not taken: its name, and why."""
+    return [{"module": path, "not taken": why} for path, why in discovered(model).refused.items()]
+
+
+def scores_table(scores: HeadTensors, by: str) -> list[Row]:
+    """One row a head that is left, the lowest score first; layers and heads count from 1."""
+    rows = [
+        {"kind": kind, "layer": layer + 1, "head": head + 1, by: value}
+        for kind, values in scores.items()
+        for layer, row in enumerate(values.tolist())
+        for head, value in enumerate(row)
+        if not math.isnan(value)
+    ]
+    return sorted(rows, key=lambda row: row[by])
+
+
+def criteria_table() -> list[Row]:
+    """One row a criterion: its name, the family that it is of, and what it scores."""
+    return [
+        {
+            "name": name,
+            "family": criterion.score.__module__.rpartition(".")[2],
+            "scores": (criterion.score.__doc__ or "").strip().partition("\n")[0],
+        }
+        for name, criterion in sorted(CRITERIA.items())
+    ]
+
+
+def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """One row a figure of the models that are compared, a column a model."""
+    return [
+        {"": title(name)}
+        | {moment: shown(name, figures[name]).rjust(12) for moment, figures in measured.items()}
+        for name in measured["before"]
+    ]
+
+
+def printed(rows: Sequence[Row], as_json: bool = False) -> str:
+    """Rows with the same columns as text: numbers to the right, words to the left.
+
+    The widest column of words is broken where lines would have more than 100 letters.
+
+    >>> print(printed([{"layer": 1, "kept": [1, 2, 3, 5]}, {"layer": 12, "kept": []}]))
+    layer  kept
+        1  1-3 5
+       12
+    """
+    if as_json:
+        return json.dumps(list(rows), indent=1)
+    if not rows:
+        return ""
+    names = list(rows[0])
+    lines = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words = [isinstance(rows[0][name], str | list) for name in names]
+    widest = max(range(len(names)), key=lambda i: widths[i] * words[i])
+    over = sum(widths) + 2 * (len(names) - 1) - WIDEST
+    if over > 0:
+        widths[widest] = max(widths[widest] - over, 20)
+    wrapped = [
+        [textwrap.wrap(cell, width) for cell, width in zip(line, widths, strict=True)]
+        for line in lines
+    ]
+    return "\n".join(
+        "  ".join(
+            part.ljust(width) if left else part.rjust(width)
+            for part, width, left in zip(parts, widths, words, strict=True)
+        ).rstrip()
+        for cells in wrapped
+        for parts in itertools.zip_longest(*cells, fillvalue="")
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return _ranges(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Rising numbers in few signs.
+
+    >>> _ranges([1, 2, 3, 5])
+    '1-3 5'
+    """
+    runs = itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    ends = [[number for _, number in run] for _, run in runs]
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
+
+
+class Watched(list):
+    """Batches with a bar on standard error, if that is a terminal, each time they are gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches."""
+        from tqdm import tqdm
+
+        batches, n = super().__iter__(), len(self)
+        yield from tqdm(batches, "scoring heads", n, unit="batch", leave=False, disable=None)
