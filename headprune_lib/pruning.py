@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.heads import HeadTensors, check_mask, find_heads
+from headprune_lib.heads import Heads, HeadTensors, check_mask, find_heads
 from headprune_lib.hooking import hooked
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionBlock, columns_of, rows_of
 
 
-def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
+def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
     """Remove the weights of the heads that ``mask`` cuts, in place (paper, section 4.3).
 
     Rows of the query, key and value projections and columns of the output projection go; outputs
@@ -30,10 +30,10 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor) -> nn.Module:
         model: a transformers model that :func:`headprune_lib.find_heads` knows. Give the whole
             model rather than a part of it: where its configuration names heads (Whisper's
             ``alignment_heads``) they are renumbered.
-        mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone;
-            :func:`headprune_lib.cut_heads` makes one. Heads are numbered as in the unpruned model;
-            what is said of those that were removed before changes nothing, so that masks may be
-            cumulative.
+        mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone; or
+            the heads to remove, as :func:`headprune_lib.cut_heads` takes them. Heads are numbered
+            as in the unpruned model; what is said of those that were removed before changes
+            nothing, so that masks may be cumulative.
             Of heads that share a key and value head all go, and it with them; or equally many of
             every such group that is left go, and their key and value heads stay.
 
