@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from headprune_lib.discovery import find_heads
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
-    from headprune_lib.heads import cut_heads, full_mask
     from headprune_lib.mask_tuning import fold_gates, tune_mask
-    from headprune_lib.masking import masked_heads
-    from headprune_lib.orders import (
+    from headprune_lib.masking import cut_heads, full_mask, masked_heads
+    from headprune_lib.pruning import prune_heads
+    from headprune_lib.saving import load_pruned, save_pruned, unprune_heads
+    from headprune_lib.scoring import head_importance, score_heads
+    from headprune_lib.selection import (
         order_mask,
         prune_mask,
         prune_order,
         prune_schedule,
         uniform_mask,
     )
-    from headprune_lib.pruning import prune_heads
-    from headprune_lib.saving import load_pruned, save_pruned, unprune_heads
-    from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.specs import register_attention
 
 __all__ = [
@@ -63,30 +62,30 @@ __version__ = version("headprune")
 
 _HOMES = {
     "all_but_one": "ablation",
-    "cut_heads": "heads",
+    "cut_heads": "masking",
     "example_importance": "criteria.gradient",
     "export_gguf": "export",
     "export_onnx": "export",
     "export_transformers": "export",
     "find_heads": "discovery",
     "fold_gates": "mask_tuning",
-    "full_mask": "heads",
+    "full_mask": "masking",
     "head_importance": "scoring",
     "import_fairseq": "fairseq_import",
     "load_pruned": "saving",
     "masked_heads": "masking",
     "one_head_ablation": "ablation",
-    "order_mask": "orders",
+    "order_mask": "selection",
     "prune_heads": "pruning",
-    "prune_mask": "orders",
-    "prune_order": "orders",
-    "prune_schedule": "orders",
+    "prune_mask": "selection",
+    "prune_order": "selection",
+    "prune_schedule": "selection",
     "register_attention": "specs",
     "register_criterion": "criteria",
     "save_pruned": "saving",
     "score_heads": "scoring",
     "tune_mask": "mask_tuning",
-    "uniform_mask": "orders",
+    "uniform_mask": "selection",
     "unprune_heads": "saving",
 }
 

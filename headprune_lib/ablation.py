@@ -25,12 +25,12 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
-from headprune_lib.batching import Batch, model_inputs
-from headprune_lib.heads import AttentionBlock, Head, HeadTensors, find_heads, full_mask
-from headprune_lib.hooking import Call, recorded, replayed
-from headprune_lib.masking import gated, masked_heads
+from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import Call, recorded, replayed
+from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads
 from headprune_lib.pruning import not_plain
-from headprune_lib.running import evaluating, on_device, placed, synchronize
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, synchronize
 from headprune_lib.verify import close
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import NO_LABEL, Batch, model_inputs
-from headprune_lib.heads import AttentionBlock
-from headprune_lib.hooking import hooking
-from headprune_lib.running import evaluating, in_double
+from headprune_lib.hooks import hooking
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import NO_LABEL, Batch, evaluating, in_double, model_inputs
 
 if TYPE_CHECKING:
     import transformers

@@ -6,7 +6,7 @@ removed for it.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> from headprune_lib import score_heads
->>> from headprune_lib.orders import prune_steps
+>>> from headprune_lib.selection import prune_steps
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
 ...                     intermediate_size=8, vocab_size=10)
 >>> model = BertForSequenceClassification(config)
@@ -31,13 +31,13 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from headprune_lib.batching import Batch, model_inputs
-from headprune_lib.discovery import alike
-from headprune_lib.heads import AttentionBlock, HeadTensors, cut_heads, find_heads
+from headprune_lib.discovery import alike, find_heads
+from headprune_lib.masking import HeadTensors, cut_heads
 from headprune_lib.messages import one_line
-from headprune_lib.orders import Step
-from headprune_lib.running import evaluating, on_device, placed, seconds_of
+from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, seconds_of
 from headprune_lib.verify import Ran, copied, record
 
 Measured = Callable[[HeadTensors], float]
@@ -78,7 +78,7 @@ def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: 
     """The fewest first steps of an order after which the model costs ``at_most`` so much.
 
     Args:
-        steps: as :func:`headprune_lib.orders.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
         cost: such as :func:`parameters_cost`, or a function of one's own.
 
     Raises:
@@ -103,7 +103,7 @@ def cut_while(model: nn.Module, steps: Sequence[Step], quality: Measured, at_lea
     it is one of several: the model is good enough there, and with one step more it is not.
 
     Args:
-        steps: as :func:`headprune_lib.orders.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
         quality: higher is better; on text that neither the scores nor the final figure are of.
 
     Raises:
@@ -323,7 +323,7 @@ def seconds_cost(
 
     Args:
         batch: of the size and length that the seconds are to be of; ``labels`` are left out.
-        steps: as :func:`headprune_lib.orders.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
 
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.

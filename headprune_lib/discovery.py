@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from headprune_lib.batching import Batch, check_batch
 from headprune_lib.example_inputs import Inputs
 from headprune_lib.specs import (
     ARCHITECTURES,
@@ -37,6 +36,7 @@ from headprune_lib.specs import (
     is_released,
     rows_of,
 )
+from headprune_lib.utils import Batch, check_batch
 from headprune_lib.verify import (
     Ran,
     Verified,

@@ -30,12 +30,21 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
-from headprune_lib.batching import Batch, model_inputs, n_rows, rows
-from headprune_lib.heads import AttentionBlock, find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
-from headprune_lib.running import Room, evaluating, in_halves, rounding
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import (
+    Batch,
+    Room,
+    evaluating,
+    in_halves,
+    model_inputs,
+    n_rows,
+    rounding,
+    rows,
+)
 
 _TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
 _TORCH = str(Path(torch.__file__).parent)

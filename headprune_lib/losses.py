@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headprune_lib.batching import NO_LABEL, Batch
+from headprune_lib.utils import NO_LABEL, Batch
 
 Loss = Callable[[Any, Batch], Tensor]
 """A model's outputs and the batch they are of -> one number an example."""

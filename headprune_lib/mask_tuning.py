@@ -11,19 +11,12 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.attention import asking
-from headprune_lib.batching import Batch, model_inputs
-from headprune_lib.heads import (
-    AttentionBlock,
-    Heads,
-    HeadTensors,
-    check_mask,
-    find_heads,
-    full_mask,
-)
-from headprune_lib.hooking import recorded
-from headprune_lib.masking import Gate, gated
+from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import recorded
+from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, full_mask, gated
 from headprune_lib.pruning import check_weights
-from headprune_lib.running import evaluating, on_device, placed
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed
 
 if TYPE_CHECKING:
     from jaxtyping import Float

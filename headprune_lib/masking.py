@@ -1,20 +1,248 @@
-"""Mask attention heads while a ``with`` block lasts; nothing of it stays behind."""
+"""Masks of a model's heads, and the hook that multiplies heads by them inside a ``with`` block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.heads import AttentionBlock, Heads, HeadTensors, check_mask, find_heads
-from headprune_lib.hooking import changed_inputs
+from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import changed_inputs
+from headprune_lib.specs import AttentionBlock
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+Head = tuple[str, int, int]
+"""A head as ``(kind, layer, head)``, counted from 0."""
+
+Heads = Iterable[Head] | Iterable[tuple[int, int]] | Mapping[int, Iterable[int]]
+"""Heads as :func:`cut_heads` takes them."""
+
+if TYPE_CHECKING:
+    from jaxtyping import Shaped
+
+    HeadTensors = dict[str, Shaped[Tensor, "layer head"]]
+else:
+    HeadTensors = dict[str, Tensor]
+    """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
+
+
+def full_mask(model: nn.Module) -> HeadTensors:
+    """A mask that keeps every head: float32 ones of shape ``(layer, head)`` for each kind.
+
+    Where the layers of a kind differ in how many heads they have, the shape is that of the widest,
+    and NaN says that a place has no head.
+    """
+    blocks = find_heads(model)
+    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _grid(blocks).items()}
+    for block in blocks:
+        mask[block.kind][block.layer, : block.n_heads] = 1
+    return mask
+
+
+def head_grid(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, for good."""
+    return _grid(find_heads(model))
+
+
+def _grid(blocks: list[AttentionBlock]) -> dict[str, tuple[int, int]]:
+    grid: dict[str, tuple[int, int]] = {}
+    for block in blocks:
+        layers, heads = grid.get(block.kind, (0, 0))
+        grid[block.kind] = (layers + 1, max(heads, block.n_heads))
+    return grid
+
+
+def by_kind(kinds: Collection[str], values: Any, what: str) -> HeadTensors:
+    """Kind -> tensor, also of the tensor or array alone where a model has one kind.
+
+    Args:
+        what: subject and verb of the error, such as ``"a mask is"``.
+
+    Raises:
+        TypeError: neither a dict nor, of one kind, a tensor.
+    """
+    if isinstance(values, Tensor | np.ndarray) and len(kinds) == 1:
+        values = dict.fromkeys(kinds, values)
+    if not isinstance(values, Mapping):
+        alone = ", or the tensor alone" if len(kinds) == 1 else ""
+        raise TypeError(
+            f"{what} a dict of kind -> tensor{alone}, given {type(values).__name__}; the kinds "
+            f"are {list(kinds)}"
+        )
+    return {
+        kind: torch.from_numpy(given.copy()) if isinstance(given, np.ndarray) else given
+        for kind, given in values.items()
+    }
+
+
+def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
+    """``mask`` as floating-point tensors by kind, or an error that says what is wrong with it.
+
+    Args:
+        mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
+            will do. Or the heads to cut, as :func:`cut_heads` takes them.
+
+    Returns:
+        kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
+        gradients are recorded and the mask requires one, it stays on its device and gets it.
+
+    Raises:
+        TypeError: not a dict of tensors, or integers or complex numbers in it.
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, NaN or
+            infinity for a head that there is.
+        IndexError: a head to cut that the model does not have.
+    """
+    full = full_mask(model)
+    if _names_heads(mask):
+        return without_heads(full, mask)
+    grid = {kind: tuple(ones.shape) for kind, ones in full.items()}
+    ways = "full_mask(model) keeps every head, cut_heads(model, heads) cuts some"
+    try:
+        values_by_kind = by_kind(grid, mask, "a mask is")
+    except TypeError as error:
+        raise TypeError(f"{error}. {ways}") from None
+    if set(values_by_kind) != set(grid):
+        raise ValueError(
+            f"the mask has kinds {list(values_by_kind)}, {type(model).__name__} has {list(grid)}; "
+            f"give one tensor for each kind. {ways}"
+        )
+    checked = {}
+    for kind, values in values_by_kind.items():
+        if not isinstance(values, Tensor) or not (
+            values.dtype == torch.bool or values.is_floating_point()
+        ):
+            given = values.dtype if isinstance(values, Tensor) else type(values).__name__
+            raise TypeError(
+                f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
+                "convert it with .bool() or .float()"
+            )
+        if tuple(values.shape) != grid[kind]:
+            raise ValueError(
+                f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
+                f"{grid[kind]}"
+            )
+        there = ~full[kind].isnan()
+        numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
+        wrong = there & ~torch.isfinite(numbers)
+        if wrong.any():
+            layer, head = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}; "
+                "every entry must be finite, 1 to keep a head and 0 to cut it"
+            )
+        learned = values.requires_grad and torch.is_grad_enabled()
+        checked[kind] = values if learned else numbers.masked_fill(~there, torch.nan)
+    return checked
+
+
+def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
+    """Whether heads are given, and no mask: ``{layer: heads}``, or a list."""
+    if isinstance(given, Mapping):
+        return bool(given) and all(isinstance(layer, Integral) for layer in given)
+    return isinstance(given, Iterable) and not isinstance(given, Tensor | np.ndarray | str)
+
+
+def check_scores(
+    model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
+) -> HeadTensors:
+    """Scores by kind, of this model, that say something of every head that is still there.
+
+    Args:
+        scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
+        kinds: those that matter; all kinds if not given.
+
+    Raises:
+        TypeError: not a dict of tensors.
+        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
+            head that was not removed.
+    """
+    grid = head_grid(model)
+    scores = by_kind(grid, scores, "scores are")
+    for kind, values in scores.items():
+        if not isinstance(values, Tensor):
+            raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
+    wanted = {kind: grid[kind] for kind in kinds or grid}
+    found = {kind: tuple(values.shape) for kind, values in scores.items()}
+    if found not in (wanted, grid):
+        raise ValueError(
+            f"scores of shape {found}, but {type(model).__name__} has {grid} as (layer, head): "
+            "are they another model's?"
+        )
+    for block in find_heads(model):
+        if block.kind not in wanted:
+            continue
+        row = scores[block.kind][block.layer]
+        lost = [head for head in block.kept if row[head].isnan()]
+        if lost:
+            raise ValueError(
+                f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
+                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
+                "(float16, a row of padding alone)?"
+            )
+    return scores
+
+
+def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:
+    """A mask that cuts some heads and keeps the others.
+
+    Args:
+        heads: ``(kind, layer, head)`` each, counted from 0. Of a model of one kind also
+            ``(layer, head)`` each, or ``{layer: [head, ...]}`` as version 4 of transformers pruned.
+
+    Raises:
+        IndexError: a head outside the model.
+        TypeError: something else than heads.
+    """
+    return without_heads(full_mask(model), heads)
+
+
+def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
+    """A mask with further heads cut, as :func:`cut_heads` for a model that was looked at before.
+
+    Raises:
+        IndexError, TypeError: see :func:`cut_heads`.
+    """
+    mask = {kind: values.clone() for kind, values in mask.items()}
+    for kind, layer, head in _named(heads, mask):
+        shape = tuple(mask[kind].shape) if kind in mask else None
+        inside = shape is not None and 0 <= layer < shape[0] and 0 <= head < shape[1]
+        if not inside or mask[kind][layer, head].isnan():
+            raise IndexError(
+                f"no head ({kind!r}, layer {layer}, head {head}); the model has "
+                f"{ {k: tuple(m.shape) for k, m in mask.items()} } as (layer, head), counted from 0"
+            )
+        mask[kind][layer, head] = 0
+    return mask
+
+
+def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
+    """Each head as ``(kind, layer, head)``."""
+    if isinstance(heads, Mapping):
+        heads = [
+            (layer, head)
+            for layer, some in heads.items()
+            for head in (some if isinstance(some, Iterable) else [some])
+        ]
+    for one in heads:
+        given: Any = tuple(one) if isinstance(one, Iterable) and not isinstance(one, str) else ()
+        if len(given) == 2 and len(kinds) == 1:
+            given = (*kinds, *given)
+        if len(given) != 3 or not all(isinstance(place, Integral) for place in given[1:]):
+            short = ", or (layer, head), or {layer: [head, ...]}" if len(kinds) == 1 else ""
+            raise TypeError(
+                f"{one!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
+                f"The kinds are {list(kinds)}"
+            )
+        yield given
+
 
 Gate = Tensor | Callable[[Tensor], Tensor] | None
 """The gates of one block's heads, or what makes them of the input of its output projection."""
@@ -40,7 +268,7 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
             the model are ignored. Or the heads to cut, as :func:`headprune_lib.cut_heads` takes them.
 
     Raises:
-        TypeError, ValueError, IndexError: see :func:`headprune_lib.heads.check_mask`.
+        TypeError, ValueError, IndexError: see :func:`headprune_lib.masking.check_mask`.
         RuntimeError: another thread masks the model; or a pass that was made outside the block is
             repeated inside, by activation checkpointing.
 

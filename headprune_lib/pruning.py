@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.heads import Heads, HeadTensors, check_mask, find_heads
-from headprune_lib.hooking import hooked
+from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import hooked
+from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionBlock, columns_of, rows_of
 
@@ -167,7 +168,7 @@ def not_plain(module: nn.Module) -> str | None:
             "remove heads before the model is sharded"
         )
     plain = linear and type(weight) in (nn.Parameter, Tensor)
-    if not plain or not weight.is_floating_point():
+    if weight is None or not plain or not weight.is_floating_point():
         return "holds no plain weights to slice (quantised?); remove heads first, then quantise"
     return None
 

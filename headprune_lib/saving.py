@@ -26,8 +26,8 @@ from transformers.modeling_utils import remove_tied_weights_from_state_dict
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
-from headprune_lib.heads import find_heads
-from headprune_lib.hooking import hooked
+from headprune_lib.discovery import find_heads
+from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
 from headprune_lib.pruning import renumbered
 from headprune_lib.slicing import RECORD, Record, keep_heads, record_of, write_record

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from headprune_lib.attention import eager
-from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, get_criterion
 from headprune_lib.criteria.registry import Normalize, normalize_l2
-from headprune_lib.heads import HeadTensors, check_scores
 from headprune_lib.losses import Loss
+from headprune_lib.masking import HeadTensors, check_scores
 from headprune_lib.messages import unknown
+from headprune_lib.utils import Batch
 
 
 def score_heads(

@@ -2,8 +2,8 @@
 
 import torch
 
-from headprune_lib.heads import cut_heads, find_heads
-from headprune_lib.masking import masked_heads
+from headprune_lib.discovery import find_heads
+from headprune_lib.masking import cut_heads, masked_heads
 
 # Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
 # orders of their own; what is wrong with a score is larger than a thousandth.

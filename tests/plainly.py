@@ -9,12 +9,12 @@ import torch
 import transformers
 
 from headprune_lib import full_mask, masked_heads
-from headprune_lib.batching import teacher_forced, without_labels
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
 from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.weights import BFLOAT16, working_precision
+from headprune_lib.utils import teacher_forced, without_labels
 
 
 def answers(subject, examples, mask=None, model=None):

@@ -13,8 +13,8 @@ from headprune_lib import (
     one_head_ablation,
 )
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
+from headprune_lib.discovery import KINDS
 from headprune_lib.fairseq_import.convert import PreNormTranslator
-from headprune_lib.heads import KINDS
 from headprune_lib.losses import default_loss
 
 SWEEPS = pytest.mark.parametrize(

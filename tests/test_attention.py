@@ -17,7 +17,7 @@ from headprune_lib.attention import (
     mass_at,
     mass_on,
 )
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 
 OWN = {
     "self": "attentions",

@@ -22,7 +22,7 @@ from headprune_lib.budgets import (
     random_tokens,
     seconds_cost,
 )
-from headprune_lib.orders import prune_steps
+from headprune_lib.selection import prune_steps
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 CACHED = {name: MODELS[name] for name in ("llama", "t5")}

@@ -10,7 +10,7 @@ from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.heads import head_grid
+from headprune_lib.masking import head_grid
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.specs import UnknownArchitecture
 

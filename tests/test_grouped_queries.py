@@ -12,7 +12,7 @@ from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.orders import prune_steps
+from headprune_lib.selection import prune_steps
 
 LLAMA = {
     "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,

@@ -11,7 +11,7 @@ from torch import nn
 
 import headprune_lib as hp
 from headprune_lib.budgets import cache_cost, parameters_cost
-from headprune_lib.orders import prune_steps
+from headprune_lib.selection import prune_steps
 
 TYPES = ["sliding_attention", "full_attention"]
 CONFIG = {

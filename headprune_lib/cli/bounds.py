@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # wrong arguments must not wait for torch
     from torch import nn
 
-    from headprune_lib.batching import Batch
     from headprune_lib.budgets import Cut
-    from headprune_lib.heads import HeadTensors
-    from headprune_lib.orders import Step
+    from headprune_lib.masking import HeadTensors
+    from headprune_lib.selection import Step
+    from headprune_lib.utils import Batch
 
 # What each option bounds, as tables and figures call it.
 TITLES = {
@@ -103,7 +103,7 @@ class Budget:
         self, bound: Bound, model: nn.Module, steps: Sequence[Step], held_out: Sequence[Batch]
     ) -> None:
         from headprune_lib.budgets import cut_until
-        from headprune_lib.heads import full_mask
+        from headprune_lib.masking import full_mask
 
         self.bound, self.model = bound, model
         self.limit: float | None = None
@@ -158,7 +158,7 @@ def _quality(
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
     from headprune_lib.cli.quality import names_classes, quality
     from headprune_lib.masking import masked_heads
-    from headprune_lib.running import on_device
+    from headprune_lib.utils import on_device
 
     if option == "--lose-points" and not names_classes(batches[0]):
         raise ValueError(

@@ -20,10 +20,10 @@ from headprune_lib.cli.bounds import Budget, one_bound, taken
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from headprune_lib.batching import Batch
     from headprune_lib.budgets import Cut
     from headprune_lib.cli.data import Rows
-    from headprune_lib.heads import HeadTensors
+    from headprune_lib.masking import HeadTensors
+    from headprune_lib.utils import Batch
 
 PANEL = "A model of your own"
 BOUNDS = "How many heads go: exactly one of these"
@@ -296,8 +296,8 @@ def prune(
     from headprune_lib.cli.quality import bleu, check_bleu, measure
     from headprune_lib.cli.report import page, write
     from headprune_lib.criteria import get_criterion
-    from headprune_lib.orders import prune_steps
     from headprune_lib.saving import new_folder
+    from headprune_lib.selection import prune_steps
 
     with refusing():
         get_criterion(by)

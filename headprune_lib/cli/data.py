@@ -14,11 +14,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.batching import NO_LABEL, Batch, by_length, model_inputs, pad
 from headprune_lib.cli.app import did_you_mean
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
 from headprune_lib.messages import one_line, out_of_memory, unknown
-from headprune_lib.running import on_device
+from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, on_device, pad
 
 _FROM_PYTHON = "use head_importance and prune_heads from Python"
 OTHER_TOKENIZER = "is the tokenizer that of another model?"

@@ -12,8 +12,9 @@ from typing import Any
 from torch import nn
 
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.discovery import discovered
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.discovery import discovered, find_heads
+from headprune_lib.masking import HeadTensors
+from headprune_lib.specs import AttentionBlock
 
 Row = dict[str, Any]
 

@@ -12,11 +12,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headprune_lib.batching import Batch, model_inputs
 from headprune_lib.cli.data import kind_of, positions
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
-from headprune_lib.running import on_device, pass_seconds
+from headprune_lib.utils import Batch, model_inputs, on_device, pass_seconds
 
 _ROUNDS = 3
 

@@ -16,15 +16,14 @@ import transformers
 from torch import nn
 
 import headprune_lib
-from headprune_lib.batching import Batch
 from headprune_lib.budgets import Cut
 from headprune_lib.cli.bounds import Budget
 from headprune_lib.cli.output import shown, title
 from headprune_lib.cli.quality import quality
-from headprune_lib.heads import HeadTensors, cut_heads, find_heads
-from headprune_lib.masking import masked_heads
-from headprune_lib.orders import Step
-from headprune_lib.running import on_device
+from headprune_lib.discovery import find_heads
+from headprune_lib.masking import HeadTensors, cut_heads, masked_heads
+from headprune_lib.selection import Step
+from headprune_lib.utils import Batch, on_device
 
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is

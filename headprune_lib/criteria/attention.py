@@ -19,19 +19,20 @@ from headprune_lib.attention import (
     recorded_weights,
     special_ids,
 )
-from headprune_lib.batching import Batch
 from headprune_lib.criteria.gradient import check_some
 from headprune_lib.criteria.registry import mean_over_batches, normalize_l2, register_criterion
+from headprune_lib.discovery import find_heads
 from headprune_lib.gradients import (
     check_examples_independent,
     gate_gradients,
     in_parts,
     prove_gradients,
 )
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
 from headprune_lib.losses import Loss
+from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import unknown
-from headprune_lib.running import Room, in_double
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch, Room, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]

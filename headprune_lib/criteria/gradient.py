@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headprune_lib.batching import NO_LABEL, Batch
 from headprune_lib.criteria.registry import (
     ScoreFunction,
     mean_over_batches,
     register_criterion,
     to_head_tensors,
 )
+from headprune_lib.discovery import find_heads
 from headprune_lib.gradients import (
     batch_gradients,
     check_examples_independent,
@@ -23,11 +23,11 @@ from headprune_lib.gradients import (
     differentiable_losses,
     prove_gradients,
 )
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
-from headprune_lib.hooking import hooked
+from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
-from headprune_lib.masking import gated
-from headprune_lib.running import Room, evaluating, in_double, on_device, placed
+from headprune_lib.masking import HeadTensors, gated
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import NO_LABEL, Batch, Room, evaluating, in_double, on_device, placed
 
 Sum = tuple[Tensor, Tensor | int]
 """A sum over what is averaged, (kept head,), and how much that is."""

@@ -12,11 +12,12 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.batching import Batch
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads, head_grid
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
+from headprune_lib.masking import HeadTensors, head_grid
 from headprune_lib.messages import unknown
-from headprune_lib.running import in_double, on_device, placed
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch, in_double, on_device, placed
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""

@@ -10,19 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.batching import Batch, check_batch
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
+from headprune_lib.discovery import find_heads
 from headprune_lib.gradients import (
     check_labelled,
     differentiable_losses,
     example_losses,
     prove_gradients,
 )
-from headprune_lib.heads import Head, HeadTensors, find_heads, full_mask, without_heads
 from headprune_lib.losses import Loss, default_loss
-from headprune_lib.masking import gated, masked_heads
-from headprune_lib.orders import prune_schedule
-from headprune_lib.running import evaluating, in_double, on_device, placed
+from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads, without_heads
+from headprune_lib.selection import prune_schedule
+from headprune_lib.utils import Batch, check_batch, evaluating, in_double, on_device, placed
 
 
 @register_criterion("greedy")

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.batching import Batch
 from headprune_lib.criteria.registry import register_criterion, to_head_tensors
-from headprune_lib.heads import AttentionBlock, HeadTensors, find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
+from headprune_lib.masking import HeadTensors
 from headprune_lib.slicing import value_rows
+from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch
 
 
 @register_criterion("magnitude")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headprune_lib.example_inputs import Inputs, example_inputs
 from headprune_lib.messages import one_line
-from headprune_lib.running import evaluating, on_device, placed
+from headprune_lib.utils import evaluating, on_device, placed
 
 
 def whole(model: Any) -> Any:

@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.specs import AttentionBlock
 
 # A class whose configuration refuses a number of heads that does not divide the hidden size, and

@@ -20,8 +20,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import whole
-from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own

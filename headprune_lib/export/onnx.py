@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 from headprune_lib.example_inputs import Inputs
 from headprune_lib.export.comparing import difference, floating, inputs_for, whole
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.running import evaluating
 from headprune_lib.saving import new_folder
+from headprune_lib.utils import evaluating
 
 GRAPH = "model.onnx"
 _TOLERANCE = 1e-4

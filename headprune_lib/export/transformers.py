@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import check_same, whole
 from headprune_lib.export.configurations import (
     Candidate,
@@ -20,10 +21,9 @@ from headprune_lib.export.configurations import (
     numbers_taken,
     uneven,
 )
-from headprune_lib.heads import find_heads
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.orders import shares_biases
 from headprune_lib.saving import new_folder, unprune_heads
+from headprune_lib.selection import shares_biases
 from headprune_lib.slicing import RECORD
 from headprune_lib.specs import AttentionBlock
 

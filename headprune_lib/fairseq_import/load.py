@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from transformers import LogitsProcessor, PreTrainedModel
 
-from headprune_lib.batching import by_length, pad, teacher_forced
 from headprune_lib.fairseq_import.convert import END, PAD, UNKNOWN, convert
+from headprune_lib.utils import by_length, pad, teacher_forced
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _MARK = "@@"  # subword-nmt: the word goes on in the next piece

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 
 from headprune_lib.attention import end_ids
-from headprune_lib.batching import Batch
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.masking import masked_heads
+from headprune_lib.masking import HeadTensors, full_mask, masked_heads
 from headprune_lib.messages import unknown
 from headprune_lib.replication.store import Arrays
 from headprune_lib.scoring import score_heads
+from headprune_lib.utils import Batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

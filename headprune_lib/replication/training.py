@@ -23,7 +23,7 @@ from headprune_lib.messages import quiet
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.store.files import locked
 from headprune_lib.replication.weights import BFLOAT16, working_precision
-from headprune_lib.running import on_device
+from headprune_lib.utils import on_device
 
 
 def arguments(

@@ -10,7 +10,7 @@ from headprune_lib.budgets import cache_cost
 from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.data import make_batches, read_rows
 from headprune_lib.cli.quality import quality
-from headprune_lib.heads import full_mask
+from headprune_lib.masking import full_mask
 
 
 @pytest.fixture

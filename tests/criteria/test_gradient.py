@@ -16,7 +16,7 @@ from headprune_lib.criteria.gradient import (
     logits_norm,
     second_order,
 )
-from headprune_lib.heads import full_mask
+from headprune_lib.masking import full_mask
 from headprune_lib.replication.census import tiny as census
 
 

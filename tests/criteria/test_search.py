@@ -10,7 +10,7 @@ from tiny import batch_for, build
 from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
 from headprune_lib.criteria import search as module
 from headprune_lib.criteria.search import gates, losses_without, open_probability, shapley
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import default_loss
 
 

@@ -6,7 +6,7 @@ from tiny import build
 
 from headprune_lib import prune_order, score_heads
 from headprune_lib.criteria.weights import magnitude
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet", "bart", "t5", "gpt2", "gpt-neox", "llama"])

@@ -17,9 +17,7 @@ import numpy as np
 import torch
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.batching import without_labels
-from headprune_lib.heads import full_mask
-from headprune_lib.orders import order_mask, prune_order
+from headprune_lib.masking import full_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.bench.encoder import padded_batches, sweep_work
@@ -27,6 +25,8 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.scoring import head_importance, score_heads
+from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.utils import without_labels
 
 PINS = ("transformers==4.46.3", "tokenizers==0.20.3", "huggingface-hub==0.36.0")
 """A transformers that has ``head_mask`` and ``prune_heads``, and what it needs of its own."""

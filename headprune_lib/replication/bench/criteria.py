@@ -6,8 +6,8 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.running import pass_seconds
 from headprune_lib.scoring import score_heads
+from headprune_lib.utils import pass_seconds
 
 SCORES_BY = "scores by "
 """Begins the name of a row; the criterion follows."""

@@ -8,9 +8,8 @@ import dataclasses
 import torch
 
 from headprune_lib.ablation import masked_logits, one_head_ablation, one_head_masks
-from headprune_lib.heads import find_heads
+from headprune_lib.discovery import find_heads
 from headprune_lib.masking import masked_heads
-from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.data import Examples
@@ -19,8 +18,9 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.running import pass_seconds
 from headprune_lib.scoring import head_importance, score_heads
+from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.utils import pass_seconds
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:

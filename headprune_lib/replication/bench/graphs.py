@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headprune_lib.batching import without_labels
 from headprune_lib.export import export_onnx
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.bench.encoder import half_pruned
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.utils import without_labels
 
 
 def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from torch import nn
 
 from headprune_lib.ablation import one_head_ablation, one_head_masks
-from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.search import mean_loss
-from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import masked_heads
-from headprune_lib.orders import Head
+from headprune_lib.masking import HeadTensors, masked_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.generation.drafts import translations_under
 from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.translation.subject import GROUP, TranslationSubject
+from headprune_lib.selection import Head
+from headprune_lib.utils import by_length, teacher_forced
 
 _EVERY = 12  # one head in twelve: some of each kind and layer, and minutes in place of an hour
 _PLAIN_BATCH = 32

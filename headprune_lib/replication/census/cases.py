@@ -13,8 +13,8 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
 from headprune_lib.example_inputs import example_inputs
-from headprune_lib.heads import HeadTensors
-from headprune_lib.hooking import recorded
+from headprune_lib.hooks import recorded
+from headprune_lib.masking import HeadTensors
 from headprune_lib.specs import AttentionBlock
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib import full_mask, head_importance, masked_heads
-from headprune_lib.batching import Batch
 from headprune_lib.replication.census.cases import outputs_of, tensors_of
 from headprune_lib.specs import AttentionBlock
+from headprune_lib.utils import Batch
 
 _STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
 

@@ -24,7 +24,7 @@ from headprune_lib import (
     save_pruned,
 )
 from headprune_lib.discovery import discovered
-from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
 from headprune_lib.replication.census.importance import importance_problem

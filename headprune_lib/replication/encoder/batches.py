@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from transformers import DataCollatorWithPadding
 
-from headprune_lib.batching import by_length
 from headprune_lib.replication.data import Examples
+from headprune_lib.utils import by_length
 
 
 @dataclass(frozen=True)

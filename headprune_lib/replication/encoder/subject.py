@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
-from headprune_lib.batching import Batch
-from headprune_lib.heads import HeadTensors, find_heads
+from headprune_lib.discovery import find_heads
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS, Examples, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
@@ -31,8 +31,8 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.weights import check_worker_has
-from headprune_lib.running import Room, in_halves
 from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.utils import Batch, Room, in_halves
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 _BATCHES_A_UNIT = 8

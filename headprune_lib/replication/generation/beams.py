@@ -14,13 +14,19 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from headprune_lib.batching import Batch, pad, teacher_forced, without_labels
-from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import gated, masked_heads, stacked_masks
+from headprune_lib.masking import HeadTensors, gated, masked_heads, stacked_masks
 from headprune_lib.replication.generation.drafts import Translations
 from headprune_lib.replication.generation.greedy import Ids, length_limit, marks_of, until_end
-from headprune_lib.running import Room, in_halves, on_device
+from headprune_lib.utils import (
+    Batch,
+    Room,
+    in_halves,
+    on_device,
+    pad,
+    teacher_forced,
+    without_labels,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -23,13 +23,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from headprune_lib.batching import pad
-from headprune_lib.heads import HeadTensors
-from headprune_lib.hooking import Call, recorded, replayed
-from headprune_lib.masking import masked_heads, stacked_masks
+from headprune_lib.hooks import Call, recorded, replayed
+from headprune_lib.masking import HeadTensors, masked_heads, stacked_masks
 from headprune_lib.replication.generation.greedy import Ids, Marks, length_limit, marks_of
 from headprune_lib.replication.generation.resuming import Pending, decode
-from headprune_lib.running import on_device
+from headprune_lib.utils import on_device, pad
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from headprune_lib.batching import Batch, by_length, pad
-from headprune_lib.running import Room, in_halves, on_device
+from headprune_lib.utils import Batch, Room, by_length, in_halves, on_device, pad
 
 Ids = list[int]
 """Pieces of a sentence, by their numbers."""

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
 from headprune_lib.attention import eager
-from headprune_lib.batching import NO_LABEL, Batch, without_labels
-from headprune_lib.heads import HeadTensors, find_heads, full_mask
+from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
-from headprune_lib.masking import masked_heads
+from headprune_lib.masking import HeadTensors, full_mask, masked_heads
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
 from headprune_lib.replication.engine import run_units
@@ -29,7 +28,7 @@ from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.running import on_device
+from headprune_lib.utils import NO_LABEL, Batch, on_device, without_labels
 
 
 @dataclass

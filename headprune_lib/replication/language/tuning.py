@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from headprune_lib.batching import Batch
-from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import HeadTensors
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.adapters import adapted
 from headprune_lib.replication.language.subject import LanguageSubject, padded
@@ -22,6 +21,7 @@ from headprune_lib.replication.training import (
     run,
     whole_batch,
 )
+from headprune_lib.utils import Batch
 
 SEED = 1
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

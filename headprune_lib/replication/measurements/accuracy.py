@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from statsmodels.stats.proportion import proportion_confint
 
-from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.stats.bounds import ALPHA, DELTA
 from headprune_lib.replication.stats.losses import MILLINAT

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks
-from headprune_lib.heads import full_mask
+from headprune_lib.masking import full_mask
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu

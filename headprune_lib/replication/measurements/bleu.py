@@ -9,7 +9,8 @@ import numpy as np
 import scipy.stats
 import torch
 
-from headprune_lib.heads import KINDS, HeadTensors
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import ALPHA, DELTA_BLEU

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headprune_lib.heads import KINDS, HeadTensors
-from headprune_lib.orders import order_mask, prune_order, prune_schedule
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
@@ -30,6 +30,7 @@ from headprune_lib.replication.translation.training import (
     train,
     validation_bleu,
 )
+from headprune_lib.selection import order_mask, prune_order, prune_schedule
 
 # --- which ----------------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from headprune_lib.criteria.attention import combined
-from headprune_lib.heads import HeadTensors
-from headprune_lib.orders import Head, order_masks, prune_order
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.parallel import Pairs
@@ -23,6 +22,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.selection import Head, order_masks, prune_order
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Of the heads, removed at each step: finely as far as orders are compared."""

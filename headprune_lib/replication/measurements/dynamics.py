@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 import scipy.stats
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
 from headprune_lib.replication.measurements.records import interval_record

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from headprune_lib.attention import Weights, entropies, mass_at, mass_on
 from headprune_lib.criteria.attention import means_over_queries
-from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import (
@@ -33,6 +32,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import prune_order, prune_schedule
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
 """Places beside a query."""

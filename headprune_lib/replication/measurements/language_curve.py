@@ -12,8 +12,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.heads import Head, cut_heads, full_mask
-from headprune_lib.orders import prune_order, prune_steps
+from headprune_lib.masking import Head, cut_heads, full_mask
 from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -38,6 +37,7 @@ from headprune_lib.replication.stats.bounds import C8_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.selection import prune_order, prune_steps
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.heads import cut_heads
+from headprune_lib.masking import cut_heads
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.language.tuning import PROJECTIONS, SEED, pruned, tuned

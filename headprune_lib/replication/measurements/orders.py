@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, prune_order, prune_schedule
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
@@ -23,6 +22,7 @@ from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import Head, prune_order, prune_schedule
 
 Subject = EncoderSubject | TranslationSubject
 

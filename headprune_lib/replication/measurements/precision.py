@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from headprune_lib.ablation import masked_logits
-from headprune_lib.heads import HeadTensors
-from headprune_lib.orders import prune_order
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.encoder.batches import Batches
 from headprune_lib.replication.encoder.subject import EncoderSubject, answers
 from headprune_lib.replication.engine import run_units
@@ -26,6 +25,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.selection import prune_order
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 """Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""

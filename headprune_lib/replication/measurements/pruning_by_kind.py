@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.measurements import curves as curves_module
 from headprune_lib.replication.measurements.curves import curve_values, read_curves
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Own, Runs

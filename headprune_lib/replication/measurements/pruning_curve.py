@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.curves import (
     MAIN,

@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, order_mask
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder import retraining as of_encoders
 from headprune_lib.replication.encoder.retraining import WAYS, Way
@@ -37,6 +36,7 @@ from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation import retraining as of_translators
+from headprune_lib.selection import Head, order_mask
 
 _PART = re.compile(rf"(?P<order>.+) (?P<share>\d+)% (?P<way>{'|'.join(WAYS)})")
 

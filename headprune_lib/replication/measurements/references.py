@@ -7,10 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from headprune_lib.batching import NO_LABEL, without_labels
-from headprune_lib.heads import HeadTensors, full_mask
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import masked_heads
+from headprune_lib.masking import HeadTensors, full_mask, masked_heads
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
@@ -20,7 +18,7 @@ from headprune_lib.replication.translation.subject import (
     forced_batches,
     forced_groups,
 )
-from headprune_lib.running import on_device
+from headprune_lib.utils import NO_LABEL, on_device, without_labels
 
 
 def reference_losses(

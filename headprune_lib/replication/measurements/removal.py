@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.orders import Head, order_masks, prune_schedule
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -17,6 +16,7 @@ from headprune_lib.replication.store import Measured
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import coarse_losses
 from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.selection import Head, order_masks, prune_schedule
 
 Subject = EncoderSubject | TranslationSubject
 Run = tuple[str, Subject, list[Head]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.encoder.subject import EncoderSubject

@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 import numpy as np
 import scipy.stats
 
-from headprune_lib.orders import prune_order
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import contrasts
@@ -36,6 +35,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.selection import prune_order
 
 SIZES = (16, 64, 256, 1_000)
 """Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""

@@ -14,9 +14,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.masking import masked_heads
-from headprune_lib.orders import Head
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors, full_mask, masked_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.all_but_one import BEST_HEADS
@@ -35,6 +34,7 @@ from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.selection import Head
 
 BEAMS = (1, 5)
 _HEADS, _VERSES = 6, 300  # heads of each kind, and test verses

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headprune_lib.heads import HeadTensors
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.parallel import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject

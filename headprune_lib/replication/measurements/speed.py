@@ -16,9 +16,8 @@ import torch
 import transformers
 from torch import nn
 
-from headprune_lib.batching import without_labels
-from headprune_lib.heads import find_heads, full_mask
-from headprune_lib.orders import Head, order_mask, prune_order
+from headprune_lib.discovery import find_heads
+from headprune_lib.masking import full_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.batches import make_batches
@@ -29,8 +28,9 @@ from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
-from headprune_lib.running import on_device, pass_seconds
 from headprune_lib.saving import save_pruned
+from headprune_lib.selection import Head, order_mask, prune_order
+from headprune_lib.utils import on_device, pass_seconds, without_labels
 
 _VARIANTS = ("unpruned", "pruned")
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from headprune_lib.batching import Batch
-from headprune_lib.heads import HeadTensors
 from headprune_lib.mask_tuning import tune_mask
-from headprune_lib.orders import Head
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.orders import Subject
 from headprune_lib.replication.order_names import mask_key
 from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.selection import Head
+from headprune_lib.utils import Batch
 
 TUNING = 1
 """Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""

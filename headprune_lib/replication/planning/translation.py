@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-from headprune_lib.batching import teacher_forced, without_labels
 from headprune_lib.replication.data.iwslt import ARCHIVE, N_SCORE
 from headprune_lib.replication.data.newstest import public_files
 from headprune_lib.replication.data.sources import data_folder
@@ -26,7 +25,7 @@ from headprune_lib.replication.translation.models import new_model
 from headprune_lib.replication.translation.public import archive_of
 from headprune_lib.replication.translation.training import training_folder
 from headprune_lib.replication.translation.weights import stored_weights
-from headprune_lib.running import on_device
+from headprune_lib.utils import on_device, teacher_forced, without_labels
 
 # Pairs of each split: newstest's own, MTNT's as its authors say, IWSLT's after fairseq's cleaning.
 _PAIRS = {

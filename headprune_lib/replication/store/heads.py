@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.heads import KINDS, Head
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import Head
 
 
 def heads_array(heads: Iterable[Head]) -> np.ndarray:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-# DataCollatorForSeq2Seq wants a tokenizer of transformers; pieces here come from sentencepiece
-from headprune_lib.batching import teacher_forced
 from headprune_lib.replication.translation.models import PAD
+
+# DataCollatorForSeq2Seq wants a tokenizer of transformers; pieces here come from sentencepiece
+from headprune_lib.utils import teacher_forced
 
 
 def token_batches(

@@ -17,10 +17,9 @@ import torch
 from torch import nn
 
 from headprune_lib.attention import special_ids
-from headprune_lib.batching import by_length, teacher_forced
 from headprune_lib.criteria.gradient import example_importance
-from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.orders import Head
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -37,6 +36,8 @@ from headprune_lib.replication.translation.translator import Rows, Translator
 from headprune_lib.replication.translation.weights import load_translator, stored_weights
 from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import Head
+from headprune_lib.utils import by_length, teacher_forced
 
 GROUP = 32  # sentences that share a batch
 _SCORED_TOGETHER = 32

@@ -31,8 +31,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.stats
 
-from headprune_lib.heads import KINDS
-from headprune_lib.orders import Head, prune_order
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.engine import run_units
@@ -50,6 +49,7 @@ from headprune_lib.replication.verification.quantities import Quantity
 from headprune_lib.replication.verification.sheets import sheets
 from headprune_lib.replication.verification.tried import Sheet
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import Head, prune_order
 
 UNPRUNED = {"accuracy": 0.02, "f1": 0.02, "matthews": 0.12, "BLEU": 2.0}
 ALONG = {"accuracy": 0.04, "f1": 0.04, "matthews": 0.12, "BLEU": 3.0}

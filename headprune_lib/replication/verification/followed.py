@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import torch
 
-from headprune_lib.heads import KINDS, HeadTensors, full_mask
-from headprune_lib.orders import prune_order
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
@@ -36,6 +36,7 @@ from headprune_lib.replication.verification.quantities import (
     same_scores,
 )
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import prune_order
 
 _SCORED = ("importance unnormalised", "entropy")
 """Scores that are measured again: the others' orders must follow from what is stored."""

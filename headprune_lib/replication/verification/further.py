@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import order_mask, prune_order, prune_schedule
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
@@ -45,6 +44,7 @@ from headprune_lib.replication.verification.quantities import (
     same_scores,
 )
 from headprune_lib.replication.verification.scored import few_sentences, other_text, roles
+from headprune_lib.selection import order_mask, prune_order, prune_schedule
 
 
 def further(

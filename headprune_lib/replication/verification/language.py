@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from headprune_lib import cut_heads
-from headprune_lib.heads import Head
+from headprune_lib.masking import Head
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.profiles import load_profile

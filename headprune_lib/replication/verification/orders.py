@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from headprune_lib.heads import KINDS, HeadTensors
-from headprune_lib.orders import Head, prune_order
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import store
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
@@ -22,6 +22,7 @@ from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import Head, prune_order
 
 Subject = EncoderSubject | TranslationSubject
 

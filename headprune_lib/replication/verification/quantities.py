@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headprune_lib.heads import Head, HeadTensors
+from headprune_lib.masking import Head, HeadTensors
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Arrays
 

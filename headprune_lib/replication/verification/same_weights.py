@@ -9,10 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from headprune_lib.batching import Batch, teacher_forced, without_labels
-from headprune_lib.heads import HeadTensors
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
@@ -28,6 +26,7 @@ from headprune_lib.replication.verification.quantities import (
 )
 from headprune_lib.replication.verification.sheets import sheets
 from headprune_lib.replication.verification.tried import Sheet
+from headprune_lib.utils import Batch, teacher_forced, without_labels
 
 EXAMPLES, VERSES = 300, 32
 """How many texts of a cell are drawn, at most."""

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 import torch
 
 from headprune_lib.criteria.attention import means_over_queries
-from headprune_lib.orders import prune_order
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
@@ -26,6 +25,7 @@ from headprune_lib.replication.verification.followed import losses_along
 from headprune_lib.replication.verification.orders import beside, own_outcomes, own_parts
 from headprune_lib.replication.verification.quantities import Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import prune_order
 
 
 def few_sentences(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from headprune_lib.orders import order_mask, prune_order
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
@@ -40,6 +39,7 @@ from headprune_lib.replication.verification.tried import (
     uncut_row,
 )
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import order_mask, prune_order
 
 
 def sheets(result: Result, subject: Subject) -> list[Sheet]:

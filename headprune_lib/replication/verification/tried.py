@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.heads import HeadTensors, full_mask
-from headprune_lib.orders import Head, order_masks, prune_schedule
+from headprune_lib.masking import HeadTensors, full_mask
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.selection import Head, order_masks, prune_schedule
 
 Row = tuple[str, HeadTensors]
 """A mask and what it is called."""

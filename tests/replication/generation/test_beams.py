@@ -6,11 +6,11 @@ import torch
 
 from headprune_lib import full_mask, masked_heads
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.batching import teacher_forced
 from headprune_lib.losses import cross_entropy
 from headprune_lib.replication.generation import beams
 from headprune_lib.replication.generation.beams import searched_under
 from headprune_lib.replication.generation.greedy import generate, marks_of
+from headprune_lib.utils import teacher_forced
 
 
 @pytest.mark.parametrize("at_once", [256, 11])

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.compared import COMPARED, SHARES
 from headprune_lib.replication.measurements.precision import SHARES as MASKED

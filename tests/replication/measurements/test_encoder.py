@@ -11,7 +11,6 @@ import torch
 
 from headprune_lib import find_heads, order_mask, prune_order, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.batching import without_labels
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -22,6 +21,7 @@ from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.utils import without_labels
 
 
 @pytest.fixture(scope="module")

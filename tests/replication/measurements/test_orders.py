@@ -7,8 +7,8 @@ import torch
 
 from headprune_lib import masked_heads, prune_order, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.heads import KINDS, full_mask
-from headprune_lib.orders import prune_schedule
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import full_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
@@ -17,6 +17,7 @@ from headprune_lib.replication.measurements.orders import EVERY, read_order
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.selection import prune_schedule
 
 
 @pytest.fixture

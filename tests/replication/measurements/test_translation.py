@@ -10,7 +10,7 @@ import torch
 
 from headprune_lib import find_heads, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import store
 from headprune_lib.replication.claims.verdict import Judged, Row, combine
 from headprune_lib.replication.pages import numbers, plots, tables

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from headprune_lib.orders import prune_order
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.orders import random_order
@@ -21,6 +20,7 @@ from headprune_lib.replication.verification.quantities import (
 from headprune_lib.replication.verification.same_weights import find_again
 from headprune_lib.replication.verification.sheets import sheets
 from headprune_lib.replication.verification.subjects import subjects_of
+from headprune_lib.selection import prune_order
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.claims.verdict import defined
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_ABOVE_CHANCE, points, signed

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from headprune_lib.orders import prune_order, prune_schedule
 from headprune_lib.replication import stats
 from headprune_lib.replication.claims.by_difficulty import strata
 from headprune_lib.replication.claims.evidence import kept_at, share_judged
@@ -27,6 +26,7 @@ from headprune_lib.replication.pages.tables.pages import (
 from headprune_lib.replication.pages.values import prunable_at, raw_importance, step_at
 from headprune_lib.replication.stats.bounds import C3_KEPT, SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
+from headprune_lib.selection import prune_order, prune_schedule
 
 Values = Mapping[str, Any] | None
 """The values of a pruning curve; None where it was not measured."""

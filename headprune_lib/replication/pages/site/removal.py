@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.heads import KINDS
-from headprune_lib.orders import prune_order
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.evidence import share_judged, task_judged
 from headprune_lib.replication.measurements import accuracy, half_of
@@ -20,6 +19,7 @@ from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.titles import order_title, spelled
 from headprune_lib.replication.verification.orders import stored_importance
+from headprune_lib.selection import prune_order
 
 MEASURED = ("pruning_curve", "which_first")
 SHOWN_SHARE = 0.4

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.stats.bounds import ALPHA

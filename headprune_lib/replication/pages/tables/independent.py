@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.paths import reference_root

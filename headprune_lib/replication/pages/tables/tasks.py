@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from headprune_lib.orders import prune_order
 from headprune_lib.replication import stats
 from headprune_lib.replication.claims.by_difficulty import strata
 from headprune_lib.replication.claims.evidence import kept_at, share_judged
@@ -30,6 +29,7 @@ from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE, TOLERANCES
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import prune_order
 
 __all__ = [
     "agreement_tasks_table",

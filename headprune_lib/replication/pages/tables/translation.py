@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from headprune_lib.heads import KINDS
+from headprune_lib.discovery import KINDS
 from headprune_lib.replication.pages.tables import pages
 from headprune_lib.replication.pages.tables.pages import estimate, signed
 from headprune_lib.replication.pages.values import step_at

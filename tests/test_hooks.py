@@ -18,7 +18,7 @@ from headprune_lib import (
     score_heads,
 )
 from headprune_lib.attention import recorded_weights
-from headprune_lib.running import evaluating
+from headprune_lib.utils import evaluating
 
 
 def some_mask(model):

@@ -12,17 +12,17 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from headprune_lib.heads import (
-    AttentionBlock,
+from headprune_lib.discovery import find_heads
+from headprune_lib.masking import (
     Head,
     HeadTensors,
     check_scores,
     cut_heads,
-    find_heads,
     full_mask,
     head_grid,
     without_heads,
 )
+from headprune_lib.specs import AttentionBlock
 
 
 def prune_order(scores: HeadTensors) -> list[Head]:
@@ -176,7 +176,7 @@ def prune_mask(
 
     Args:
         scores, kinds, keep_at_least, per_group, group_score: as of
-            :func:`headprune_lib.orders.prune_steps`.
+            :func:`headprune_lib.selection.prune_steps`.
         amount: share of the heads still there that goes, 0 to 1; never more, and less where a
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
@@ -185,7 +185,7 @@ def prune_mask(
 
     Raises:
         TypeError: an amount that is no number.
-        ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.orders.prune_steps`
+        ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.selection.prune_steps`
             raises.
     """
     _check_amount(amount)

@@ -20,8 +20,8 @@ from headprune_lib import (
     prune_schedule,
     uniform_mask,
 )
-from headprune_lib.orders import order_masks
 from headprune_lib.replication.census import tiny as census_tiny
+from headprune_lib.selection import order_masks
 
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 

@@ -5,7 +5,7 @@ import torch
 from tiny import batch_for, build
 
 from headprune_lib import gradients, head_importance
-from headprune_lib.running import in_halves
+from headprune_lib.utils import in_halves
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
