@@ -134,7 +134,7 @@ def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
     listed = run("criteria").output
-    assert "Mean over real queries of the greatest weight" in " ".join(listed.split())
+    assert "Greatest attention weight of each query, end marks left out." in listed
     assert max(map(len, listed.splitlines())) <= 100
     for words in (["score", "nowhere", "x.tsv"], ["prune", "nowhere", "x.tsv", tmp_path / "out"]):
         result = run(*words, *["--amount", 0.5][: 2 * (words[0] == "prune")], "--by", "importence")
