@@ -6,7 +6,7 @@ import copy
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,6 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
-    with suppress(UnknownArchitecture):
-        discovered(model)  # what is proved of a model stays with it
     before = _traces(model)
     case = Case(model, inputs, whole)
     answers = {}
@@ -284,12 +282,15 @@ _LAWS: dict[str, Callable[[Case], str]] = {
 }
 
 
+_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
+
+
 def _traces(model: nn.Module) -> list[tuple]:
     """What a function could forget to put back."""
     return [
         (
             module.training,
-            sorted(module.__dict__),
+            sorted(module.__dict__.keys() - _PROVED),
             len(module._forward_hooks),
             len(module._forward_pre_hooks),
         )
