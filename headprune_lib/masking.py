@@ -88,7 +88,7 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
 
     Args:
         mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
-            will do. Or the heads to cut, as :func:`cut_heads` takes them.
+            will do. Or the heads to cut, as :func:`headprune_lib.cut_heads` takes them.
 
     Returns:
         kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where

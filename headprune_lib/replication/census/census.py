@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from headprune_lib.messages import one_line
+from headprune_lib.messages import one_line, quiet
 from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
@@ -85,11 +85,10 @@ def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
     pipe.close()
 
 
+@quiet()
 def row_of(name: str) -> Row:
     """What came of one type; nothing that goes wrong with it is raised."""
     import time
-
-    import transformers
 
     from headprune_lib import find_heads
     from headprune_lib.discovery import discovered
@@ -97,7 +96,6 @@ def row_of(name: str) -> Row:
     from headprune_lib.replication.census.tiny import build
     from headprune_lib.specs import UnknownArchitecture
 
-    transformers.logging.set_verbosity_error()
     start = time.perf_counter()
     try:
         model = build(name)

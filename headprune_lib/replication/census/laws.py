@@ -95,7 +95,6 @@ def _gravity(answer: str) -> int:
 
 
 def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[str, str]:
-    discovered(model)  # what is proved of a model stays with it
     before = _traces(model)
     case = Case(model, inputs, whole)
     answers = {}
@@ -222,8 +221,11 @@ def _places(case: Case) -> str:
     pruned = prune_heads(copy.deepcopy(case.model), mask)
     for kernel in ("eager", None):
         expected = _by_layer(case.model, case, kernel, mask)
-        if not expected:
-            continue
+        if not expected or (
+            not _is_finite(expected)
+            and not _is_finite(_by_layer(case.model, case, kernel, full_mask(case.model)))
+        ):
+            continue  # the unpruned model itself does not run, or returns NaN, under this kernel
         found = _by_layer(pruned, case, kernel)
         answer = YES
         for name, layers in expected.items():
@@ -234,6 +236,12 @@ def _places(case: Case) -> str:
                 if not empty and (right is None or distance([left], [right]) > _LIMIT):
                     raise Broken(f"{name}[{place}] is that of another layer")
     return answer
+
+
+def _is_finite(returned: dict[str, tuple]) -> bool:
+    return all(
+        x is None or bool(x.isfinite().all()) for layers in returned.values() for x in layers
+    )
 
 
 def _by_layer(
@@ -274,12 +282,15 @@ _LAWS: dict[str, Callable[[Case], str]] = {
 }
 
 
+_PROVED = {"_headprune_discovery", "_headprune_trusted"}  # stays with the model, and its copies
+
+
 def _traces(model: nn.Module) -> list[tuple]:
     """What a function could forget to put back."""
     return [
         (
             module.training,
-            sorted(module.__dict__),
+            sorted(module.__dict__.keys() - _PROVED),
             len(module._forward_hooks),
             len(module._forward_pre_hooks),
         )
