@@ -27,9 +27,9 @@ from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import Call, recorded, replayed
-from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads
+from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, synchronize
 from headprune_lib.verify import close
 
@@ -61,7 +61,7 @@ def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
 
 
 def _masks(model: nn.Module, how: _How) -> dict[Head, HeadTensors]:
-    masks, full = {}, full_mask(model)
+    masks, full = {}, ones_mask(model)
     for block in find_heads(model):
         for head in block.kept:
             mask = {kind: values.clone() for kind, values in full.items()}
@@ -133,7 +133,7 @@ def masked_logits(
     As of :func:`headprune_lib.one_head_ablation`, batches are computed as they are asked for, and
     the model is as it was between them.
     """
-    mask = full_mask(model) if mask is None else mask
+    mask = ones_mask(model) if mask is None else mask
     for batch in batches:
         with _for_one_batch(model, batch, device) as inputs, masked_heads(model, mask):
             logits = _logits(model(**model_inputs(model, inputs)), inputs)
@@ -217,18 +217,18 @@ def _check_size(logits: Tensor, n_heads: int) -> None:
         )
 
 
-def _path(block: AttentionBlock, part: str) -> str:
+def _path(block: AttentionLayer, part: str) -> str:
     return ".".join(filter(None, (block.path, getattr(block.architecture, part))))
 
 
-def _views(block: AttentionBlock) -> list[str]:
+def _views(block: AttentionLayer) -> list[str]:
     """Paths of what makes keys and values of another side's states."""
     if block.kind != "enc-dec" or block.architecture.fused:
         return []
     return [_path(block, "key"), _path(block, "value")]
 
 
-def _paths(blocks: Sequence[AttentionBlock]) -> list[str]:
+def _paths(blocks: Sequence[AttentionLayer]) -> list[str]:
     """What is recorded: attention modules, their parts and all that they lie in."""
     paths = []
     for block in blocks:
@@ -239,7 +239,7 @@ def _paths(blocks: Sequence[AttentionBlock]) -> list[str]:
 
 
 def _can_be_reused(
-    model: nn.Module, blocks: Sequence[AttentionBlock], calls: dict[str, Call]
+    model: nn.Module, blocks: Sequence[AttentionLayer], calls: dict[str, Call]
 ) -> bool:
     """Whether a block's part in the pass, and what came before it, can be told apart."""
     for block in blocks:
@@ -253,7 +253,7 @@ def _can_be_reused(
     return True
 
 
-def _is_linear(model: nn.Module, block: AttentionBlock, core: Call, output: Call) -> bool:
+def _is_linear(model: nn.Module, block: AttentionLayer, core: Call, output: Call) -> bool:
     """Whether a block returned what its output projection's weights make of the heads."""
     projection: Any = block.part(model, "output")
     if not_plain(projection) is not None:
@@ -265,7 +265,7 @@ def _is_linear(model: nn.Module, block: AttentionBlock, core: Call, output: Call
 
 
 def _unchanged(
-    blocks: Sequence[AttentionBlock], block: AttentionBlock, calls: dict[str, Call]
+    blocks: Sequence[AttentionLayer], block: AttentionLayer, calls: dict[str, Call]
 ) -> dict[str, Any]:
     """By path what the heads of a block cannot change, outermost modules only, and its output."""
     start = calls[_path(block, "core")].place
@@ -293,7 +293,7 @@ def _states(output: Any) -> Any:
 
 
 def _attention(
-    model: nn.Module, block: AttentionBlock, calls: dict[str, Call], place: int, how: _How
+    model: nn.Module, block: AttentionLayer, calls: dict[str, Call], place: int, how: _How
 ) -> dict[str, Any]:
     """By path what a block's attention returns where its kept head of this place is cut, or left.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.hooks import hooking
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import NO_LABEL, Batch, evaluating, in_double, model_inputs
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Recorded(NamedTuple):
 
 @contextmanager
 def recorded_weights(
-    model: nn.Module, blocks: Sequence[AttentionBlock]
+    model: nn.Module, blocks: Sequence[AttentionLayer]
 ) -> Iterator[list[list[Recorded]]]:
     """Inside, a pass of the model leaves every block's weights in its place of the list.
 
@@ -112,7 +112,7 @@ def _kernels(config: Any) -> dict[str, Any]:
 
 
 def _keep(
-    own: list[Recorded], block: AttentionBlock
+    own: list[Recorded], block: AttentionLayer
 ) -> Callable[[nn.Module, tuple, dict[str, Any], Any], None]:
     def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         given = output if isinstance(output, tuple) else (output,)
@@ -155,7 +155,7 @@ def _mask_given(
 
 
 def read_weights(
-    blocks: Sequence[AttentionBlock], found: list[list[Recorded]], batch: Batch
+    blocks: Sequence[AttentionLayer], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
     """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied.
 
@@ -170,7 +170,7 @@ def read_weights(
 
 
 def attention_weights(
-    model: nn.Module, blocks: Sequence[AttentionBlock], batch: Batch
+    model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
     """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
 
@@ -186,7 +186,7 @@ _OPEN = -50.0  # what masks close, they close with less (Swin with -100)
 
 
 def _seen(
-    block: AttentionBlock, values: Tensor, mask: Tensor | None, batch: Batch
+    block: AttentionLayer, values: Tensor, mask: Tensor | None, batch: Batch
 ) -> Bool[Tensor, "example query key"]:
     """No padding, as the batch says, nor what is masked: later tokens, far ones.
 
@@ -211,7 +211,7 @@ def _seen(
     return seen
 
 
-def asking(block: AttentionBlock, batch: Batch) -> Bool[Tensor, "example position"] | None:
+def asking(block: AttentionLayer, batch: Batch) -> Bool[Tensor, "example position"] | None:
     """Which of a block's queries are no padding; None where nothing says so."""
     return _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
 
@@ -226,7 +226,7 @@ def _real(batch: Batch, side: str) -> Bool[Tensor, "example position"] | None:
     return batch["labels"] != NO_LABEL if "labels" in batch else None
 
 
-def _ids(block: AttentionBlock, values: Tensor, batch: Batch) -> Tensor | None:
+def _ids(block: AttentionLayer, values: Tensor, batch: Batch) -> Tensor | None:
     name = "decoder_input_ids" if block.kind == "dec-dec" else "input_ids"
     ids = batch.get(name)
     return ids if ids is not None and ids.shape == (len(values), values.shape[-1]) else None

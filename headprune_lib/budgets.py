@@ -6,12 +6,12 @@ removed for it.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> from headprune_lib import score_heads
->>> from headprune_lib.selection import prune_steps
+>>> from headprune_lib.selection import removal_units
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
 ...                     intermediate_size=8, vocab_size=10)
 >>> model = BertForSequenceClassification(config)
->>> steps = prune_steps(model, score_heads(model, [], "random"))
->>> cut = cut_until(model, steps, parameters_cost(model), at_most=5050)
+>>> steps = removal_units(model, score_heads(model, [], "random"))
+>>> cut = prune_to_budget(model, steps, parameters_cost(model), at_most=5050)
 >>> [(point.heads, point.value) for point in cut.curve]
 [(0, 5226.0), (1, 5156.0), (2, 5086.0), (3, 5016.0)]
 >>> int(cut.mask["self"].sum())
@@ -25,18 +25,18 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from headprune_lib.discovery import alike, find_heads
-from headprune_lib.masking import HeadTensors, cut_heads
-from headprune_lib.messages import one_line
+from headprune_lib.masking import HeadTensors, head_mask
+from headprune_lib.messages import former_names, one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, seconds_of
 from headprune_lib.verify import Ran, copied, record
 
@@ -60,7 +60,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BudgetResult:
     """How far an order goes.
 
     Attributes:
@@ -74,11 +74,13 @@ class Cut:
     curve: tuple[Point, ...]
 
 
-def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: float) -> Cut:
+def prune_to_budget(
+    model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: float
+) -> BudgetResult:
     """The fewest first steps of an order after which the model costs ``at_most`` so much.
 
     Args:
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
         cost: such as :func:`parameters_cost`, or a function of one's own.
 
     Raises:
@@ -96,14 +98,16 @@ def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: 
     )
 
 
-def cut_while(model: nn.Module, steps: Sequence[Step], quality: Measured, at_least: float) -> Cut:
+def prune_while(
+    model: nn.Module, steps: Sequence[Step], quality: Measured, at_least: float
+) -> BudgetResult:
     """As many first steps of an order as leave the model ``at_least`` so good, by bisection.
 
     Of a quality that falls along the order this is the last such place. Where it rises and falls,
     it is one of several: the model is good enough there, and with one step more it is not.
 
     Args:
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
         quality: higher is better; on text that neither the scores nor the final figure are of.
 
     Raises:
@@ -132,32 +136,32 @@ class _Walk:
         self.seen: dict[int, float] = {}
 
     def mask(self, n: int) -> HeadTensors:
-        return cut_heads(self.model, [head for step in self.steps[:n] for head in step])
+        return head_mask(self.model, [head for step in self.steps[:n] for head in step])
 
     def at(self, n: int) -> float:
         if n not in self.seen:
             self.seen[n] = self.look(self.mask(n))
         return self.seen[n]
 
-    def until(self, n: int) -> Cut:
+    def until(self, n: int) -> BudgetResult:
         curve = tuple(
             Point(place, sum(map(len, self.steps[:place])), value)
             for place, value in sorted(self.seen.items())
         )
-        return Cut(self.mask(n), n, curve)
+        return BudgetResult(self.mask(n), n, curve)
 
 
 Size = tuple[int, int]
 """Query heads and key and value heads that a layer has left."""
 
 
-def heads_left(block: AttentionBlock, mask: HeadTensors) -> list[int]:
+def heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
     """Which heads a mask leaves of a block."""
     row = mask[block.kind][block.layer].tolist()
     return [head for head in block.kept if row[head] != 0]
 
 
-def size_of(block: AttentionBlock, heads: Collection[int]) -> Size:
+def size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
     """The size of a block that is left with these heads."""
     return len(heads), sum(not set(group).isdisjoint(heads) for group in block.groups)
 
@@ -183,7 +187,7 @@ def parameters_cost(model: nn.Module) -> Measured:
     return cost
 
 
-def _parameters(model: nn.Module, block: AttentionBlock, heads: Sequence[int] | None = None) -> int:
+def _parameters(model: nn.Module, block: AttentionLayer, heads: Sequence[int] | None = None) -> int:
     """How many parameters an attention module has, or would have with these heads alone."""
     module = model.get_submodule(block.path)
     if heads is not None:
@@ -206,7 +210,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         ValueError: a model that keeps no keys and values, cannot run on so many tokens, or keeps
             something else than one entry a head.
     """
-    each: dict[AttentionBlock, tuple[bool, int, int]] = {}
+    each: dict[AttentionLayer, tuple[bool, int, int]] = {}
     for block, keys, values in _cached(model, length):
         heads, groups, entries = len(block.kept), len(block.groups), keys.shape[1]
         if entries not in (heads, groups) or values.shape[1] != entries:
@@ -236,7 +240,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
     return cost
 
 
-def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionBlock, Tensor, Tensor]]:
+def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Tensor, Tensor]]:
     """Blocks that keep keys and values of one text, with what they keep."""
     inputs = random_tokens(model, 1, length)
     with evaluating(model), torch.no_grad():
@@ -292,7 +296,7 @@ class Seconds:
 
     whole: float
     layers: dict[str, dict[Size, float]]
-    blocks: tuple[AttentionBlock, ...]
+    blocks: tuple[AttentionLayer, ...]
 
     def __call__(self, mask: HeadTensors) -> float:
         """Seconds of a pass, if all but attention takes as long as it does.
@@ -323,7 +327,7 @@ def seconds_cost(
 
     Args:
         batch: of the size and length that the seconds are to be of; ``labels`` are left out.
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
 
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
@@ -350,7 +354,7 @@ def seconds_cost(
     return Seconds(statistics.median(wholes), tables, blocks)
 
 
-def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]]:
+def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]]:
     """The sizes that a layer has along an order, with the heads that it has left there."""
     left = list(block.kept)
     sizes = {size_of(block, left): left}
@@ -365,7 +369,7 @@ def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]
 def _timed(
     model: nn.Module,
     inputs: Batch,
-    block: AttentionBlock,
+    block: AttentionLayer,
     ran: Ran,
     sizes: dict[Size, list[int]],
     rounds: int,
@@ -389,3 +393,10 @@ def _timed(
         if number:
             wholes.append(whole)
     return {size: statistics.median(taken) for size, taken in times.items()}, wholes
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = former_names(
+        __name__,
+        {"Cut": "BudgetResult", "cut_until": "prune_to_budget", "cut_while": "prune_while"},
+    )

@@ -21,12 +21,12 @@ from torch import nn
 
 from headprune_lib.example_inputs import Inputs
 from headprune_lib.specs import (
-    ARCHITECTURES,
+    ATTENTION_SPECS,
     CONVOLUTIONS,
     LINEAR,
     REGISTERED,
-    Architecture,
-    AttentionBlock,
+    AttentionLayer,
+    AttentionSpec,
     NotAttention,
     UnknownArchitecture,
     block_of,
@@ -110,7 +110,7 @@ Modules = dict[str, nn.Module]
 
 def find_heads(
     model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
-) -> list[AttentionBlock]:
+) -> list[AttentionLayer]:
     """Every attention block of ``model``, in order of layers.
 
     Classes in the table, and those that ``register_attention`` taught, are known by name. Others
@@ -157,7 +157,7 @@ class Discovery:
         refused: path of each attention module that was seen and not taken -> why.
     """
 
-    blocks: list[AttentionBlock]
+    blocks: list[AttentionLayer]
     refused: dict[str, str]
 
 
@@ -233,7 +233,7 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
     unknown: list[str] = []
     for path, module in modules.items():
         name = type(module).__name__
-        entry = ARCHITECTURES.get(name)
+        entry = ATTENTION_SPECS.get(name)
         if pruned := vars(module).get("headprune_found"):  # it brings its own entry
             known[path] = Verified(vars(module)["headprune_architecture"], pruned)
         elif entry and name not in REGISTERED and is_released(module):
@@ -251,7 +251,7 @@ def _signature(modules: Modules, path: str) -> tuple:
     """A module, its entry, and what runs where it, or the one around it, is called."""
     module, around = modules[path], modules[path.rpartition(".")[0]]
     code = tuple((type(m).forward, vars(m).get("forward")) for m in (around, *module.modules()))
-    return path, module, ARCHITECTURES.get(type(module).__name__), code
+    return path, module, ATTENTION_SPECS.get(type(module).__name__), code
 
 
 def _taken(known: dict[str, Verified], memory: _Memory) -> dict[str, Verified]:
@@ -297,7 +297,7 @@ def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
 def _prove(
     model: nn.Module,
     modules: Modules,
-    candidates: dict[str, tuple[Architecture, ...]],
+    candidates: dict[str, tuple[AttentionSpec, ...]],
     unsure: list[str],
     inputs: Batch | None,
     memory: _Memory,
@@ -343,12 +343,12 @@ def _prove(
 
 
 def _result(
-    module: nn.Module, candidates: tuple[Architecture, ...] | None, call: Ran, how: str
+    module: nn.Module, candidates: tuple[AttentionSpec, ...] | None, call: Ran, how: str
 ) -> Verified | str:
     """What holds of a module that was read, or of the entry of its class; or why nothing does."""
     name = type(module).__name__
     try:
-        names = candidates or (ARCHITECTURES[name],)
+        names = candidates or (ATTENTION_SPECS[name],)
         verified = verify(module, names, call, entry=candidates is None)
     except NotAttention as reason:
         if candidates:
@@ -396,7 +396,7 @@ def _note_readers(
 
 def _blocks(
     model: nn.Module, modules: Modules, taken: dict[str, Verified], memory: _Memory
-) -> Iterator[AttentionBlock]:
+) -> Iterator[AttentionLayer]:
     order = [path for path in modules if path in taken]
     kinds = _kinds(modules, order, memory.outside)
     layers: Counter[str] = Counter()
@@ -417,7 +417,7 @@ def _layer_path(modules: Modules, path: str) -> str:
     return path
 
 
-def _with_sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[AttentionBlock]:
+def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[AttentionLayer]:
     """The blocks with what follows from keys and values that layers share."""
     readers = memory.readers
     makers = {reader: maker for maker, by in readers.items() for reader in by}
@@ -442,7 +442,7 @@ def _with_sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[Att
         yield replace(block, keeps_groups=why, masks_only=masks_only)
 
 
-def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
     """Raises ValueError where two blocks have one output projection: a mask would act on both."""
     users: dict[nn.Module, list[str]] = {}
     for block in blocks:
@@ -477,7 +477,7 @@ def _nothing_found(modules: Modules, refused: dict[str, str]) -> str:
     )
     return (
         f"no known attention module in {type(modules['']).__name__}; {what}. Known: "
-        f"{sorted(ARCHITECTURES)}. Teach it yours with "
+        f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
         'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
     )
 
@@ -552,9 +552,9 @@ def _looks_like_attention(module: nn.Module) -> bool:
 
 def _candidates(
     modules: Modules, paths: list[str], memory: _Memory
-) -> dict[str, tuple[Architecture, ...]]:
+) -> dict[str, tuple[AttentionSpec, ...]]:
     """What the parts of modules may be, the likeliest first, at the path of each one's whole."""
-    candidates: dict[str, tuple[Architecture, ...]] = {}
+    candidates: dict[str, tuple[AttentionSpec, ...]] = {}
     for path in paths:
         try:
             holder, found = _read(modules, path)
@@ -564,7 +564,7 @@ def _candidates(
     return candidates
 
 
-def _read(modules: Modules, path: str) -> tuple[str, tuple[Architecture, ...]]:
+def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
     """The path of a module with its output projection, and what its parts may be.
 
     Raises:
@@ -581,7 +581,7 @@ def _read(modules: Modules, path: str) -> tuple[str, tuple[Architecture, ...]]:
             named: dict[str, Any] = {
                 name: f"{prefix}.{part}" if prefix else part for name, part in parts.items()
             }
-            base = Architecture(output=output, core=prefix, returns=1, **named)
+            base = AttentionSpec(output=output, core=prefix, returns=1, **named)
             candidates += [(holder, names) for names in _sized(core, module, base)]
     if not candidates:
         raise NotAttention(
@@ -644,7 +644,7 @@ def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
             yield found
 
 
-def _sized(core: nn.Module, module: nn.Module, base: Architecture) -> Iterator[Architecture]:
+def _sized(core: nn.Module, module: nn.Module, base: AttentionSpec) -> Iterator[AttentionSpec]:
     """The candidates with every attribute that may say how many heads there are, and how wide."""
     total = columns_of(module.get_submodule(base.output))
     for n_heads, count in _numbers(core, HEADS).items():
@@ -658,7 +658,7 @@ def _sized(core: nn.Module, module: nn.Module, base: Architecture) -> Iterator[A
                 yield names
 
 
-def _grouping(core: nn.Module, count: int, base: Architecture) -> list[dict[str, Any]]:
+def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str, Any]]:
     """What may say how many queries share a key and value head."""
 
     def dividing(names: list[str]) -> str | None:
@@ -673,7 +673,7 @@ def _grouping(core: nn.Module, count: int, base: Architecture) -> list[dict[str,
     return [{"fused_by_head": by_head, **way} for by_head in orders for way in (*ways, {})]
 
 
-def _rows_fit(module: nn.Module, names: Architecture, count: int, group: int) -> bool:
+def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int) -> bool:
     """Whether every projection's rows split into the heads, or groups, that it is said to have."""
     if count % group:
         return False

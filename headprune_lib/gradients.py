@@ -34,7 +34,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import (
     Batch,
     Room,
@@ -54,7 +54,7 @@ _HERE = str(Path(__file__).parent)
 def gate_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock] | None = None,
+    blocks: list[AttentionLayer] | None = None,
     loss: Loss | None = None,
     *,
     checked: bool = True,
@@ -90,7 +90,7 @@ def gate_gradients(
         used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
         found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
     result: list[Tensor] = []
-    silent: list[AttentionBlock] = []
+    silent: list[AttentionLayer] = []
     for block, block_gates in zip(blocks, gates, strict=True):
         gradients = [next(found) for _ in block_gates.by_shape]
         there = [
@@ -129,7 +129,7 @@ class _Gates:
         return self.by_shape[shape]
 
 
-def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
+def _by_example(gradient: Tensor, n: int, block: AttentionLayer) -> Tensor:
     """(rows, position, head) -> (example, positions of its rows, head)."""
     if not block.by_example:
         if n > 1:
@@ -149,7 +149,7 @@ def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
 def batch_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     loss: Loss | None,
     room: Room | None = None,
 ) -> list[Tensor]:
@@ -162,7 +162,7 @@ def batch_gradients(
 def in_parts(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     compute: Callable[[Batch], list[Tensor]],
     room: Room | None,
 ) -> list[Tensor]:
@@ -183,7 +183,7 @@ def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
 
 
 def prove_gradients(
-    model: nn.Module, batch: Batch, blocks: list[AttentionBlock], loss: Loss | None
+    model: nn.Module, batch: Batch, blocks: list[AttentionLayer], loss: Loss | None
 ) -> None:
     """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
 
@@ -272,7 +272,7 @@ def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None
 
 
 def check_unused(
-    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionBlock]
+    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionLayer]
 ) -> None:
     """Blocks that have no gradient must be without influence too, or the gradient is wrong.
 
@@ -286,7 +286,7 @@ def check_unused(
     if not silent:
         return
 
-    def without(closed: Sequence[AttentionBlock]) -> Tensor:
+    def without(closed: Sequence[AttentionLayer]) -> Tensor:
         zeros = [torch.zeros(len(b.kept)) if b in closed else None for b in find_heads(model)]
         with gated(model, zeros):
             return example_losses(model, batch, loss)
@@ -433,7 +433,7 @@ def check_derivatives(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     gradients: Sequence[Tensor],
     seen: str,
 ) -> None:
@@ -477,7 +477,7 @@ def _compare(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     slopes: Tensor,
 ) -> tuple[str, float]:
     """What is wrong with the gradients, if anything, and what the differences are exact to."""

@@ -13,9 +13,9 @@ from transformers.pytorch_utils import Conv1D
 from headprune_lib.attention import asking
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import recorded
-from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, full_mask, gated
+from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, gated, ones_mask
 from headprune_lib.pruning import check_weights
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def tune_mask(
     blocks = blocks[has_cut.index(True) :]  # what runs before is given what it was given, and whole
     fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
     check_weights(model, fitted, ["output"])
-    whole = full_mask(model)
+    whole = ones_mask(model)
     for block in fitted:
         own = _own(gates, block)
         fit = _Fit(_output_weight(model, block), block.width, own != 0)
@@ -139,7 +139,7 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     return model
 
 
-def _runs(model: nn.Module, batch: Batch) -> dict[AttentionBlock, int]:
+def _runs(model: nn.Module, batch: Batch) -> dict[AttentionLayer, int]:
     """The blocks in the order in which they run in a pass of a batch, and how many times each does."""
     blocks = find_heads(model)
     outputs = [block.part(model, "output") for block in blocks]
@@ -155,7 +155,7 @@ class _Reached(Exception):
 
 def _inputs(
     model: nn.Module,
-    block: AttentionBlock,
+    block: AttentionLayer,
     times: int,
     batches: Sequence[Batch],
     gates: HeadTensors,
@@ -184,12 +184,12 @@ def _inputs(
     return inputs
 
 
-def _own(gates: HeadTensors, block: AttentionBlock) -> Float[Tensor, " head"]:
+def _own(gates: HeadTensors, block: AttentionLayer) -> Float[Tensor, " head"]:
     """The gates of the heads that a block still has."""
     return gates[block.kind][block.layer, list(block.kept)]
 
 
-def _output_weight(model: nn.Module, block: AttentionBlock) -> Float[Tensor, "hidden column"]:
+def _output_weight(model: nn.Module, block: AttentionLayer) -> Float[Tensor, "hidden column"]:
     projection: Any = block.part(model, "output")
     weight = projection.weight.detach().double()
     return weight.T if isinstance(projection, Conv1D) else weight

@@ -15,7 +15,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import hooked
 from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
-from headprune_lib.specs import AttentionBlock, columns_of, rows_of
+from headprune_lib.specs import AttentionLayer, columns_of, rows_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
@@ -32,7 +32,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
             model rather than a part of it: where its configuration names heads (Whisper's
             ``alignment_heads``) they are renumbered.
         mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone; or
-            the heads to remove, as :func:`headprune_lib.cut_heads` takes them. Heads are numbered
+            the heads to remove, as :func:`headprune_lib.head_mask` takes them. Heads are numbered
             as in the unpruned model; what is said of those that were removed before changes
             nothing, so that masks may be cumulative.
             Of heads that share a key and value head all go, and it with them; or equally many of
@@ -78,7 +78,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     return model
 
 
-def _check_removable(block: AttentionBlock, keep: Sequence[int]) -> None:
+def _check_removable(block: AttentionLayer, keep: Sequence[int]) -> None:
     """Raises ValueError where a block cannot be sliced down to these heads."""
     if block.masks_only:
         raise ValueError(
@@ -116,7 +116,7 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
         raise
 
 
-def _check_size(block: AttentionBlock, part: str, projection: Any, where: str) -> None:
+def _check_size(block: AttentionLayer, part: str, projection: Any, where: str) -> None:
     """Raises ValueError where a projection has other sizes than its block says."""
     heads, groups = len(block.kept), len(block.groups)
     if part == "fused":
@@ -174,7 +174,7 @@ def not_plain(module: nn.Module) -> str | None:
 
 
 def check_weights(
-    model: nn.Module, blocks: Iterable[AttentionBlock], parts: Sequence[str] = ()
+    model: nn.Module, blocks: Iterable[AttentionLayer], parts: Sequence[str] = ()
 ) -> None:
     """Raises ValueError where weights cannot be changed as they are: see :func:`prune_heads`.
 
@@ -203,7 +203,7 @@ def check_weights(
 
 def renumbered(
     model: Any,
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     before: Sequence[Sequence[int]],
     after: Sequence[Sequence[int]],
 ) -> list[tuple[Any, str, list]]:

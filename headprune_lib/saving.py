@@ -31,7 +31,7 @@ from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
 from headprune_lib.pruning import renumbered
 from headprune_lib.slicing import RECORD, Record, keep_heads, record_of, write_record
-from headprune_lib.specs import ARCHITECTURES, Architecture, AttentionBlock, block_of, is_known
+from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec, block_of, is_known
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -486,7 +486,7 @@ def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
     return holder.removesuffix(record["architecture"]["output"]).removesuffix("."), record
 
 
-def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:
+def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionLayer:
     """The block of an unpruned module that has a record; nothing is run or proved.
 
     Raises:
@@ -503,7 +503,9 @@ def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBloc
     }
     try:
         module = modules[path]
-        names = ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**fields)
+        names = (
+            ATTENTION_SPECS[type(module).__name__] if is_known(module) else AttentionSpec(**fields)
+        )
         block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
     except TypeError as error:
         raise ValueError(
@@ -536,10 +538,10 @@ def unprune_heads(
 
     Example:
         >>> from transformers import BertConfig, BertModel
-        >>> from headprune_lib import cut_heads, prune_heads
+        >>> from headprune_lib import head_mask, prune_heads
         >>> model = BertModel(BertConfig(hidden_size=8, num_attention_heads=4, vocab_size=10,
         ...                              num_hidden_layers=1, intermediate_size=8))
-        >>> pruned = prune_heads(model, cut_heads(model, [("self", 0, 2)]))
+        >>> pruned = prune_heads(model, head_mask(model, [("self", 0, 2)]))
         >>> unprune_heads(pruned).encoder.layer[0].attention.self.query.weight.shape
         torch.Size([8, 8])
     """

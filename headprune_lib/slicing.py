@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache, StaticLayer
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.specs import Architecture, AttentionBlock, rows_of
+from headprune_lib.specs import AttentionLayer, AttentionSpec, rows_of
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
 
-def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
+def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> None:
     """Slice one block's weights down to the heads ``keep`` (original indices).
 
     Raises:
@@ -72,7 +72,7 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
 
 
 def head_rows(
-    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+    model: nn.Module, block: AttentionLayer, heads: Sequence[int]
 ) -> dict[str, Int[Tensor, " row"]]:
     """The rows of some heads (original indices) in each projection that makes them.
 
@@ -109,7 +109,7 @@ def head_rows(
 
 
 def value_rows(
-    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+    model: nn.Module, block: AttentionLayer, heads: Sequence[int]
 ) -> Int[Tensor, " row"]:
     """The rows that make the values of some heads, in the fused projection or that of the values."""
     names, rows = block.architecture, head_rows(model, block, heads)
@@ -122,7 +122,7 @@ def value_rows(
     return fused[len(fused) - len(fused) * n_groups // (n_queries + 2 * n_groups) :]
 
 
-def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, group: int, total: int) -> None:
+def _say_sizes(core: Any, block: AttentionLayer, n_heads: int, group: int, total: int) -> None:
     """Put the new sizes where the module's own code reads them."""
     names = block.architecture
     changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
@@ -228,19 +228,19 @@ def write_record(model: nn.Module, path: str, record: Record) -> None:
     holder.register_buffer(RECORD, values)
 
 
-def record_of(block: AttentionBlock, keep: Sequence[int]) -> Record:
+def record_of(block: AttentionLayer, keep: Sequence[int]) -> Record:
     """What must be known to slice an unpruned module down to the heads ``keep``."""
     names = block.architecture
     return {
         "kept": list(keep),
         "architecture": {
             field.name: value
-            for field in fields(Architecture)
+            for field in fields(AttentionSpec)
             if (value := getattr(names, field.name)) != field.default
         },
         "found": {
             field.name: getattr(block, field.name)
-            for field in fields(AttentionBlock)
+            for field in fields(AttentionLayer)
             if field.name == "kind" or field.default is not MISSING  # what a module does not tell
         },
     }
@@ -258,7 +258,7 @@ _AS_CONFIGURED = (
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
-def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
+def take_bias_of_all_heads(core: Attention, names: AttentionSpec) -> None:
     """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
     assert names.bias_argument is not None
     returned = names.bias_output is not None
@@ -272,7 +272,7 @@ def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
 
 
 def run_without_heads(
-    core: Attention, output: nn.Module, names: Architecture, *, beside: bool = False
+    core: Attention, output: nn.Module, names: AttentionSpec, *, beside: bool = False
 ) -> None:
     """From now on the module contributes the bias of its output projection, and nothing else.
 
@@ -345,7 +345,7 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
 
 
 def _attend_with_no_head(
-    core: Attention, names: Architecture, beside: bool, *args: Any, **kwargs: Any
+    core: Attention, names: AttentionSpec, beside: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 

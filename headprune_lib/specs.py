@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import transformers
 from torch import nn
@@ -31,7 +31,7 @@ class UnknownArchitecture(ValueError):
 
 
 @dataclass(frozen=True)
-class Architecture:
+class AttentionSpec:
     """How one class of attention modules names its parts (paths below the module).
 
     Attributes:
@@ -137,7 +137,7 @@ class Architecture:
                 "the heads, among what is returned"
             )
 
-    def of_module(self, module: nn.Module) -> Architecture:
+    def of_module(self, module: nn.Module) -> AttentionSpec:
         """The entry, without a query's projection where the module's fused one makes all three."""
         if self.fused and self.query and not _has(module, self.query):
             return replace(self, query=None)
@@ -160,7 +160,7 @@ class Architecture:
         return bool(self.fused or self.key)
 
 
-_PLAIN = Architecture(
+_PLAIN = AttentionSpec(
     query="query",
     key="key",
     value="value",
@@ -177,12 +177,12 @@ _BERT = replace(
     output="output.dense",
     size="all_head_size",
 )
-_BART = Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
+_BART = AttentionSpec(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
 _LLAMA = replace(
     _BART, output="o_proj", n_heads="config.num_attention_heads", group="num_key_value_groups"
 )
 
-ARCHITECTURES: dict[str, Architecture] = {
+ATTENTION_SPECS: dict[str, AttentionSpec] = {
     # one module for all layers: what is cut is cut in each
     "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
     "BartAttention": _BART,
@@ -198,10 +198,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         _PLAIN, query="q_lin", key="k_lin", value="v_lin", output="out_lin", n_heads="n_heads"
     ),
     "ElectraAttention": _BERT,
-    "GPT2Attention": Architecture(
+    "GPT2Attention": AttentionSpec(
         fused="c_attn", query="q_attn", output="c_proj", size="split_size"
     ),
-    "GPTNeoXAttention": Architecture(
+    "GPTNeoXAttention": AttentionSpec(
         fused="query_key_value",
         fused_by_head=True,
         output="dense",
@@ -222,13 +222,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MarianAttention": _BART,
     "MistralAttention": _LLAMA,
-    "ModernBertAttention": Architecture(
+    "ModernBertAttention": AttentionSpec(
         fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"
     ),
     "OPTAttention": _BART,
     "Qwen3Attention": _LLAMA,
     "RobertaAttention": _BERT,
-    "T5Attention": Architecture(
+    "T5Attention": AttentionSpec(
         query="q",
         key="k",
         value="v",
@@ -261,7 +261,7 @@ def is_released(module: nn.Module) -> bool:
     and the functions must have been compiled from its file. Projections may be any modules, such as
     adapters or quantised ones.
     """
-    entry = ARCHITECTURES.get(type(module).__name__)
+    entry = ATTENTION_SPECS.get(type(module).__name__)
     if entry is None or not has_parts(module, entry):  # another class of that name
         return False
     parts = (getattr(entry, name) for name in entry.of_module(module).projections)
@@ -269,7 +269,7 @@ def is_released(module: nn.Module) -> bool:
     return all(_runs_released_code(module.get_submodule(path)) for path in holders)
 
 
-def has_parts(module: nn.Module, entry: Architecture) -> bool:
+def has_parts(module: nn.Module, entry: AttentionSpec) -> bool:
     """Whether a module has the core and the projections that an entry names."""
     parts = (getattr(entry, name) for name in entry.of_module(module).projections)
     return _has(module, entry.core) and all(_has(module, part) for part in parts)
@@ -317,8 +317,8 @@ def _is_from(file: str | None) -> bool:
 
 
 def register_attention(
-    module: type | str, *, like: type | str | Architecture | None = None, **names: Any
-) -> Architecture:
+    module: type | str, *, like: type | str | AttentionSpec | None = None, **names: Any
+) -> AttentionSpec:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 
     What it is taught is proved on the first model of it (:func:`headprune_lib.find_heads`).
@@ -326,7 +326,7 @@ def register_attention(
     Args:
         module: the class, or its name.
         like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
-        names: fields of :class:`headprune_lib.specs.Architecture`: ``output`` and either
+        names: fields of :class:`headprune_lib.specs.AttentionSpec`: ``output`` and either
             ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like`` (``query``
             alone where another layer makes the keys and values); others are such as
             ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
@@ -338,27 +338,27 @@ def register_attention(
         ValueError: neither a query's nor a fused projection is named, or both, or a key's without
             a value's; other names that contradict each other; or a class in ``like`` that is not in
             the table.
-        TypeError: a field that :class:`headprune_lib.specs.Architecture` does not have.
+        TypeError: a field that :class:`headprune_lib.specs.AttentionSpec` does not have.
 
     Example:
         >>> entry = register_attention("MyLlamaAttention", like="LlamaAttention", output="wo")
         >>> entry.query, entry.output
         ('q_proj', 'wo')
-        >>> del ARCHITECTURES["MyLlamaAttention"]
+        >>> del ATTENTION_SPECS["MyLlamaAttention"]
         >>> REGISTERED.remove("MyLlamaAttention")
     """
-    name, known = _class_name(module), [field.name for field in fields(Architecture)]
+    name, known = _class_name(module), [field.name for field in fields(AttentionSpec)]
     if unknown := sorted(names.keys() - set(known)):
         raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
     if like is None:
-        entry = Architecture(**names)
-    elif isinstance(like, Architecture):
+        entry = AttentionSpec(**names)
+    elif isinstance(like, AttentionSpec):
         entry = replace(like, **names)
-    elif _class_name(like) in ARCHITECTURES:
-        entry = replace(ARCHITECTURES[_class_name(like)], **names)
+    elif _class_name(like) in ATTENTION_SPECS:
+        entry = replace(ATTENTION_SPECS[_class_name(like)], **names)
     else:
-        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
-    ARCHITECTURES[name] = entry
+        raise ValueError(messages.unknown("attention class", _class_name(like), ATTENTION_SPECS))
+    ATTENTION_SPECS[name] = entry
     REGISTERED.add(name)
     return entry
 
@@ -368,7 +368,7 @@ def _class_name(module: type | str) -> str:
 
 
 @dataclass(frozen=True)
-class AttentionBlock:
+class AttentionLayer:
     """The heads of one attention layer.
 
     Attributes:
@@ -404,7 +404,7 @@ class AttentionBlock:
     group: int
     path: str
     layer_path: str
-    architecture: Architecture
+    architecture: AttentionSpec
     how: str = "table"
     masks_only: str = ""
     keeps_one: str = ""
@@ -416,7 +416,7 @@ class AttentionBlock:
     def groups(self) -> list[tuple[int, ...]]:
         """The heads still there (original indices), those that share a key and value head together.
 
-        >>> AttentionBlock("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", Architecture(
+        >>> AttentionLayer("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", AttentionSpec(
         ...     fused="qkv", output="o")).groups
         [(0, 1), (4, 5)]
         """
@@ -454,7 +454,7 @@ class AttentionBlock:
         return sizes[0] if sizes else self.group
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that a field of :class:`headprune_lib.specs.Architecture` names.
+        """The submodule that a field of :class:`headprune_lib.specs.AttentionSpec` names.
 
         Args:
             name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
@@ -474,8 +474,8 @@ class AttentionBlock:
 
 
 def block_of(
-    model: nn.Module, path: str, architecture: Architecture, **known: Any
-) -> AttentionBlock:
+    model: nn.Module, path: str, architecture: AttentionSpec, **known: Any
+) -> AttentionLayer:
     """The block of the attention module of this path, whose parts have these names.
 
     Args:
@@ -492,7 +492,7 @@ def block_of(
         if names.width
         else columns_of(module.get_submodule(names.output)) // n_heads
     )
-    return AttentionBlock(
+    return AttentionLayer(
         n_heads=n_heads,
         width=width,
         kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
@@ -503,7 +503,7 @@ def block_of(
     )
 
 
-def group_size(core: Any, architecture: Architecture, n_heads: int) -> int:
+def group_size(core: Any, architecture: AttentionSpec, n_heads: int) -> int:
     """How many query heads share a key and value head in a module that was not pruned."""
     if architecture.group:
         return attrgetter(architecture.group)(core)
@@ -520,3 +520,14 @@ def rows_of(projection: Any) -> int:
 def columns_of(projection: Any) -> int:
     """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = messages.former_names(
+        __name__,
+        {
+            "ARCHITECTURES": "ATTENTION_SPECS",
+            "Architecture": "AttentionSpec",
+            "AttentionBlock": "AttentionLayer",
+        },
+    )

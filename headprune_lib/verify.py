@@ -29,8 +29,8 @@ from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads, value_rows
 from headprune_lib.specs import (
     CONVOLUTIONS,
     LINEAR,
-    Architecture,
-    AttentionBlock,
+    AttentionLayer,
+    AttentionSpec,
     NotAttention,
     block_of,
     columns_of,
@@ -42,10 +42,10 @@ from headprune_lib.specs import (
 class Verified:
     """What of a module is proved: the names of its parts, and what holds of its heads.
 
-    ``limits`` are fields of :class:`headprune_lib.AttentionBlock`, such as ``masks_only``.
+    ``limits`` are fields of :class:`headprune_lib.AttentionLayer`, such as ``masks_only``.
     """
 
-    architecture: Architecture
+    architecture: AttentionSpec
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -81,7 +81,7 @@ class Ran:
 
 
 def verify(
-    module: nn.Module, candidates: Sequence[Architecture], call: Ran, *, entry: bool
+    module: nn.Module, candidates: Sequence[AttentionSpec], call: Ran, *, entry: bool
 ) -> Verified:
     """The first candidate that holds on the module.
 
@@ -109,7 +109,7 @@ def verify(
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
-def _check_names(module: nn.Module, entry: Architecture) -> None:
+def _check_names(module: nn.Module, entry: AttentionSpec) -> None:
     """Raises NotAttention where an entry names what the module does not have."""
     entry = entry.of_module(module)
     for name in (*entry.projections, "n_heads", "width"):
@@ -140,7 +140,7 @@ class _Run:
     from_core: Any = None
 
 
-def _run(module: nn.Module, block: AttentionBlock, call: Ran, zeroed: Sequence[int] = ()) -> _Run:
+def _run(module: nn.Module, block: AttentionLayer, call: Ran, zeroed: Sequence[int] = ()) -> _Run:
     """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
     run = _Run([], [])
 
@@ -186,7 +186,7 @@ def copied(given: Any) -> Any:
     return given
 
 
-def _verify_masking(module: nn.Module, block: AttentionBlock, call: Ran) -> Tensor:
+def _verify_masking(module: nn.Module, block: AttentionLayer, call: Ran) -> Tensor:
     """What the projection takes, if masking a head before it means what it says.
 
     Raises:
@@ -254,7 +254,7 @@ def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: 
 
 def _changed_heads(
     module: nn.Module,
-    block: AttentionBlock,
+    block: AttentionLayer,
     call: Ran,
     heads: Sequence[int],
     context: Tensor,
@@ -300,7 +300,7 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 # Removal: whether a copy without some heads returns what the module does with them masked.
 
 
-def _verify_removal(module: nn.Module, block: AttentionBlock, call: Ran, entry: bool) -> Verified:
+def _verify_removal(module: nn.Module, block: AttentionLayer, call: Ran, entry: bool) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
     names, core = block.architecture, block.part(module, "core")
     outputs = _run(module, block, call).from_core
@@ -346,7 +346,7 @@ def _verify_removal(module: nn.Module, block: AttentionBlock, call: Ran, entry: 
     return in_part or Verified(names, {"masks_only": masks_only})
 
 
-def _removal_problem(module: nn.Module, block: AttentionBlock, call: Ran, kept: list[int]) -> str:
+def _removal_problem(module: nn.Module, block: AttentionLayer, call: Ran, kept: list[int]) -> str:
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
     expected = _run(module, block, call, zeroed=gone).outputs
@@ -388,7 +388,7 @@ def _looks_like_weights(returned: Tensor) -> bool:
 
 
 def _places_of_weights(
-    module: nn.Module, block: AttentionBlock, call: Ran, returns: int
+    module: nn.Module, block: AttentionLayer, call: Ran, returns: int
 ) -> tuple[int, ...]:
     """Where the core returns attention weights, asked for them, under the kernel that makes them.
 
@@ -403,7 +403,7 @@ def _places_of_weights(
     try:
         outputs = _run(module, block, call).from_core
     except Exception:  # the mask was made for another kernel
-        return Architecture.weights
+        return AttentionSpec.weights
     finally:
         if kernel is not None:
             setattr(config, name, kernel)
@@ -415,8 +415,8 @@ def _places_of_weights(
 
 
 def _variants(
-    module: nn.Module, core: Any, names: Architecture, call: Ran, outputs: Any
-) -> Iterator[Architecture]:
+    module: nn.Module, core: Any, names: AttentionSpec, call: Ran, outputs: Any
+) -> Iterator[AttentionSpec]:
     """The names with what else may have to go with a head."""
     n_heads = attrgetter(names.n_heads)(core)
     if hasattr(core, "compute_bias"):
@@ -432,8 +432,8 @@ def _variants(
 
 
 def _further_parts(
-    module: nn.Module, names: Architecture, core: nn.Module
-) -> Iterator[Architecture]:
+    module: nn.Module, names: AttentionSpec, core: nn.Module
+) -> Iterator[AttentionSpec]:
     """The candidate with what else has a part a head, and with the sizes its code may read."""
     n_heads = attrgetter(names.n_heads)(core)
     total = columns_of(module.get_submodule(names.output))
@@ -478,7 +478,7 @@ def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield from ((f"{name}.{inner}", tensor) for inner, tensor in child.named_parameters())
 
 
-def _emptied(module: nn.Module, names: Architecture, entry: bool) -> Iterator[Architecture]:
+def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[AttentionSpec]:
     """Candidates for a module that loses all its heads: with a norm of its own, or without."""
     yield names
     if not names.core and not entry:
@@ -556,7 +556,7 @@ def _roots(model: nn.Module, paths: list[str]) -> list[str]:
 
 
 def keys_read(
-    model: nn.Module, blocks: Sequence[AttentionBlock], others: Sequence[str], inputs: Inputs
+    model: nn.Module, blocks: Sequence[AttentionLayer], others: Sequence[str], inputs: Inputs
 ) -> dict[str, set[str]]:
     """Which modules use the keys and values that attention makes for itself: maker -> readers.
 

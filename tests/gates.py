@@ -3,7 +3,7 @@
 import torch
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import cut_heads, masked_heads
+from headprune_lib.masking import head_mask, masked_heads
 
 # Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
 # orders of their own; what is wrong with a score is larger than a thousandth.
@@ -64,5 +64,5 @@ def of_examples(model, batches):
 def loss_without(model, batch, heads):
     """Mean cross-entropy of a classifier's examples without some heads."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
-    with masked_heads(model, cut_heads(model, heads)), torch.no_grad():
+    with masked_heads(model, head_mask(model, heads)), torch.no_grad():
         return float(torch.nn.functional.cross_entropy(model(**inputs).logits, batch["labels"]))

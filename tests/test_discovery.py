@@ -10,7 +10,7 @@ from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.masking import head_grid
+from headprune_lib.masking import mask_shapes
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.specs import UnknownArchitecture
 
@@ -27,7 +27,7 @@ def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     blocks = hp.find_heads(model)
     assert [(b.how, b.kind, b.n_heads, b.width) for b in blocks] == [("found", "self", 4, 2)] * 2
     assert [b.architecture.returns for b in blocks] == [1, 2]
-    mask = hp.cut_heads(model, [("self", 0, 1), ("self", 1, 3)])
+    mask = hp.head_mask(model, [("self", 0, 1), ("self", 1, 3)])
     pruned = removed_as_masked(model, mask, lambda each: each(IDS))
     assert [(b.kept, b.how) for b in hp.find_heads(pruned)] == [
         ((0, 2, 3), "found"), ((0, 1, 2), "found"),
@@ -58,9 +58,9 @@ def test_heads_that_cannot_be_removed_are_masked_only():
     assert "does not run with fewer heads" in fixed.masks_only and not free.masks_only
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"layers.0: heads of it can be masked.*not removed"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1), ("self", 1, 1)]))
+        hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 1)]))
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 1)]))
+    hp.prune_heads(model, hp.head_mask(model, [("self", 1, 1)]))
 
 
 NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "width": "head_size"}
@@ -119,11 +119,11 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
 def test_layers_of_different_numbers_of_heads():
     model, pixels = census.build("swin"), torch.randn(1, 3, 64, 64)
     heads = [block.n_heads for block in hp.find_heads(model)]
-    assert heads == [2, 4, 8, 16] and head_grid(model) == {"self": (4, 16)}
-    mask = hp.full_mask(model)["self"]
+    assert heads == [2, 4, 8, 16] and mask_shapes(model) == {"self": (4, 16)}
+    mask = hp.ones_mask(model)["self"]
     assert mask.isnan().sum(1).tolist() == [16 - n for n in heads] and mask.nansum() == sum(heads)
     with pytest.raises(IndexError, match="no head"):
-        hp.cut_heads(model, [("self", 0, 2)])
+        hp.head_mask(model, [("self", 0, 2)])
     batch = {"pixel_values": pixels}
     scores = hp.head_importance(
         model, [batch], loss=lambda outputs, _batch: outputs.pooler_output.square().sum(1)

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from headprune_lib import (
     find_heads,
-    full_mask,
     head_importance,
+    ones_mask,
     score_heads,
 )
 
@@ -90,7 +90,7 @@ def transformers_losses(model, inputs):
 def test_importance_is_the_derivative_of_transformers_own_loss(name, config, make):
     """By differences in the columns of each head's output projection, whatever the batches."""
     model, inputs, step = model_of(name, **config), make(), 1e-5
-    expected = full_mask(model)["self"].double()
+    expected = ones_mask(model)["self"].double()
     for block in find_heads(model):
         weight = block.part(model, "output").weight.data
         for head in range(block.n_heads):

@@ -12,7 +12,7 @@ from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.selection import prune_steps
+from headprune_lib.selection import removal_units
 
 LLAMA = {
     "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
@@ -60,7 +60,7 @@ def masks(model):
     one, two = numbers % group == 1, numbers % group != 1
     whole = (numbers < group) | one
     for first, second in ((one, two), (two, numbers < 0), (whole, one)):
-        mask = hp.full_mask(model)
+        mask = hp.ones_mask(model)
         mask["self"][0, first], mask["self"][1, second] = 0, 0
         yield mask
 
@@ -94,7 +94,7 @@ def test_groups_that_lose_unequally_are_refused_and_nothing_is_changed(name, gon
     model = made(name)
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"equally many in every group.*The groups are \[\[0, 1"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", *head) for head in gone]))
+        hp.prune_heads(model, hp.head_mask(model, [("self", *head) for head in gone]))
     assert same_weights(model, before)
 
 
@@ -111,7 +111,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 ):
     model = STEPPED[name]
     scores = {"self": torch.rand(2, 6, generator=torch.Generator().manual_seed(seed))}
-    steps = prune_steps(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
+    steps = removal_units(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
     left = {block.layer: set(block.kept) for block in hp.find_heads(model)}
     ranks = []
     for step in steps:
@@ -137,10 +137,10 @@ def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     assert [block.group for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
-    first = {how: prune_steps(model, scores, group_score=how)[0] for how in ("mean", "sum")}
+    first = {how: removal_units(model, scores, group_score=how)[0] for how in ("mean", "sum")}
     assert first == {"mean": [("self", 0, 0), ("self", 0, 2)], "sum": [("self", 1, 1)]}
     with pytest.raises(ValueError, match="group_score is 'max'; give 'mean' or 'sum'"):
-        prune_steps(model, scores, group_score="max")
+        removal_units(model, scores, group_score="max")
 
 
 def test_code_that_counts_on_whole_groups_is_found_out():

@@ -10,10 +10,10 @@ from tiny import batch_for, build, logits_of
 
 from headprune_lib import (
     find_heads,
-    full_mask,
     head_importance,
     masked_heads,
     one_head_ablation,
+    ones_mask,
     prune_heads,
     score_heads,
 )
@@ -22,7 +22,7 @@ from headprune_lib.utils import evaluating
 
 
 def some_mask(model):
-    mask = full_mask(model)
+    mask = ones_mask(model)
     mask["self"][0, 1] = mask["self"][2] = 0
     return mask
 
@@ -72,14 +72,14 @@ def in_a_thread(call):
         lambda model: list(one_head_ablation(model, [batch_for("bert")])),
         lambda model: head_importance(model, [batch_for("bert")]),
         lambda model: score_heads(model, [batch_for("bert")], by="entropy"),
-        lambda model: masked_heads(model, full_mask(model)).__enter__(),
+        lambda model: masked_heads(model, ones_mask(model)).__enter__(),
     ],
 )
 @pytest.mark.parametrize(
     "hold",
     [
         lambda model: masked_heads(model, some_mask(model)),
-        lambda model: masked_heads(model, full_mask(model)),
+        lambda model: masked_heads(model, ones_mask(model)),
         lambda model: recorded_weights(model, find_heads(model)),
         evaluating,
     ],

@@ -9,11 +9,11 @@ from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, same_weights
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
-    cut_heads,
     find_heads,
     fold_gates,
-    full_mask,
+    head_mask,
     masked_heads,
+    ones_mask,
     prune_heads,
     tune_mask,
 )
@@ -21,7 +21,7 @@ from headprune_lib import (
 
 def some_mask(model):
     """Every third head is cut, of grouped heads every third group; the second layer has none."""
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for block in find_heads(model):
         groups = torch.arange(block.n_heads) // block.group
         if block.layer != 1 or len(mask[block.kind]) < 3:
@@ -79,7 +79,7 @@ def plainly(model, mask, name, batches):
     for block in find_heads(model):
         own = gates[block.kind][block.layer]
         left = own == 1
-        target = written(model, block, name, batches, full_mask(model)).sum(1)
+        target = written(model, block, name, batches, ones_mask(model)).sum(1)
         design = written(model, block, name, batches, gates)[:, left]
         missing = target - design.sum(1)
         change = torch.linalg.lstsq(design, missing[:, None]).solution[:, 0]
@@ -135,14 +135,14 @@ def repeating(factor):
 @pytest.mark.parametrize("gate", [2, 9.9, -9.9, 10.1, -10.1, 900])
 def test_a_head_makes_up_for_one_that_writes_the_same_and_no_gate_is_beyond_ten(gate):
     model = repeating(1 / (gate - 1))
-    gates = tune_mask(model, cut_heads(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
+    gates = tune_mask(model, head_mask(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
     expected = [0, gate if abs(gate) <= 10 else 1, 1, 1]
     torch.testing.assert_close(gates, torch.tensor(expected).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_head_that_writes_nothing_keeps_gate_1():
     model = repeating(0)
-    gates = tune_mask(model, cut_heads(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
+    gates = tune_mask(model, head_mask(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
     assert gates[1] == pytest.approx(1, abs=1e-9) and abs(gates[2] - 1) > 1e-3
 
 
@@ -180,8 +180,8 @@ def test_folded_and_pruned_is_masked_by_the_gates(name):
 def test_what_was_pruned_is_tuned_and_folded_further(name):
     model, inputs = build(name), batch_for(name)
     blocks = find_heads(model)
-    first = cut_heads(model, [(block.kind, block.layer, 1) for block in blocks])
-    second = cut_heads(model, [(blocks[0].kind, 0, 2)])
+    first = head_mask(model, [(block.kind, block.layer, 1) for block in blocks])
+    second = head_mask(model, [(blocks[0].kind, 0, 2)])
     pruned = prune_heads(copy.deepcopy(model), first)
     gates = tune_mask(pruned, second, [inputs])
     # the same of the whole model, whose heads write nothing where they are gone
@@ -198,7 +198,7 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
     model, inputs = build("bert"), batch_for("bert")
-    ones, weights = full_mask(model)["self"], copy.deepcopy(model.state_dict())
+    ones, weights = ones_mask(model)["self"], copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match="must hold 0 and 1 only: gates are fitted to a cut"):
         tune_mask(model, {"self": ones / 2}, [inputs])
     torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)

@@ -16,13 +16,13 @@ from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from headprune_lib import (
-    cut_heads,
     find_heads,
-    full_mask,
     head_importance,
+    head_mask,
     load_pruned,
     masked_heads,
     one_head_ablation,
+    ones_mask,
     prune_heads,
     prune_mask,
     score_heads,
@@ -34,7 +34,7 @@ from headprune_lib.criteria import CRITERIA
 
 
 def first_cut(model):
-    return cut_heads(model, [("self", 0, 1)])
+    return head_mask(model, [("self", 0, 1)])
 
 
 def logits(model, inputs):
@@ -65,7 +65,7 @@ def sharing(model):
 
 
 def removing_under_a_mask(model):
-    with masked_heads(model, cut_heads(model, [("self", 0, 3)])):
+    with masked_heads(model, head_mask(model, [("self", 0, 3)])):
         prune_heads(model, first_cut(model))
 
 
@@ -94,7 +94,7 @@ class Rows(torch.utils.data.Dataset):
 
 def masked_with(value):
     def run(model):
-        with masked_heads(model, {"self": value(full_mask(model)["self"])}):
+        with masked_heads(model, {"self": value(ones_mask(model)["self"])}):
             pass
 
     return run
@@ -137,14 +137,14 @@ MISUSES = {
     "a mask of another shape": (masked_with(lambda ones: ones[:2]), ValueError, r"has shape \(2, 4\)"),
     "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
     "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
-    "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
+    "a head that is not there": (lambda m: head_mask(m, [("self", 3, 0)]), IndexError, "no head"),
     "a name for a mask": (
-        lambda m: prune_heads(m, "self"), TypeError, r"given str.*cut_heads\(model"),
-    "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
+        lambda m: prune_heads(m, "self"), TypeError, r"given str.*head_mask\(model"),
+    "one head for a list": (lambda m: head_mask(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
         lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
     "heads without their kind": (
-        lambda _: cut_heads(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
+        lambda _: head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
     "half of a group": (
         lambda _: prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
@@ -210,9 +210,9 @@ def test_a_batch_with_flags_and_int32(criterion):
 
 def test_a_mask_of_one_kind_is_also_the_tensor_alone():
     model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
-    mask = cut_heads(model, [("self", 0, 1), ("self", 2, 3)])
-    assert torch.equal(cut_heads(model, [(0, 1), (2, 3)])["self"], mask["self"])
-    assert torch.equal(cut_heads(model, {0: [1], 2: {3}})["self"], mask["self"])
+    mask = head_mask(model, [("self", 0, 1), ("self", 2, 3)])
+    assert torch.equal(head_mask(model, [(0, 1), (2, 3)])["self"], mask["self"])
+    assert torch.equal(head_mask(model, {0: [1], 2: {3}})["self"], mask["self"])
     for choose in (prune_mask, uniform_mask):
         assert torch.equal(
             choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
@@ -258,7 +258,7 @@ def trained(name):
         elif isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0
     return model, [
-        cut_heads(model, [(block.kind, block.layer, head) for head in block.groups[0]])
+        head_mask(model, [(block.kind, block.layer, head) for head in block.groups[0]])
         for block in find_heads(model)[:2]
     ]
 
@@ -300,7 +300,7 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant,
         kind: (0.5 + mask.float() / 2).requires_grad_() for kind, mask in first.items()
     }
     inputs, expected = batch_for(name), {}
-    for mask in (first, second, full_mask(model)):
+    for mask in (first, second, ones_mask(model)):
         with masked_heads(model, mask):
             own = gradients(model, model(**inputs).loss)
         expected = {key: own[key] + expected.get(key, 0) for key in own}
@@ -363,8 +363,8 @@ def test_scores_of_a_model_whose_own_code_checkpoints():
 
 def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():
     model, inputs = build("bert"), batch(3)
-    encoder, other = model.bert.encoder, cut_heads(model, [("self", 1, 2)])
-    with masked_heads(model, cut_heads(model, [("self", 0, 1), ("self", 1, 2)])):
+    encoder, other = model.bert.encoder, head_mask(model, [("self", 1, 2)])
+    with masked_heads(model, head_mask(model, [("self", 0, 1), ("self", 1, 2)])):
         expected = logits(model, inputs)
     with masked_heads(encoder, first_cut(encoder)), masked_heads(model, other):
         assert torch.equal(logits(model, inputs), expected)

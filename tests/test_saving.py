@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights
 
 from headprune_lib import (
-    cut_heads,
     find_heads,
-    full_mask,
+    head_mask,
     load_pruned,
     masked_heads,
+    ones_mask,
     prune_heads,
     prune_mask,
     save_pruned,
@@ -33,7 +33,7 @@ from headprune_lib import (
 def pruned(name="bert"):
     """Without two heads of the first layer of each kind, and all of the last; in float32."""
     model = build(name, dtype=torch.float32)
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for values in mask.values():
         values[0, :2] = values[-1] = 0
     return prune_heads(model, mask)
@@ -146,7 +146,7 @@ def test_weights_are_in_memory_once(tmp_path, stored, dtype):
         vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
     )
     model = t.BertModel(config).to(getattr(torch, stored))
-    mask = full_mask(model)
+    mask = ones_mask(model)
     mask["self"][0, :3] = mask["self"][3] = 0
     save_pruned(prune_heads(model, mask), tmp_path / "model")
     save_pruned(pruned(), tmp_path / "small")
@@ -214,7 +214,7 @@ class Bound(Own):
 
 def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     model = Own(pruned().config).eval()
-    folder = save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), tmp_path / "model")
+    folder = save_pruned(prune_heads(model, head_mask(model, [("self", 0, 1)])), tmp_path / "model")
     same(load_pruned(folder, model_class=Own), model)
     around = Around(model.config)
     around.inside = pruned()
@@ -385,7 +385,7 @@ def cut(model, seed, per_group=False):
     """Some heads of every kind at random, and all of one layer."""
     generator = torch.Generator().manual_seed(seed)
     scores = {
-        kind: torch.rand(mask.shape, generator=generator) for kind, mask in full_mask(model).items()
+        kind: torch.rand(mask.shape, generator=generator) for kind, mask in ones_mask(model).items()
     }
     mask = prune_mask(model, scores, 0.4, per_group=per_group)
     if not per_group:
@@ -414,7 +414,7 @@ def test_zeros_or_the_originals_heads_take_the_place_of_what_was_removed(name, d
 
 def test_what_the_others_learned_meanwhile_stays():
     original = build("bert")
-    pruned = prune_heads(copy.deepcopy(original), cut_heads(original, [("self", 1, 2)]))
+    pruned = prune_heads(copy.deepcopy(original), head_mask(original, [("self", 1, 2)]))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter += 1
@@ -500,7 +500,7 @@ def test_another_original_and_a_mask_are_refused():
     small = t.BertForSequenceClassification(t.BertConfig(hidden_size=8, num_attention_heads=4))
     with pytest.raises(ValueError, match="the model that the heads were removed from"):
         unprune_heads(pruned, small)
-    with masked_heads(pruned, full_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
+    with masked_heads(pruned, ones_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
         unprune_heads(pruned)
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tiny import build
 
 from headprune_lib import (
-    cut_heads,
     find_heads,
-    full_mask,
+    head_mask,
+    ones_mask,
     order_mask,
     prune_heads,
     prune_mask,
-    prune_order,
     prune_schedule,
+    rank_heads,
     uniform_mask,
 )
 from headprune_lib.replication.census import tiny as census_tiny
@@ -36,15 +36,15 @@ def test_the_schedule_is_the_papers(n_heads, steps):
 
 def test_the_order_is_ascending_with_ties_in_place_and_removed_heads_left_out():
     scores = {"self": torch.tensor([[0.3, 0.1], [0.1, float("nan")]])}
-    assert prune_order(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
+    assert rank_heads(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
 
 
 def test_masks_along_an_order_are_those_of_each_number_of_heads():
     model = build("bart")
-    order = prune_order(scores_of(model, 0))
+    order = rank_heads(scores_of(model, 0))
     counts = [5, 0, len(order), 1]
     for n_cut, mask in zip(counts, order_masks(model, order, counts), strict=True):
-        expected = cut_heads(model, order[:n_cut])
+        expected = head_mask(model, order[:n_cut])
         assert mask.keys() == expected.keys()
         assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
     for wrong in (-1, len(order) + 1):
@@ -56,7 +56,7 @@ def scores_of(model, seed):
     generator = torch.Generator().manual_seed(seed)
     return {  # NaN where a head is gone
         kind: torch.rand(mask.shape, generator=generator).masked_fill(mask.isnan(), torch.nan)
-        for kind, mask in full_mask(model).items()
+        for kind, mask in ones_mask(model).items()
     }
 
 
@@ -81,17 +81,17 @@ def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep,
 def test_the_least_important_heads_go_and_of_one_kind_if_asked():
     model = MODELS["marian"]
     scores = scores_of(model, 0)
-    order = prune_order(scores)
+    order = rank_heads(scores)
     expected = order_mask(model, order, len(order) // 2)
     mask = prune_mask(model, scores, 0.5)
     assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
     own = prune_mask(model, scores, 0.25, kinds=["dec-dec"])
     assert int((own["dec-dec"] == 0).sum()) == 2
-    assert torch.equal(own["enc-enc"], full_mask(model)["enc-enc"])
+    assert torch.equal(own["enc-enc"], ones_mask(model)["enc-enc"])
 
 
 def test_a_pruned_model_is_pruned_further():
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 0), ("self", 0, 1)]))
+    model = prune_heads(build(), head_mask(build(), [("self", 0, 0), ("self", 0, 1)]))
     scores = {"self": torch.arange(12.0).reshape(3, 4)}
     scores["self"][0, :2] = torch.nan
     mask = prune_mask(model, scores, 0.2)  # of the ten heads left
@@ -157,7 +157,7 @@ def test_layers_that_share_position_biases_keep_the_same_heads():
 
 def test_a_model_that_is_uneven_is_made_even():
     model = build("bert")
-    prune_heads(model, cut_heads(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
+    prune_heads(model, head_mask(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
     prune_heads(model, uniform_mask(model, scores_of(model, 0), 0.0))
     assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]
 

@@ -1,15 +1,17 @@
-"""A class that is not in the table can be taught."""
+"""A class that is not in the table can be taught; former names still work."""
 
 import copy
 import pickle
+from operator import attrgetter
 
 import pytest
 import torch
 from ownmodels import OwnAttention, OwnModel
 from tiny import removed_as_masked
 
-from headprune_lib import cut_heads, find_heads, head_importance, register_attention
-from headprune_lib.specs import ARCHITECTURES
+import headprune_lib
+from headprune_lib import find_heads, head_importance, head_mask, register_attention
+from headprune_lib.specs import ATTENTION_SPECS
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def taught(forget_taught):
 
 
 def test_a_taught_class_is_masked_scored_and_removed(taught):
-    ids, mask = torch.arange(15).view(3, 5), cut_heads(taught, [("self", 0, 1), ("self", 1, 3)])
+    ids, mask = torch.arange(15).view(3, 5), head_mask(taught, [("self", 0, 1), ("self", 1, 3)])
     mask["self"][1] = 0
     pruned = removed_as_masked(taught, mask, lambda model: model(ids))
     assert not torch.allclose(pruned(ids), taught(ids))
@@ -32,7 +34,7 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     )
     assert scores["self"].shape == (2, 4) and (scores["self"] > 0).all()
     expected = pruned(ids)
-    ARCHITECTURES.clear()  # as in another program, to which nobody taught the class
+    ATTENTION_SPECS.clear()  # as in another program, to which nobody taught the class
     for copied in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
         assert torch.equal(copied(ids), expected)
         assert [block.kept for block in find_heads(copied)] == [(0, 2, 3), ()]
@@ -54,4 +56,25 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
 def test_names_that_contradict_each_other_are_refused(names, message):
     with pytest.raises((ValueError, TypeError), match=message):
         register_attention("Half", **names)
-    assert "Half" not in ARCHITECTURES
+    assert "Half" not in ATTENTION_SPECS
+
+
+@pytest.mark.parametrize(
+    ("former", "new"),
+    [
+        ("cut_heads", "head_mask"),
+        ("full_mask", "ones_mask"),
+        ("prune_order", "rank_heads"),
+        ("masking.head_grid", "masking.mask_shapes"),
+        ("selection.prune_steps", "selection.removal_units"),
+        ("budgets.cut_until", "budgets.prune_to_budget"),
+        ("budgets.cut_while", "budgets.prune_while"),
+        ("budgets.Cut", "budgets.BudgetResult"),
+        ("specs.Architecture", "specs.AttentionSpec"),
+        ("specs.AttentionBlock", "specs.AttentionLayer"),
+        ("specs.ARCHITECTURES", "specs.ATTENTION_SPECS"),
+    ],
+)
+def test_a_former_name_works_and_warns(former, new):
+    with pytest.warns(DeprecationWarning, match=f"{former} is called {new.rpartition('.')[2]} now"):
+        assert attrgetter(former)(headprune_lib) is attrgetter(new)(headprune_lib)

@@ -20,7 +20,7 @@ from headprune_lib.cli.bounds import Budget, one_bound, taken
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from headprune_lib.budgets import Cut
+    from headprune_lib.budgets import BudgetResult
     from headprune_lib.cli.data import Rows
     from headprune_lib.masking import HeadTensors
     from headprune_lib.utils import Batch
@@ -285,7 +285,7 @@ def prune(
 
     from headprune_lib import (
         fold_gates,
-        full_mask,
+        ones_mask,
         prune_heads,
         prune_mask,
         save_pruned,
@@ -297,7 +297,7 @@ def prune(
     from headprune_lib.cli.report import page, write
     from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
-    from headprune_lib.selection import prune_steps
+    from headprune_lib.selection import removal_units
 
     with refusing():
         get_criterion(by)
@@ -319,8 +319,8 @@ def prune(
             else partial(prune_mask, loaded, **rules)
         )
         # what is wrong with the bounds is said before minutes are spent on scores
-        every = full_mask(loaded)
-        possible = prune_steps(loaded, every, **rules)
+        every = ones_mask(loaded)
+        possible = removal_units(loaded, every, **rules)
         stay = _staying(loaded, kind)
         if not possible:
             nothing = stay or "lower --keep-at-least, or name another --kind"
@@ -331,7 +331,7 @@ def prune(
         mask, less = _mask_of(choose, scores, amount)
         for why in less:
             typer.echo(f"headprune: {why}", err=True)
-        steps = prune_steps(loaded, scores, **rules)
+        steps = removal_units(loaded, scores, **rules)
         cut = budget.cut(steps, mask)
         smaller = copy.deepcopy(loaded)
         if tuned:
@@ -400,7 +400,7 @@ def _mask_of(
     return mask, less
 
 
-def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
+def _walked(budget: Budget, cut: BudgetResult, n_heads: int) -> list[dict[str, float]]:
     """Every place that was looked at, in order of heads gone."""
     return [
         {
@@ -412,7 +412,7 @@ def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
     ]
 
 
-def _curve(walked: list[dict[str, float]], cut: Cut) -> list[dict[str, Any]]:
+def _curve(walked: list[dict[str, float]], cut: BudgetResult) -> list[dict[str, Any]]:
     """Of a long walk a dozen places; the last that was taken is marked."""
     chosen, stride = [point.steps for point in cut.curve].index(cut.steps), -(-len(walked) // 12)
     return [

@@ -14,7 +14,7 @@ from torch import nn
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import discovered, find_heads
 from headprune_lib.masking import HeadTensors
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
 
@@ -59,7 +59,7 @@ def layers_table(model: nn.Module) -> list[Row]:
     ]
 
 
-def _removal(block: AttentionBlock) -> str:
+def _removal(block: AttentionLayer) -> str:
     if block.masks_only:
         return "none"
     if block.keeps_groups and block.keeps_one:

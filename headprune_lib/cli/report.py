@@ -16,12 +16,12 @@ import transformers
 from torch import nn
 
 import headprune_lib
-from headprune_lib.budgets import Cut
+from headprune_lib.budgets import BudgetResult
 from headprune_lib.cli.bounds import Budget
 from headprune_lib.cli.output import shown, title
 from headprune_lib.cli.quality import quality
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import HeadTensors, cut_heads, masked_heads
+from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step
 from headprune_lib.utils import Batch, on_device
 
@@ -36,7 +36,7 @@ def page(
     before: nn.Module,
     after: nn.Module,
     budget: Budget,
-    cut: Cut,
+    cut: BudgetResult,
     scores: HeadTensors,
     gone: Sequence[Step],
     tested: Sequence[Batch],
@@ -127,7 +127,7 @@ def _on_the_way(
     walks: dict[str, list[tuple[int, float]]] = {}
     for place in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
         heads = [head for step in gone[:place] for head in step]
-        with masked_heads(model, cut_heads(model, heads)):
+        with masked_heads(model, head_mask(model, heads)):
             for name, value in quality(model, batches).items():
                 walks.setdefault(name, []).append((len(heads), value))
     return walks

@@ -31,7 +31,7 @@ from headprune_lib.gradients import (
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import unknown
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Room, in_double
 
 Among = Literal["kind", "model"]
@@ -140,7 +140,7 @@ def means_over_queries(
 
 
 def _over_queries(
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     found: Iterable[tuple[int, Weights]],
     statistics: Sequence[Statistic],
 ) -> list[tuple[Tensor, Tensor]]:

@@ -26,12 +26,12 @@ from headprune_lib.gradients import (
 from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, gated
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import NO_LABEL, Batch, Room, evaluating, in_double, on_device, placed
 
 Sum = tuple[Tensor, Tensor | int]
 """A sum over what is averaged, (kept head,), and how much that is."""
-Reduce = Callable[[Tensor, Batch, AttentionBlock], Sum]
+Reduce = Callable[[Tensor, Batch, AttentionLayer], Sum]
 """What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
 
 
@@ -99,7 +99,7 @@ def _of_mean_loss(gradient: Tensor) -> Tensor:
 
 
 @_of_gradients("importance", variant="example", normalize="l2")
-def importance(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     r"""Eq. 2: absolute derivative of each example's loss in the gate.
 
     :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` (Michel, Levy & Neubig 2019), exact
@@ -138,7 +138,7 @@ def example_importance(
 
 
 @_of_gradients("importance-batch", variant="batch", normalize="l2")
-def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Absolute derivative of each batch's mean loss.
 
     Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
@@ -162,7 +162,7 @@ def importance_bertology(
     """
     running: dict[str, Tensor] = {}
 
-    def reduce(gradient: Tensor, _batch: Batch, block: AttentionBlock) -> Sum:
+    def reduce(gradient: Tensor, _batch: Batch, block: AttentionLayer) -> Sum:
         running[block.path] = running.get(block.path, 0) + _of_mean_loss(gradient)
         return running[block.path].abs(), 1
 
@@ -170,7 +170,7 @@ def importance_bertology(
 
 
 @_of_gradients("importance-signed")
-def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Derivative with its sign: what removal costs, to first order.
 
     Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
@@ -182,7 +182,7 @@ def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -
 
 
 @_of_gradients("importance-token", variant="token", normalize="l2")
-def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> Sum:
+def importance_token(gradient: Tensor, batch: Batch, block: AttentionLayer) -> Sum:
     """Absolute value of each token's share of the derivative.
 
     What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
@@ -197,7 +197,7 @@ def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> S
 
 
 @_of_gradients("fisher", variant="fisher")
-def fisher(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def fisher(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Fisher information: squared derivative of a batch's mean loss.
 
     In squared nats; it depends on the batch size, as in the code of Kwon et al. 2022.
@@ -337,7 +337,7 @@ def second_order(
         return check_some(model, mean_over_batches(model, batches, device, sums_of))
 
 
-def _open_gates(model: nn.Module, block: AttentionBlock) -> Tensor:
+def _open_gates(model: nn.Module, block: AttentionLayer) -> Tensor:
     """A gate at 1 for each head of a block, that a gradient is wanted in."""
     weight = next(model.parameters())
     return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)

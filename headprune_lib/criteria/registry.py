@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.masking import HeadTensors, head_grid
+from headprune_lib.masking import HeadTensors, mask_shapes
 from headprune_lib.messages import unknown
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, in_double, on_device, placed
 
 Normalize = Literal["l2"] | None
@@ -105,7 +105,7 @@ def register_criterion(
         ... def first(model, batches, *, loss=None, device=None):
         ...     "Number of the head."
         ...     return {kind: torch.arange(heads).double().expand(layers, heads)
-        ...             for kind, (layers, heads) in head_grid(model).items()}
+        ...             for kind, (layers, heads) in mask_shapes(model).items()}
         >>> get_criterion("first").summary
         'Number of the head.'
         >>> del CRITERIA["first"]
@@ -206,11 +206,11 @@ def mean_over_batches(
 
 
 def to_head_tensors(
-    model: nn.Module, blocks: Sequence[AttentionBlock], values: Sequence[Tensor]
+    model: nn.Module, blocks: Sequence[AttentionLayer], values: Sequence[Tensor]
 ) -> HeadTensors:
     """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN where a head is gone."""
     grids: HeadTensors = {}
-    for kind, shape in head_grid(model).items():
+    for kind, shape in mask_shapes(model).items():
         first = next(value for value, b in zip(values, blocks, strict=True) if b.kind == kind)
         grids[kind] = first.new_full((*first.shape[:-1], *shape), torch.nan)
     for block, value in zip(blocks, values, strict=True):

@@ -19,7 +19,7 @@ from headprune_lib.gradients import (
     prove_gradients,
 )
 from headprune_lib.losses import Loss, default_loss
-from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads, without_heads
+from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
 from headprune_lib.selection import prune_schedule
 from headprune_lib.utils import Batch, check_batch, evaluating, in_double, on_device, placed
 
@@ -47,7 +47,7 @@ def greedy(
     if steps < 1:
         raise ValueError(f"steps is {steps}; give at least 1")
     kept = _kept(model, batches, loss)
-    blocks, mask = find_heads(model), full_mask(model)
+    blocks, mask = find_heads(model), ones_mask(model)
     left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
     for done, after in itertools.pairwise(prune_schedule(n, steps)):
@@ -142,7 +142,7 @@ def shapley(
     generator = torch.Generator().manual_seed(seed)
     for turn in range(permutations):
         batch = [kept[turn % len(kept)]]
-        mask = {kind: torch.zeros_like(ones) for kind, ones in full_mask(model).items()}
+        mask = {kind: torch.zeros_like(ones) for kind, ones in ones_mask(model).items()}
         before = mean_loss(model, batch, mask, loss=loss, device=device)
         for place in torch.randperm(len(heads), generator=generator).tolist():
             number, i = heads[place]

@@ -13,7 +13,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.slicing import value_rows
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch
 
 
@@ -37,7 +37,7 @@ def magnitude(
     return to_head_tensors(model, blocks, [_norms(model, block) for block in blocks])
 
 
-def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
+def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
     """(kept heads,): the norm of each head's product, without ever making the product."""
     n = len(block.kept)
     if not n:
@@ -62,7 +62,7 @@ def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
     return inside.sum((1, 2)).clamp(min=0).sqrt()
 
 
-def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:
+def _matrix(model: nn.Module, block: AttentionLayer, part: str) -> Tensor:
     """The weight of a projection as (out, in), in float64 on the CPU."""
     module = block.part(model, part)
     weight = getattr(module, "weight", None)

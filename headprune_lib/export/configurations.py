@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 # A class whose configuration refuses a number of heads that does not divide the hidden size, and
 # classes that compute the same and do not refuse; with what must be said for them to be the same.
@@ -72,7 +72,7 @@ def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
 
 def _uniform(
     model: PreTrainedModel,
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     owners: dict[str, Place],
     counts: Counts,
 ) -> Iterator[Candidate]:
@@ -93,7 +93,7 @@ def _uniform(
     yield from _hosted(model, wide)
 
 
-def _holds(candidate: Candidate, blocks: Sequence[AttentionBlock]) -> bool:
+def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
     """Whether a candidate's class makes output projections of these numbers of heads."""
     with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
         model = candidate.model_class(candidate.config())
@@ -148,7 +148,7 @@ def _real_name(config: PreTrainedConfig, name: str) -> str:
     return (getattr(config, "attribute_map", None) or {}).get(name, name)
 
 
-def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
+def _count_names(config: Any, block: AttentionLayer) -> list[tuple[str, int]]:
     """The fields that say how many heads a block has, with the numbers for what is left of it."""
     side = {"enc-enc": "encoder", "enc-dec": "decoder", "dec-dec": "decoder"}.get(block.kind)
     names = [*([f"{side}_attention_heads"] if side else []), "num_attention_heads", "num_heads"]
@@ -164,7 +164,7 @@ def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
 
 
 def _one_count_each(
-    blocks: Sequence[AttentionBlock], owners: dict[str, Place], config: PreTrainedConfig
+    blocks: Sequence[AttentionLayer], owners: dict[str, Place], config: PreTrainedConfig
 ) -> Counts | None:
     """A number for each field, or None where no one number does."""
     counts: Counts = {}
@@ -180,7 +180,7 @@ def _one_count_each(
 
 
 def _layer_by_layer(
-    model: PreTrainedModel, blocks: Sequence[AttentionBlock], owners: dict[str, Place]
+    model: PreTrainedModel, blocks: Sequence[AttentionLayer], owners: dict[str, Place]
 ) -> dict[str, Any]:
     """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
     fields = model.config.to_dict()

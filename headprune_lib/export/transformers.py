@@ -25,7 +25,7 @@ from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder, unprune_heads
 from headprune_lib.selection import shares_biases
 from headprune_lib.slicing import RECORD
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 _OTHERWISE = (
     "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
@@ -160,8 +160,8 @@ def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return weights
 
 
-def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionBlock]]:
-    kinds: dict[str, list[AttentionBlock]] = {}
+def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionLayer]]:
+    kinds: dict[str, list[AttentionLayer]] = {}
     for block in find_heads(model):
         kinds.setdefault(block.kind, []).append(block)
     for layers in kinds.values():

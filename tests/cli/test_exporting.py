@@ -7,11 +7,11 @@ import torch
 import transformers as t
 from ownmodels import classifier, kept_in, language_model, run, translator
 
-from headprune_lib import cut_heads, find_heads, prune_heads, save_pruned
+from headprune_lib import find_heads, head_mask, prune_heads, save_pruned
 
 
 def pruned(folder, model, heads):
-    save_pruned(prune_heads(model, cut_heads(model, heads)), folder)
+    save_pruned(prune_heads(model, head_mask(model, heads)), folder)
     return folder
 
 

@@ -13,10 +13,10 @@ import transformers as t
 from tiny import BUILDERS, batch_for, build, inputs_of, same_weights
 
 from headprune_lib import (
-    cut_heads,
     export_transformers,
     find_heads,
-    full_mask,
+    head_mask,
+    ones_mask,
     prune_heads,
     uniform_mask,
 )
@@ -29,7 +29,7 @@ CAUSAL = "AutoModelForCausalLM"
 def uniform(model, amount):
     scores = {
         kind: torch.rand(mask.shape, generator=torch.Generator().manual_seed(0))
-        for kind, mask in full_mask(model).items()
+        for kind, mask in ones_mask(model).items()
     }
     return prune_heads(model, uniform_mask(model, scores, amount))
 
@@ -44,7 +44,7 @@ def drawn(model_class, **more):
 def cut_unevenly(model):
     """One head, and all of another layer."""
     return prune_heads(
-        model, cut_heads(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
+        model, head_mask(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
     )
 
 
@@ -55,7 +55,7 @@ def step():
     torch.manual_seed(0)
     model = t.AutoModelForImageTextToText.from_config(config).eval()
     gone = next(block for block in find_heads(model) if block.kind == "text")
-    return prune_heads(model, cut_heads(model, [("text", 0, h) for h in range(gone.group)]))
+    return prune_heads(model, head_mask(model, [("text", 0, h) for h in range(gone.group)]))
 
 
 # what opens it, how it is said, under which class; and the model
@@ -157,7 +157,7 @@ def test_plain_transformers_computes_the_same(name, opened):
 )  # fmt: skip
 def test_layers_that_no_one_number_describes(name, cut, message, tmp_path):
     model = build(name, dtype=torch.float32)
-    prune_heads(model, cut_heads(model, cut))
+    prune_heads(model, head_mask(model, cut))
     with pytest.raises(ValueError, match=message):
         export_transformers(model, tmp_path / "out")
     assert not list(tmp_path.iterdir())

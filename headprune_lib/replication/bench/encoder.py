@@ -19,7 +19,7 @@ from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.scoring import head_importance, score_heads
-from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.selection import order_mask, rank_heads
 from headprune_lib.utils import pass_seconds
 
 
@@ -153,7 +153,7 @@ def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
 def half_pruned(subject: EncoderSubject) -> torch.nn.Module:
     """The subject's model without the less important half of its heads."""
     scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
-    order = prune_order(scores)
+    order = rank_heads(scores)
     cut = order_mask(subject.model, order, len(order) // 2)
     return prune_heads(copy.deepcopy(subject.model), cut)
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
+from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 from headprune_lib.example_inputs import example_inputs
 from headprune_lib.hooks import recorded
 from headprune_lib.masking import HeadTensors
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 
 class Case:
@@ -25,7 +25,7 @@ class Case:
         self.model, self.inputs, self.whole = model, inputs, whole
 
     @cached_property
-    def blocks(self) -> list[AttentionBlock]:
+    def blocks(self) -> list[AttentionLayer]:
         """What find_heads finds."""
         return find_heads(self.model)
 
@@ -93,7 +93,7 @@ class Case:
 
         Of each group one where groups stay, for another layer reads their keys and values.
         """
-        mask = full_mask(self.model)
+        mask = ones_mask(self.model)
         for block in self.blocks:
             units = block.n_heads // block.group
             if block.keeps_groups and block.group > 1:
@@ -109,7 +109,7 @@ class Case:
     @cached_property
     def emptying(self) -> HeadTensors:
         """All heads of every second layer are cut."""
-        mask = full_mask(self.model)
+        mask = ones_mask(self.model)
         for block in self.blocks:
             if block.layer % 2 == 0:
                 mask[block.kind][block.layer, : block.n_heads] = 0
@@ -184,7 +184,7 @@ class NotReached(LookupError):
 
 
 def parts_of(
-    model: nn.Module, blocks: list[AttentionBlock]
+    model: nn.Module, blocks: list[AttentionLayer]
 ) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
     """The model with inputs it runs on, then parts of it for the blocks these do not reach.
 

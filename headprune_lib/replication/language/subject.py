@@ -15,7 +15,7 @@ from headprune_lib.ablation import one_head_ablation
 from headprune_lib.attention import eager
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
 from headprune_lib.replication.engine import run_units
@@ -150,7 +150,7 @@ class LanguageSubject:
         found = []
         with (
             torch.inference_mode(),
-            masked_heads(model, full_mask(model) if mask is None else mask),
+            masked_heads(model, ones_mask(model) if mask is None else mask),
         ):
             for batch in self.batches(self.test):
                 there = on_device(batch, device)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
@@ -97,7 +97,7 @@ def rounded_losses(
         ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
         the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
     """
-    every = {"uncut": full_mask(subject.model), **masks}
+    every = {"uncut": ones_mask(subject.model), **masks}
     found = reference_losses(subject, pairs, every, journal)
     loss = np.rint(MILLINAT * found["loss"])
     return {
