@@ -63,7 +63,7 @@ def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
 def _masks(model: nn.Module, how: _How) -> dict[Head, HeadTensors]:
     masks, full = {}, ones_mask(model)
     for block in find_heads(model):
-        for head in block.kept:
+        for head in block.kept_heads:
             mask = {kind: values.clone() for kind, values in full.items()}
             if how == "keep":
                 mask[block.kind][block.layer] = 0
@@ -186,10 +186,10 @@ def _swept(
             uncut = run()
         calls = dict(zip(paths, records, strict=True))
         if reduce is None:
-            _check_size(uncut, sum(len(block.kept) for block in blocks))
+            _check_size(uncut, sum(len(block.kept_heads) for block in blocks))
         if _can_be_reused(model, blocks, calls):
             for block in blocks:
-                heads = [(block.kind, block.layer, head) for head in block.kept]
+                heads = [(block.kind, block.layer, head) for head in block.kept_heads]
                 if not calls[
                     _path(block, "output")
                 ].times:  # attention to an encoder that is not there
@@ -218,12 +218,12 @@ def _check_size(logits: Tensor, n_heads: int) -> None:
 
 
 def _path(block: AttentionLayer, part: str) -> str:
-    return ".".join(filter(None, (block.path, getattr(block.architecture, part))))
+    return ".".join(filter(None, (block.path, getattr(block.spec, part))))
 
 
 def _views(block: AttentionLayer) -> list[str]:
     """Paths of what makes keys and values of another side's states."""
-    if block.kind != "enc-dec" or block.architecture.fused:
+    if block.kind != "enc-dec" or block.spec.fused:
         return []
     return [_path(block, "key"), _path(block, "value")]
 
@@ -246,7 +246,7 @@ def _can_be_reused(
         core, output = calls[_path(block, "core")], calls[_path(block, "output")]
         if output.times > 1 or core.times != output.times:
             return False
-        if block.how in ("found", "assumed") or block.keeps_groups:
+        if block.source in ("found", "assumed") or block.why_keep_groups:
             return False
         if output.times and not _is_linear(model, block, core, output):
             return False
@@ -260,7 +260,7 @@ def _is_linear(model: nn.Module, block: AttentionLayer, core: Call, output: Call
         return False
     made = _product(projection, output.inputs[0], slice(None))
     made = made if projection.bias is None else made + projection.bias
-    returned = output.output if block.architecture.core else _states(core.output)
+    returned = output.output if block.spec.core else _states(core.output)
     return close(output.output, made, made) and torch.equal(returned, output.output)
 
 
@@ -301,13 +301,13 @@ def _attention(
     """
     core, output = calls[_path(block, "core")].output, calls[_path(block, "output")]
     projection: Any = block.part(model, "output")
-    columns = slice(place * block.width, (place + 1) * block.width)
+    columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
     projected = _product(projection, output.inputs[0], columns)
     if how == "cut":
         projected = output.output - projected
     elif projection.bias is not None:
         projected = projected + projection.bias
-    if block.architecture.core:  # the module around the core applies the projection
+    if block.spec.core:  # the module around the core applies the projection
         return {_path(block, "core"): core, _path(block, "output"): projected}
     return {block.path: (projected, *core[1:]) if isinstance(core, tuple) else projected}
 

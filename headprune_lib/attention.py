@@ -125,10 +125,10 @@ def _keep(
             )
         values, states = weights[-1].detach(), given[0]
         others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
-        if others or values.shape[1] != len(block.kept):
+        if others or values.shape[1] != len(block.kept_heads):
             raise ValueError(
                 f"{block.path} returns attention weights of shape {tuple(values.shape)} for states "
-                f"of shape {tuple(states.shape)} and {len(block.kept)} heads, not (example, head, "
+                f"of shape {tuple(states.shape)} and {len(block.kept_heads)} heads, not (example, head, "
                 "query, key): of local attention, or of some queries alone. Its class cannot be "
                 "scored by what its heads look at; choose a criterion that reads no weights"
             )

@@ -158,7 +158,7 @@ Size = tuple[int, int]
 def heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
     """Which heads a mask leaves of a block."""
     row = mask[block.kind][block.layer].tolist()
-    return [head for head in block.kept if row[head] != 0]
+    return [head for head in block.kept_heads if row[head] != 0]
 
 
 def size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
@@ -169,14 +169,14 @@ def size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
 def parameters_cost(model: nn.Module) -> Measured:
     """The number of parameters that a mask would leave, exactly."""
     whole = sum(parameter.numel() for parameter in model.parameters())
-    blocks = [block for block in find_heads(model) if not block.masks_only]
+    blocks = [block for block in find_heads(model) if not block.why_not_prunable]
     gone: dict[tuple[str, Size], int] = {}
 
     def cost(mask: HeadTensors) -> float:
         left = whole
         for block in blocks:
             heads = heads_left(block, mask)
-            if len(heads) == len(block.kept):
+            if len(heads) == len(block.kept_heads):
                 continue
             size = block.path, size_of(block, heads)
             if size not in gone:
@@ -212,7 +212,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
     """
     each: dict[AttentionLayer, tuple[bool, int, int]] = {}
     for block, keys, values in _cached(model, length):
-        heads, groups, entries = len(block.kept), len(block.groups), keys.shape[1]
+        heads, groups, entries = len(block.kept_heads), len(block.groups), keys.shape[1]
         if entries not in (heads, groups) or values.shape[1] != entries:
             raise ValueError(
                 f"{block.path} keeps {entries} keys and {values.shape[1]} values a token for "
@@ -257,11 +257,11 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Ten
         of_side = getattr(cache, f"{side}_attention_cache", cache)
         number = layer_number(block.part(model, "core"))
         encodes = block.kind in ("enc-enc", "vision", "audio")
-        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept:
+        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept_heads:
             continue
         layer: Any = of_side.layers[number]
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-        if keys is not None and values is not None and block.architecture.makes_keys:
+        if keys is not None and values is not None and block.spec.makes_keys:
             yield block, keys, values
 
 
@@ -312,7 +312,7 @@ class Seconds:
                     f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
                     "give seconds_cost the steps that the mask is of"
                 )
-            total += table[left] - table[len(block.kept), len(block.groups)]
+            total += table[left] - table[len(block.kept_heads), len(block.groups)]
         return total
 
 
@@ -334,7 +334,9 @@ def seconds_cost(
     """
     device = placed(model, None)
     inputs = model_inputs(model, on_device(batch, device))
-    blocks = tuple(block for block in find_heads(model) if block.kept and not block.masks_only)
+    blocks = tuple(
+        block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
+    )
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []
@@ -344,7 +346,7 @@ def seconds_cost(
             raise ValueError(f"{missing[0]} does not run on this batch {problem}".rstrip())
         for block in blocks:
             module, sizes = model.get_submodule(block.path), _sizes(block, steps)
-            shape = (alike(module), block.kept, frozenset(sizes))
+            shape = (alike(module), block.kept_heads, frozenset(sizes))
             if shape not in measured:
                 measured[shape], whole = _timed(
                     model, inputs, block, ran[block.path], sizes, rounds
@@ -356,7 +358,7 @@ def seconds_cost(
 
 def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]]:
     """The sizes that a layer has along an order, with the heads that it has left there."""
-    left = list(block.kept)
+    left = list(block.kept_heads)
     sizes = {size_of(block, left): left}
     for step in steps:
         gone = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
@@ -378,7 +380,7 @@ def _timed(
     module, copies = model.get_submodule(block.path), {}
     for size, keep in sizes.items():
         copies[size] = copy.deepcopy(module)
-        if len(keep) < len(block.kept):
+        if len(keep) < len(block.kept_heads):
             keep_heads(copies[size], replace(block, path=""), keep)
     times: dict[Size, list[float]] = {size: [] for size in sizes}
     wholes: list[float] = []

@@ -78,7 +78,7 @@ def gate_gradients(
             whose own code gives another gradient than the derivative.
     """
     blocks = find_heads(model) if blocks is None else blocks
-    gates = [_Gates(len(block.kept)) for block in blocks]
+    gates = [_Gates(len(block.kept_heads)) for block in blocks]
     watch = Watch() if checked and not _is_trusted(model, loss) else None
     with gated(model, gates), torch.enable_grad():
         with watch or nullcontext():
@@ -100,7 +100,7 @@ def gate_gradients(
         ]
         # one that did not run (attention to an encoder that is not there) is not used anyway
         silent += [block] if gradients and not there else []
-        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept))
+        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept_heads))
         result.append(torch.cat(there, 1) if there else nothing)
     check_unused(model, batch, loss, silent)
     if watch:
@@ -131,7 +131,7 @@ class _Gates:
 
 def _by_example(gradient: Tensor, n: int, block: AttentionLayer) -> Tensor:
     """(rows, position, head) -> (example, positions of its rows, head)."""
-    if not block.by_example:
+    if not block.batch_first:
         if n > 1:
             raise ValueError(
                 f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
@@ -171,7 +171,7 @@ def in_parts(
     A batch that memory has no room for is taken in halves, and one whose examples a model takes
     windowed or flattened one by one: an example's derivatives do not depend on the others.
     """
-    n = 0 if all(block.by_example for block in blocks) else n_rows(batch)
+    n = 0 if all(block.batch_first for block in blocks) else n_rows(batch)
     with evaluating(model, frozen=True):
         if n > 1:
             return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
@@ -282,12 +282,12 @@ def check_unused(
     Raises:
         ValueError: the loss changes with the heads of a block without gradient.
     """
-    silent = [block for block in silent if block.kept]
+    silent = [block for block in silent if block.kept_heads]
     if not silent:
         return
 
     def without(closed: Sequence[AttentionLayer]) -> Tensor:
-        zeros = [torch.zeros(len(b.kept)) if b in closed else None for b in find_heads(model)]
+        zeros = [torch.zeros(len(b.kept_heads)) if b in closed else None for b in find_heads(model)]
         with gated(model, zeros):
             return example_losses(model, batch, loss)
 
@@ -543,7 +543,7 @@ def _differences(
         with gated(model, (1 + step * direction).split(n_heads)):
             return example_losses(model, batch, loss).cpu().double()
 
-    n_heads = [len(block.kept) for block in find_heads(model)]
+    n_heads = [len(block.kept_heads) for block in find_heads(model)]
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
     noise, at = _noise(losses, signs, unit)

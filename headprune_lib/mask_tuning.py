@@ -99,13 +99,15 @@ def tune_mask(
     whole = ones_mask(model)
     for block in fitted:
         own = _own(gates, block)
-        fit = _Fit(_output_weight(model, block), block.width, own != 0)
+        fit = _Fit(_output_weight(model, block), block.head_dim, own != 0)
         uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
             real = asking(block, batch)
             for of_uncut, of_cut in zip(*contexts, strict=True):
                 fit.add(_tokens(of_uncut, real), _tokens(of_cut, real))
-        gates[block.kind][block.layer, list(block.kept)] = own.masked_scatter(own != 0, fit.gates())
+        gates[block.kind][block.layer, list(block.kept_heads)] = own.masked_scatter(
+            own != 0, fit.gates()
+        )
     return gates
 
 
@@ -133,7 +135,7 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     for block in blocks:
         projection: Any = block.part(model, "output")
         weight = projection.weight  # (hidden, heads * width), turned in a Conv1D
-        columns = _own(checked, block).repeat_interleave(block.width).to(weight)
+        columns = _own(checked, block).repeat_interleave(block.head_dim).to(weight)
         with torch.no_grad():
             weight.mul_(columns[:, None] if isinstance(projection, Conv1D) else columns)
     return model
@@ -186,7 +188,7 @@ def _inputs(
 
 def _own(gates: HeadTensors, block: AttentionLayer) -> Float[Tensor, " head"]:
     """The gates of the heads that a block still has."""
-    return gates[block.kind][block.layer, list(block.kept)]
+    return gates[block.kind][block.layer, list(block.kept_heads)]
 
 
 def _output_weight(model: nn.Module, block: AttentionLayer) -> Float[Tensor, "hidden column"]:

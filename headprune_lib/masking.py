@@ -181,7 +181,7 @@ def check_scores(
         if block.kind not in wanted:
             continue
         row = scores[block.kind][block.layer]
-        lost = [head for head in block.kept if row[head].isnan()]
+        lost = [head for head in block.kept_heads if row[head].isnan()]
         if lost:
             raise ValueError(
                 f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
@@ -351,7 +351,11 @@ def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tenso
     """Gates by kind as those of each block; None where all of them are 1."""
 
     def of_block(block: AttentionLayer, _context: Tensor | None = None) -> Tensor:
-        kept = slice(block.n_heads) if len(block.kept) == block.n_heads else list(block.kept)
+        kept = (
+            slice(block.n_heads)
+            if len(block.kept_heads) == block.n_heads
+            else list(block.kept_heads)
+        )
         return gates[block.kind][block.layer][..., kept]
 
     if any(values.requires_grad for values in gates.values()):
@@ -378,7 +382,7 @@ def _gated(
     """What an output projection is given, ``(row, position, head * width)``, times the gates."""
     factors = gate(context) if callable(gate) else gate
     factors = _by_row(factors.to(context), context, block)
-    by_head = context.unflatten(-1, (len(block.kept), block.width))
+    by_head = context.unflatten(-1, (len(block.kept_heads), block.head_dim))
     return (by_head * factors[..., None]).flatten(-2)
 
 
@@ -388,7 +392,7 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
         return gate
     if len(gate) == 1:
         return gate[0]
-    if not block.by_example:
+    if not block.batch_first:
         raise ValueError(
             f"{block.path} takes its examples windowed, flattened or turned, so that a mask an "
             "example cannot be told apart there; give one example a batch"

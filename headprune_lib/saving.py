@@ -160,7 +160,9 @@ def load_pruned(
         write_record(model, path, record)
     if old and (blocks := find_heads(model)):
         before = [range(block.n_heads) for block in blocks]
-        for owner, attribute, value in renumbered(model, blocks, before, [b.kept for b in blocks]):
+        for owner, attribute, value in renumbered(
+            model, blocks, before, [b.kept_heads for b in blocks]
+        ):
             setattr(owner, attribute, value)
     return model if device is None else model.to(device)
 
@@ -282,7 +284,7 @@ def _completed(
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
     return {
-        f"{path}.{blocks[path].architecture.output}": record_of(blocks[path], heads)
+        f"{path}.{blocks[path].spec.output}": record_of(blocks[path], heads)
         for path, heads in kept.items()
     }
 
@@ -465,8 +467,14 @@ def read_record(values: Tensor) -> Record:
             raise TypeError("kept is to be a list of numbers")
         if not isinstance(record["architecture"]["output"], str):
             raise TypeError("output is to be a name")
-        return record
-    except (ValueError, KeyError, TypeError) as error:
+        # fields of a folder of the version before may have former names
+        specs, found = record["architecture"], record["found"]
+        renamed = {
+            "architecture": AttentionSpec.renamed(specs),
+            "found": AttentionLayer.renamed(found),
+        }
+        return {**record, **renamed}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"not what the library writes ({type(error).__name__}: {error})"
         ) from error
@@ -572,7 +580,9 @@ def unprune_heads(
         whole.generation_config = copy.deepcopy(model.generation_config)
     blocks = find_heads(model)
     every = [range(block.n_heads) for block in blocks]
-    for owner, name, value in renumbered(whole, blocks, [block.kept for block in blocks], every):
+    for owner, name, value in renumbered(
+        whole, blocks, [block.kept_heads for block in blocks], every
+    ):
         setattr(owner, name, value)
     return whole.train(model.training)
 

@@ -130,10 +130,10 @@ def removal_units(
     scores = check_scores(model, scores, kinds or known)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
-        if block.kind not in (kinds or known) or block.masks_only:
+        if block.kind not in (kinds or known) or block.why_not_prunable:
             continue
         row = scores[block.kind][block.layer].double()
-        even = block.keeps_groups or (per_group and block.group > 1)
+        even = block.why_keep_groups or (per_group and block.queries_per_kv > 1)
         together = _rounds(block, row) if even else block.groups
         steps = [
             (float(values.mean() if group_score == "mean" else values.sum()), heads)
@@ -142,8 +142,8 @@ def removal_units(
         ]
         steps.sort(key=itemgetter(0))
         # all steps of a layer are of one size
-        least = max(keep_at_least, 1 if block.keeps_one else 0)
-        n = max(0, len(block.kept) - least) // len(steps[0][1]) if steps else 0
+        least = max(keep_at_least, 1 if block.why_keep_one else 0)
+        n = max(0, len(block.kept_heads) - least) // len(steps[0][1]) if steps else 0
         ranked += [
             (value, [(block.kind, block.layer, h) for h in heads]) for value, heads in steps[:n]
         ]
@@ -152,10 +152,10 @@ def removal_units(
 
 def _rounds(block: AttentionLayer, row: Tensor) -> list[tuple[int, ...]]:
     """The lowest head of each group, the lowest but one of each, and so on."""
-    if block.whole_groups:
+    if block.why_whole_groups:
         raise ValueError(
             f"{block.path}: heads that share a key and value head can only go together "
-            f"({block.whole_groups}); leave per_group out"
+            f"({block.why_whole_groups}); leave per_group out"
         )
     ordered = [sorted(group, key=lambda head: float(row[head])) for group in block.groups]
     return list(zip(*ordered, strict=True))
@@ -199,18 +199,24 @@ def prune_mask(
         group_score=group_score,
     )
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
-    n_heads = sum(len(block.kept) for block in blocks)
+    n_heads = sum(len(block.kept_heads) for block in blocks)
     budget = _share(amount, n_heads)
     cut: list[Head] = []
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
-    grouped = [len(b.groups) if per_group else b.group for b in blocks if b.group > 1]
+    grouped = [
+        len(b.groups) if per_group else b.queries_per_kv for b in blocks if b.queries_per_kv > 1
+    ]
     together = max(map(len, steps), default=max(grouped, default=1))
     reasons = []
     if len(cut) == sum(map(len, steps)):
-        masked = [block.masks_only for block in blocks if block.masks_only]
-        held = [block.keeps_one for block in blocks if block.keeps_one and not block.masks_only]
+        masked = [block.why_not_prunable for block in blocks if block.why_not_prunable]
+        held = [
+            block.why_keep_one
+            for block in blocks
+            if block.why_keep_one and not block.why_not_prunable
+        ]
         reasons += [f"heads can only be masked ({reason})" for reason in masked]
         reasons += [f"a layer cannot lose all its heads ({reason})" for reason in held]
         reasons += [_kept_in_each(keep_at_least)] if keep_at_least else []
@@ -262,24 +268,26 @@ def uniform_mask(
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
         if block.kind in (kinds or known):
-            alike.setdefault((block.kind, block.n_heads, block.width), []).append(block)
+            alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)
     cut: list[Head] = []
     for layers in alike.values():
-        fewest = min(layers, key=lambda block: len(block.kept))
-        if not fewest.kept:
+        fewest = min(layers, key=lambda block: len(block.kept_heads))
+        if not fewest.kept_heads:
             raise ValueError(
                 f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
                 "unpruned model again, with at least one head in every layer"
             )
-        n_groups, n_heads = len(fewest.groups), len(fewest.kept)
+        n_groups, n_heads = len(fewest.groups), len(fewest.kept_heads)
         asked = _share(amount, n_groups)
-        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.group))
-        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.group)
-        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.group, [why])
+        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.queries_per_kv))
+        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.queries_per_kv)
+        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.queries_per_kv, [why])
         together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
         for same in together:
             keep = _best_groups(same, scores, n_groups - gone)
-            cut += [(b.kind, b.layer, head) for b in same for head in b.kept if head not in keep]
+            cut += [
+                (b.kind, b.layer, head) for b in same for head in b.kept_heads if head not in keep
+            ]
     return head_mask(model, cut)
 
 

@@ -38,20 +38,20 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     Raises:
         ValueError: groups that lose unequally many heads; the weights are not checked.
     """
-    names, group = block.architecture, block.group_left(keep)
+    names, group = block.spec, block.group_left(keep)
     core: Any = block.part(model, "core")  # its class knows what attributes it has
     module: Any = model.get_submodule(block.path)
-    positions = [block.kept.index(head) for head in keep]
+    positions = [block.kept_heads.index(head) for head in keep]
     for path, rows in head_rows(model, block, keep).items():
         _keep_features(module.get_submodule(path), rows.sort().values, "out")
-    columns = _features(positions, block.width)
-    for path in names.more_rows:
+    columns = _features(positions, block.head_dim)
+    for path in names.extra_projections:
         if (more := _submodule(module, path)) is not None:
-            width = rows_of(more) // max(1, len(block.kept))
+            width = rows_of(more) // max(1, len(block.kept_heads))
             _keep_features(more, _features(positions, width), "out")
     if not hasattr(core, "headprune_axes"):
         # once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
-        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept)))
+        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept_heads)))
     for path, axis in core.headprune_axes.items():
         _keep_entries(module, path, axis, positions)
     _keep_features(block.part(model, "output"), columns, "in")
@@ -61,7 +61,7 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
         if names.bias_argument:
             take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    core.headprune_width, core.headprune_group = block.width, group
+    core.headprune_width, core.headprune_group = block.head_dim, group
     # with the module: a copy that is loaded where nobody taught its class is understood too
     record = record_of(block, keep)
     module.headprune_architecture, module.headprune_found = names, record["found"]
@@ -80,17 +80,18 @@ def head_rows(
         path below the block's module -> rows; of a fused projection those of all queries come
         before those of all keys and values.
     """
-    names, module = block.architecture, model.get_submodule(block.path)
-    positions = [block.kept.index(head) for head in heads]
-    groups = list(dict.fromkeys(place // block.group for place in positions))
-    n_heads, n_groups = len(block.kept), len(block.kept) // block.group
+    names, module = block.spec, model.get_submodule(block.path)
+    positions = [block.kept_heads.index(head) for head in heads]
+    groups = list(dict.fromkeys(place // block.queries_per_kv for place in positions))
+    n_heads, n_groups = len(block.kept_heads), len(block.kept_heads) // block.queries_per_kv
     rows: dict[str, Tensor] = {}
     if names.fused:
-        queries = 0 if names.query else block.group  # in the fused projection, of each group
+        # in the fused projection, of each group
+        queries = 0 if names.query else block.queries_per_kv
         width = rows_of(module.get_submodule(names.fused)) // max(1, n_groups * (queries + 2))
-        if names.fused_by_head:
+        if names.qkv_interleaved:
             step = queries + 2
-            first = [place + place // block.group * 2 for place in positions]
+            first = [place + place // block.queries_per_kv * 2 for place in positions]
             keys = [j * step + queries for j in groups]
             values = [j * step + queries + 1 for j in groups]
         else:
@@ -112,29 +113,29 @@ def value_rows(
     model: nn.Module, block: AttentionLayer, heads: Sequence[int]
 ) -> Int[Tensor, " row"]:
     """The rows that make the values of some heads, in the fused projection or that of the values."""
-    names, rows = block.architecture, head_rows(model, block, heads)
+    names, rows = block.spec, head_rows(model, block, heads)
     if not names.fused:
         assert names.value is not None
         return rows[names.value]
     fused = rows[names.fused]  # queries, keys, values: as many as heads, as groups, as groups
-    n_groups = len({block.kept.index(head) // block.group for head in heads})
+    n_groups = len({block.kept_heads.index(head) // block.queries_per_kv for head in heads})
     n_queries = 0 if names.query else len(heads)
     return fused[len(fused) - len(fused) * n_groups // (n_queries + 2 * n_groups) :]
 
 
 def _say_sizes(core: Any, block: AttentionLayer, n_heads: int, group: int, total: int) -> None:
     """Put the new sizes where the module's own code reads them."""
-    names = block.architecture
+    names = block.spec
     changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
     if names.kv_heads:
         changed[names.kv_heads] = n_heads // group
-    if names.group:
-        changed[names.group] = group
+    if names.queries_per_kv:
+        changed[names.queries_per_kv] = group
     in_config = {k[7:]: v for k, v in changed.items() if k.startswith("config.")}
     for name, value in changed.items():
         if not name.startswith("config."):
             setattr(core, name, value)
-    if names.own_config:
+    if names.copies_config:
         for name in ("num_attention_heads", "num_heads"):
             if names.n_heads.endswith(name) and hasattr(core.config, name):
                 in_config[name] = n_heads
@@ -230,7 +231,7 @@ def write_record(model: nn.Module, path: str, record: Record) -> None:
 
 def record_of(block: AttentionLayer, keep: Sequence[int]) -> Record:
     """What must be known to slice an unpruned module down to the heads ``keep``."""
-    names = block.architecture
+    names = block.spec
     return {
         "kept": list(keep),
         "architecture": {

@@ -42,10 +42,10 @@ from headprune_lib.specs import (
 class Verified:
     """What of a module is proved: the names of its parts, and what holds of its heads.
 
-    ``limits`` are fields of :class:`headprune_lib.AttentionLayer`, such as ``masks_only``.
+    ``limits`` are fields of :class:`headprune_lib.specs.AttentionLayer`, such as ``why_not_prunable``.
     """
 
-    architecture: AttentionSpec
+    spec: AttentionSpec
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -104,19 +104,19 @@ def verify(
             reasons.append(describe_error(error))
             continue
         verified = _verify_removal(module, block, call, entry)
-        by_example = context.ndim == 3 and len(context) == call.n_examples
-        return replace(verified, limits={**verified.limits, "by_example": by_example})
+        batch_first = context.ndim == 3 and len(context) == call.n_examples
+        return replace(verified, limits={**verified.limits, "batch_first": batch_first})
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
 def _check_names(module: nn.Module, entry: AttentionSpec) -> None:
     """Raises NotAttention where an entry names what the module does not have."""
     entry = entry.of_module(module)
-    for name in (*entry.projections, "n_heads", "width"):
+    for name in (*entry.projections, "n_heads", "head_dim"):
         path = getattr(entry, name)
         if path is None:
             continue
-        inside = f"{entry.core}." if entry.core and name in ("n_heads", "width") else ""
+        inside = f"{entry.core}." if entry.core and name in ("n_heads", "head_dim") else ""
         try:
             part = attrgetter(inside + path)(module)
         except AttributeError:
@@ -150,7 +150,7 @@ def _run(module: nn.Module, block: AttentionLayer, call: Ran, zeroed: Sequence[i
         if not zeroed:
             return None
         masked = context.clone()
-        masked.unflatten(-1, (block.n_heads, block.width))[..., list(zeroed), :] = 0
+        masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
         return (masked, *inputs[1:])
 
     def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
@@ -192,7 +192,7 @@ def _verify_masking(module: nn.Module, block: AttentionLayer, call: Ran) -> Tens
     Raises:
         NotAttention: if not; says what was seen.
     """
-    n_heads, width, group = block.n_heads, block.width, block.group
+    n_heads, width, group = block.n_heads, block.head_dim, block.queries_per_kv
     plain, again = _run(module, block, call), _run(module, block, call)
     if len(plain.contexts) != 1:
         never = (
@@ -213,7 +213,7 @@ def _verify_masking(module: nn.Module, block: AttentionLayer, call: Ran) -> Tens
         raise NotAttention("it returns something else at each pass")
     groups = {0, n_heads // group - 1}
     _check_columns(block.part(module, "output"), context, [j * group for j in groups], width)
-    moved = "values" if block.architecture.makes_keys else "queries"
+    moved = "values" if block.spec.makes_keys else "queries"
     for j in groups:
         heads = list(range(j * group, (j + 1) * group))
         changed = _changed_heads(module, block, call, heads, context)
@@ -263,7 +263,7 @@ def _changed_heads(
 
     Or its queries, where another layer makes the values.
     """
-    names = block.architecture
+    names = block.spec
     if names.query is not None and not names.makes_keys:
         part, rows = "query", head_rows(module, block, heads)[names.query]
     else:
@@ -281,7 +281,7 @@ def _changed_heads(
         changed = _run(module, block, call).contexts[0]
     finally:
         handle.remove()
-    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.width))
+    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
     most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
     rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
     return (most > rounding).nonzero().flatten().tolist()
@@ -302,13 +302,13 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 
 def _verify_removal(module: nn.Module, block: AttentionLayer, call: Ran, entry: bool) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
-    names, core = block.architecture, block.part(module, "core")
+    names, core = block.spec, block.part(module, "core")
     outputs = _run(module, block, call).from_core
     returns = len(outputs) if isinstance(outputs, tuple | list) else 1
-    keeps_one = ""
+    why_keep_one = ""
     if not entry:
         if isinstance(outputs, list):  # which the code around it may want
-            keeps_one, returns = "it returns a list", 1
+            why_keep_one, returns = "it returns a list", 1
         names = replace(
             names,
             returns=returns,
@@ -316,34 +316,38 @@ def _verify_removal(module: nn.Module, block: AttentionLayer, call: Ran, entry: 
             weights=_places_of_weights(module, block, call, returns),
         )
     elif (returns == 1) != (names.returns == 1):
-        keeps_one = f"it returns {returns} things, and its entry says returns={names.returns}"
+        why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
     # a key and value head can go alone, unless it is the only one, or another layer's
-    alone = block.n_heads > block.group and names.makes_keys
-    but_second_group = [head for head in range(block.n_heads) if head // block.group != 1]
-    but_one_of_each = [head for head in range(block.n_heads) if head % block.group != 1]
-    masks_only, in_part = "", None  # what holds where not all does
+    alone = block.n_heads > block.queries_per_kv and names.makes_keys
+    but_second_group = [head for head in range(block.n_heads) if head // block.queries_per_kv != 1]
+    but_one_of_each = [head for head in range(block.n_heads) if head % block.queries_per_kv != 1]
+    why_not_prunable, in_part = "", None  # what holds where not all does
     for variant in [names] if entry else _variants(module, core, names, call, outputs):
-        block = replace(block, architecture=variant)
+        block = replace(block, spec=variant)
         problem = _removal_problem(module, block, call, but_second_group) if alone else ""
         if problem:
-            masks_only = masks_only or problem
+            why_not_prunable = why_not_prunable or problem
             continue
-        torn = _removal_problem(module, block, call, but_one_of_each) if block.group > 1 else ""
-        why = keeps_one
+        torn = (
+            _removal_problem(module, block, call, but_one_of_each)
+            if block.queries_per_kv > 1
+            else ""
+        )
+        why = why_keep_one
         for emptied in () if why else _emptied(module, variant, entry):
-            found = _removal_problem(module, replace(block, architecture=emptied), call, [])
+            found = _removal_problem(module, replace(block, spec=emptied), call, [])
             if not found and not torn:
                 return Verified(emptied)
             if not found:
-                in_part = in_part or Verified(emptied, {"whole_groups": torn})
+                in_part = in_part or Verified(emptied, {"why_whole_groups": torn})
             why = why or found
-        if alone or (block.group > 1 and not torn):
-            limited = Verified(variant, {"keeps_one": why, "whole_groups": torn})
+        if alone or (block.queries_per_kv > 1 and not torn):
+            limited = Verified(variant, {"why_keep_one": why, "why_whole_groups": torn})
             if not torn:
                 return limited
             in_part = in_part or limited
-        masks_only = masks_only or why
-    return in_part or Verified(names, {"masks_only": masks_only})
+        why_not_prunable = why_not_prunable or why
+    return in_part or Verified(names, {"why_not_prunable": why_not_prunable})
 
 
 def _removal_problem(module: nn.Module, block: AttentionLayer, call: Ran, kept: list[int]) -> str:
@@ -454,19 +458,19 @@ def _further_parts(
     sizes = tuple(
         name
         for name, value in vars(core).items()
-        if type(value) is int and value == total and name not in (names.n_heads, names.width)
+        if type(value) is int and value == total and name not in (names.n_heads, names.head_dim)
     )
     in_config = names.n_heads.startswith("config.") or hasattr(core, "config")
     for more, table in itertools.product(
         *([part, ()] if part else [()] for part in (rows, tables))
     ):
-        base = replace(names, more_rows=more, per_head=table)
+        base = replace(names, extra_projections=more, per_head=table)
         yield base
         yield from (replace(base, size=name) for name in sizes)
         if len(sizes) > 1:
             yield replace(base, size=sizes)
         if in_config:
-            yield replace(base, own_config=True, size=sizes or None)
+            yield replace(base, copies_config=True, size=sizes or None)
 
 
 def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -607,7 +611,7 @@ def keys_read(
             parameter.requires_grad_(False)
             stack.callback(parameter.requires_grad_)
         for block in blocks:
-            for part in {"fused", "key", "value"}.intersection(block.architecture.projections):
+            for part in {"fused", "key", "value"}.intersection(block.spec.projections):
                 hook(block.part(model, part).register_forward_hook, partial(begin, block.path))
             hook(block.part(model, "output").register_forward_pre_hook, partial(end, block.path))
             module = model.get_submodule(block.path)

@@ -20,14 +20,14 @@ def gate_derivatives(model, example):
 
     def gated(block):
         def hook(_module, inputs):
-            shape = (*inputs[0].shape[:2], len(block.kept))
+            shape = (*inputs[0].shape[:2], len(block.kept_heads))
             gates[block] = torch.ones(shape, dtype=inputs[0].dtype, requires_grad=True)
-            return (inputs[0] * gates[block].repeat_interleave(block.width, -1),)
+            return (inputs[0] * gates[block].repeat_interleave(block.head_dim, -1),)
 
         return hook
 
     for block in blocks:
-        output = model.get_submodule(block.path).get_submodule(block.architecture.output)
+        output = model.get_submodule(block.path).get_submodule(block.spec.output)
         handles.append(output.register_forward_pre_hook(gated(block)))
     logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
     log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)

@@ -83,7 +83,7 @@ def test_a_translator_generates_the_same():
 
 def test_heads_that_nobody_registered_are_found_and_proved():
     model = census_tiny.build("xlm-roberta").cuda()
-    assert {block.how for block in hp.find_heads(model)} == {"found"}
+    assert {block.source for block in hp.find_heads(model)} == {"found"}
     assert next(model.parameters()).is_cuda
 
 

@@ -94,7 +94,7 @@ def test_importance_is_the_derivative_of_transformers_own_loss(name, config, mak
     for block in find_heads(model):
         weight = block.part(model, "output").weight.data
         for head in range(block.n_heads):
-            columns = slice(head * block.width, (head + 1) * block.width)
+            columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
             before, losses = weight[:, columns].clone(), []
             for sign in (1, -1):
                 weight[:, columns] = before * (1 + sign * step)

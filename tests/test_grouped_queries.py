@@ -55,7 +55,7 @@ def logits(model):
 
 def masks(model):
     """One head of each group; two of each; the first group whole and one of each other's."""
-    (group,) = {block.group for block in hp.find_heads(model)}
+    (group,) = {block.queries_per_kv for block in hp.find_heads(model)}
     numbers = torch.arange(6)
     one, two = numbers % group == 1, numbers % group != 1
     whole = (numbers < group) | one
@@ -71,7 +71,9 @@ def masks(model):
 )
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
-    assert not any(block.whole_groups or block.masks_only for block in hp.find_heads(model))
+    assert not any(
+        block.why_whole_groups or block.why_not_prunable for block in hp.find_heads(model)
+    )
     for number, mask in enumerate(masks(model)):
         with hp.masked_heads(model, mask):
             told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
@@ -82,7 +84,7 @@ def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path)
         torch.testing.assert_close(logits(loaded), logits(pruned), rtol=0, atol=1e-5)
         for block, smaller in zip(hp.find_heads(model), hp.find_heads(loaded), strict=True):
             left = [int(mask["self"][block.layer, list(g)].sum()) for g in block.groups]
-            assert smaller.group == (max(left) or block.group)
+            assert smaller.queries_per_kv == (max(left) or block.queries_per_kv)
             assert len(smaller.groups) == sum(map(bool, left))
         scores = {"self": torch.rand(2, 6).masked_fill(mask["self"] == 0, torch.nan)}
         removed_as_masked(loaded, hp.prune_mask(loaded, scores, 0.5, per_group=True), logits)
@@ -112,7 +114,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
     model = STEPPED[name]
     scores = {"self": torch.rand(2, 6, generator=torch.Generator().manual_seed(seed))}
     steps = removal_units(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
-    left = {block.layer: set(block.kept) for block in hp.find_heads(model)}
+    left = {block.layer: set(block.kept_heads) for block in hp.find_heads(model)}
     ranks = []
     for step in steps:
         ((kind, layer),) = {head[:2] for head in step}
@@ -121,7 +123,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
         ranks.append(float(values.mean() if how == "mean" else values.sum()))
         for group in block.groups:
             mine = heads & set(group)
-            assert len(mine) == (1 if per_group else 0 if not mine else block.group)
+            assert len(mine) == (1 if per_group else 0 if not mine else block.queries_per_kv)
             if per_group:  # the lowest that is left
                 assert min(left[layer] & set(group), key=lambda h: scores[kind][layer, h]) in mine
         left[layer] -= heads
@@ -134,7 +136,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     # a layer of two groups of three heads, and one whose groups have two left
     model = hp.prune_heads(made("llama"), next(masks(made("llama"))))
-    assert [block.group for block in hp.find_heads(model)] == [2, 1]
+    assert [block.queries_per_kv for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
     first = {how: removal_units(model, scores, group_score=how)[0] for how in ("mean", "sum")}
@@ -147,7 +149,7 @@ def test_code_that_counts_on_whole_groups_is_found_out():
     torch.manual_seed(0)
     model = GroupedModel(GroupedAttention("whole"))
     (block,) = hp.find_heads(model)
-    assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
+    assert block.queries_per_kv == 2 and "does not run with fewer heads" in block.why_whole_groups
     scores = {"self": torch.rand(1, 4)}
     with pytest.raises(ValueError, match="can only go together.*leave per_group out"):
         hp.prune_mask(model, scores, 0.5, per_group=True)

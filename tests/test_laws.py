@@ -47,7 +47,7 @@ def some_mask(model, empty_layer=None):
     """Every third head is cut; of grouped heads every third group."""
     mask = hp.ones_mask(model)
     for block in hp.find_heads(model):
-        groups = torch.arange(block.n_heads) // block.group
+        groups = torch.arange(block.n_heads) // block.queries_per_kv
         kept = (groups + block.layer * len(groups.unique())) % 3 != 0
         mask[block.kind][block.layer] = kept.double()
     for values in mask.values():
@@ -59,7 +59,7 @@ def some_mask(model, empty_layer=None):
 def head_weights(model, block, head):
     """The weights that take a head's numbers in the output projection: (hidden, width)."""
     projection = block.part(model, "output")
-    columns = slice(head * block.width, (head + 1) * block.width)
+    columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
     turned = isinstance(projection, Conv1D)
     return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
@@ -191,7 +191,7 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
         torch.testing.assert_close(logits_of(smaller, inputs), masked, rtol=0, atol=1e-5)
         for block in hp.find_heads(smaller):
             row = mask[block.kind][block.layer]
-            assert block.kept == tuple(head for head in range(4) if row[head])
+            assert block.kept_heads == tuple(head for head in range(4) if row[head])
     if name in GENERATORS:
         assert loaded.generation_config.eos_token_id == model.generation_config.eos_token_id
 
@@ -202,7 +202,7 @@ def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     first, second = some_mask(model), hp.ones_mask(model)
     for block in hp.find_heads(model):  # the second head, or group, of the lowest layers
         if block.layer == 0:
-            second[block.kind][0, block.group : 2 * block.group] = 0
+            second[block.kind][0, block.queries_per_kv : 2 * block.queries_per_kv] = 0
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)

@@ -23,7 +23,7 @@ def some_mask(model):
     """Every third head is cut, of grouped heads every third group; the second layer has none."""
     mask = ones_mask(model)
     for block in find_heads(model):
-        groups = torch.arange(block.n_heads) // block.group
+        groups = torch.arange(block.n_heads) // block.queries_per_kv
         if block.layer != 1 or len(mask[block.kind]) < 3:
             mask[block.kind][block.layer] = ((groups + block.layer) % 3 != 0).float()
     return mask
@@ -62,8 +62,8 @@ def written(model, block, name, batches, gates):
     weight = projection.weight.data
     weight = weight.T if isinstance(projection, Conv1D) else weight
     columns = []
-    for head in range(len(block.kept)):
-        own = slice(head * block.width, (head + 1) * block.width)
+    for head in range(len(block.kept_heads)):
+        own = slice(head * block.head_dim, (head + 1) * block.head_dim)
         rows = []
         for inputs in batches:
             real = tokens(block, name, inputs)
@@ -123,7 +123,7 @@ def repeating(factor):
     """In the first layer head 1 writes what head 0 writes, by a factor."""
     model = build("bert")
     block = find_heads(model)[0]
-    first, second = slice(0, block.width), slice(block.width, 2 * block.width)
+    first, second = slice(0, block.head_dim), slice(block.head_dim, 2 * block.head_dim)
     for part in ("query", "key", "value"):
         for values in block.part(model, part).parameters():
             values.data[second] = values.data[first]
@@ -169,7 +169,7 @@ def test_folded_and_pruned_is_masked_by_the_gates(name):
     folded = fold_gates(copy.deepcopy(model), gates)
     near = 1e-5 if (name, "eager") in SINGLE else 1e-10
     torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
-    if not any(block.masks_only for block in find_heads(model)):
+    if not any(block.why_not_prunable for block in find_heads(model)):
         prune_heads(folded, mask)
         torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
     with masked_heads(model, mask):

@@ -44,7 +44,7 @@ def logits(model, name="bert"):
 
 
 def kept(model):
-    return {block.path: block.kept for block in find_heads(model)}
+    return {block.path: block.kept_heads for block in find_heads(model)}
 
 
 def same(loaded, model, name="bert", atol=1e-5):  # another kernel may be taken
@@ -122,7 +122,7 @@ def test_a_revision_on_the_hub(tmp_path):
     code = (
         "from headprune_lib import find_heads, load_pruned\n"
         f"model = load_pruned('someone/smaller', revision={hub.COMMIT!r})\n"
-        "print([len(block.kept) for block in find_heads(model)])\n"
+        "print([len(block.kept_heads) for block in find_heads(model)])\n"
         "try: load_pruned('someone/other')\n"
         "except FileNotFoundError as error: print(error)"
     )
@@ -373,6 +373,30 @@ def test_an_older_folder_is_loaded(name, tmp_path):
     same(load_pruned(tmp_path / "new"), model, name)
 
 
+BY_VERSION_2 = {
+    "architecture": {
+        "group": "num_key_value_groups", "key": "k_proj", "kv_heads": "config.num_key_value_heads",
+        "n_heads": "config.num_attention_heads", "output": "o_proj", "query": "q_proj",
+        "value": "v_proj",
+    },
+    "found": {
+        "by_example": True, "how": "found", "keeps_groups": "", "keeps_one": "", "kind": "self",
+        "masks_only": "", "whole_groups": "",
+    },
+    "kept": [2, 3],
+}  # fmt: skip
+
+
+def test_a_record_with_former_names_is_read(tmp_path):
+    model = prune_heads(t.Qwen2ForCausalLM(t.Qwen2Config(**tiny.GROUPED)), [(0, 0), (0, 1)])
+    file = save_pruned(model, tmp_path / "model") / "model.safetensors"
+    weights = load_file(file)
+    (name,) = (name for name in weights if name.endswith("load_pruned"))
+    weights[name] = torch.tensor(list(json.dumps(BY_VERSION_2).encode()), dtype=torch.uint8)
+    save_file(weights, file, metadata={"format": "pt"})
+    assert find_heads(load_pruned(file.parent)) == find_heads(model)
+
+
 @pytest.mark.parametrize("change", [{"kept": {}}, {"model_class": None}, {"weights_sha256": "0"}])
 def test_an_older_record_that_cannot_be(tmp_path, change):
     path = as_before(pruned(), tmp_path / "old") / "headprune.json"
@@ -407,7 +431,7 @@ def test_zeros_or_the_originals_heads_take_the_place_of_what_was_removed(name, d
     whole = unprune_heads(pruned)
     expected = logits_of(pruned, batch_for(name))
     torch.testing.assert_close(logits_of(whole, batch_for(name)), expected, rtol=1e-10, atol=1e-12)
-    assert all(len(block.kept) == block.n_heads for block in find_heads(whole))
+    assert all(len(block.kept_heads) == block.n_heads for block in find_heads(whole))
     assert same_weights(unprune_heads(pruned, original), original.state_dict())
     assert same_weights(pruned, before)
 

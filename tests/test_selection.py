@@ -72,9 +72,12 @@ def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep,
     for block in find_heads(model):
         row = mask[block.kind][block.layer]
         assert row.sum() >= keep
-        assert set(row.unflatten(0, (-1, block.group)).sum(1).tolist()) <= {0.0, block.group}
+        assert set(row.unflatten(0, (-1, block.queries_per_kv)).sum(1).tolist()) <= {
+            0.0,
+            block.queries_per_kv,
+        }
     if keep == 0:
-        size = find_heads(model)[0].group
+        size = find_heads(model)[0].queries_per_kv
         assert cut == math.floor(amount * n_heads + 1e-9) // size * size
 
 
@@ -159,7 +162,7 @@ def test_a_model_that_is_uneven_is_made_even():
     model = build("bert")
     prune_heads(model, head_mask(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
     prune_heads(model, uniform_mask(model, scores_of(model, 0), 0.0))
-    assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]
+    assert [len(block.kept_heads) for block in find_heads(model)] == [2, 2, 2]
 
 
 LESS = [

@@ -52,17 +52,17 @@ def logits(model):
 
 def test_every_layer_is_found_and_says_whose_keys_it_reads():
     blocks = hp.find_heads(build())
-    assert [(b.layer, b.how, b.n_heads, b.group) for b in blocks] == [
+    assert [(b.layer, b.source, b.n_heads, b.queries_per_kv) for b in blocks] == [
         (layer, "found", 4, 2) for layer in range(5)
     ]
-    assert [b.keeps_groups for b in blocks] == [
+    assert [b.why_keep_groups for b in blocks] == [
         "",
         "model.layers.3.self_attn reads its keys and values",
         "model.layers.4.self_attn reads its keys and values",
         "it reads the keys and values of model.layers.1.self_attn",
         "it reads the keys and values of model.layers.2.self_attn",
     ]
-    assert [bool(b.keeps_one) for b in blocks] == [False, True, True, False, False]
+    assert [bool(b.why_keep_one) for b in blocks] == [False, True, True, False, False]
 
 
 def test_masks_and_scores_reach_the_layers_that_read():
@@ -111,8 +111,8 @@ def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_pat
     loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
     loaded.set_attn_implementation(kernel)
     close(logits(loaded), logits(pruned))
-    keeps = [block.keeps_groups for block in hp.find_heads(model)]
-    assert [block.keeps_groups for block in hp.find_heads(loaded)] == keeps
+    keeps = [block.why_keep_groups for block in hp.find_heads(model)]
+    assert [block.why_keep_groups for block in hp.find_heads(loaded)] == keeps
     removed_as_masked(
         loaded, hp.head_mask(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
     )
@@ -179,8 +179,8 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
     blocks = {block.path: block for block in hp.find_heads(model)}
     assert [p.requires_grad for p in model.parameters()] == learned
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert blocks["layers.0"].keeps_groups == reason
-    assert blocks["layers.2"].keeps_groups == ""
+    assert blocks["layers.0"].why_keep_groups == reason
+    assert blocks["layers.2"].why_keep_groups == ""
     group = hp.head_mask(model, [("self", 0, 0), ("self", 0, 1)])
     each = hp.head_mask(model, [("self", 0, 0), ("self", 0, 3)])
     if reason:
@@ -191,7 +191,7 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
 
 
 def test_without_the_proof_any_layer_may_be_read():
-    assert [block.keeps_groups for block in hp.find_heads(build(), verify=False)] == [
+    assert [block.why_keep_groups for block in hp.find_heads(build(), verify=False)] == [
         *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
         *["it reads the keys and values of another layer"] * 2,
     ]

@@ -18,7 +18,7 @@ from headprune_lib.specs import ATTENTION_SPECS
 def taught(forget_taught):
     register_attention(
         OwnAttention, query="wq", key="wk", value="wv", output="wo", n_heads="n_heads",
-        width="head_size", returns=1,
+        head_dim="head_size", returns=1,
     )  # fmt: skip
     torch.manual_seed(0)
     return OwnModel("", "")
@@ -37,7 +37,7 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     ATTENTION_SPECS.clear()  # as in another program, to which nobody taught the class
     for copied in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
         assert torch.equal(copied(ids), expected)
-        assert [block.kept for block in find_heads(copied)] == [(0, 2, 3), ()]
+        assert [block.kept_heads for block in find_heads(copied)] == [(0, 2, 3), ()]
 
 
 THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
@@ -47,7 +47,7 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
     ("names", "message"),
     [
         ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
-        ({**THREE, "more_rows": "positions"}, "give a tuple"),
+        ({**THREE, "extra_projections": "positions"}, "give a tuple"),
         ({"output": "o", "query": "q", "key": "k"}, "all three projections, or the fused one"),
         ({**THREE, "fused": "qkv"}, "all three projections, or the fused one"),
         ({"like": "BertAtention"}, "'BertAtention': did you mean BertAttention"),
@@ -59,22 +59,31 @@ def test_names_that_contradict_each_other_are_refused(names, message):
     assert "Half" not in ATTENTION_SPECS
 
 
-@pytest.mark.parametrize(
-    ("former", "new"),
-    [
-        ("cut_heads", "head_mask"),
-        ("full_mask", "ones_mask"),
-        ("prune_order", "rank_heads"),
-        ("masking.head_grid", "masking.mask_shapes"),
-        ("selection.prune_steps", "selection.removal_units"),
-        ("budgets.cut_until", "budgets.prune_to_budget"),
-        ("budgets.cut_while", "budgets.prune_while"),
-        ("budgets.Cut", "budgets.BudgetResult"),
-        ("specs.Architecture", "specs.AttentionSpec"),
-        ("specs.AttentionBlock", "specs.AttentionLayer"),
-        ("specs.ARCHITECTURES", "specs.ATTENTION_SPECS"),
-    ],
-)
-def test_a_former_name_works_and_warns(former, new):
-    with pytest.warns(DeprecationWarning, match=f"{former} is called {new.rpartition('.')[2]} now"):
-        assert attrgetter(former)(headprune_lib) is attrgetter(new)(headprune_lib)
+NAMES = {
+    "cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads",
+    "masking.head_grid": "masking.mask_shapes", "selection.prune_steps": "selection.removal_units",
+    "budgets.cut_until": "budgets.prune_to_budget", "budgets.cut_while": "budgets.prune_while",
+    "budgets.Cut": "budgets.BudgetResult", "specs.ARCHITECTURES": "specs.ATTENTION_SPECS",
+    "specs.Architecture": "specs.AttentionSpec", "specs.AttentionBlock": "specs.AttentionLayer",
+}  # fmt: skip
+FIELDS = {
+    "architecture": "spec", "by_example": "batch_first", "group": "queries_per_kv", "how": "source",
+    "keeps_groups": "why_keep_groups", "keeps_one": "why_keep_one", "kept": "kept_heads",
+    "masks_only": "why_not_prunable", "whole_groups": "why_whole_groups", "width": "head_dim",
+}  # fmt: skip
+PARTS = {
+    "fused_by_head": "qkv_interleaved", "group": "queries_per_kv", "width": "head_dim",
+    "more_rows": "extra_projections", "own_config": "copies_config",
+}  # fmt: skip
+
+
+def test_former_names_work_and_warn(taught):
+    spec = register_attention("New", fused="qkv", output="o", **dict.fromkeys(PARTS.values(), ()))
+    owners = (headprune_lib, NAMES), (find_heads(taught)[0], FIELDS), (spec, PARTS)
+    for owner, former, new in ((o, *pair) for o, names in owners for pair in names.items()):
+        with pytest.warns(DeprecationWarning, match=f"{former} is called {new.split('.')[-1]} now"):
+            assert attrgetter(former)(owner) is attrgetter(new)(owner)
+    with pytest.warns(DeprecationWarning, match="= is called"):
+        assert spec == register_attention(
+            "Old", fused="qkv", output="o", **dict.fromkeys(PARTS, ())
+        )

@@ -131,7 +131,7 @@ class Reader:
         from headprune_lib.cli.output import Watched
         from headprune_lib.criteria import get_criterion
 
-        if not any(block.kept for block in find_heads(self.model)):
+        if not any(block.kept_heads for block in find_heads(self.model)):
             raise ValueError("no head is left in the model: there is nothing to score")
         criterion, ends = get_criterion(by), end_ids(self.tokenizer)
         settings: dict[str, Any] = {"normalize": None if normalize == "none" else normalize.value}
@@ -376,9 +376,9 @@ def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
     from headprune_lib import find_heads
 
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
-    stay = [block for block in blocks if block.masks_only]
-    n_stay, n_heads = (sum(len(block.kept) for block in part) for part in (stay, blocks))
-    why = "; ".join(dict.fromkeys(block.masks_only for block in stay))
+    stay = [block for block in blocks if block.why_not_prunable]
+    n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
+    why = "; ".join(dict.fromkeys(block.why_not_prunable for block in stay))
     told = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
     return told if stay else ""
 

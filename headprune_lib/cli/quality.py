@@ -52,7 +52,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         figures[name] |= {
             "examples_per_second": n_examples / seconds,
             "parameters": sum(weight.numel() for weight in model.parameters()),
-            "heads": sum(len(block.kept) for block in find_heads(model)),
+            "heads": sum(len(block.kept_heads) for block in find_heads(model)),
         }
     return figures
 

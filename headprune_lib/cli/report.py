@@ -108,7 +108,9 @@ def maps(
         known = values[~values.isnan()]
         low, span = float(known.min()), float(known.max() - known.min()) or 1.0
         states = dict.fromkeys(range(block.n_heads), "gone")
-        states |= dict.fromkeys(block.kept, "removed") | dict.fromkeys(left.kept, "kept")
+        states |= dict.fromkeys(block.kept_heads, "removed") | dict.fromkeys(
+            left.kept_heads, "kept"
+        )
         cells = []
         for head, score in enumerate(values[block.layer].tolist()):
             state = states.get(head, "none")

@@ -145,7 +145,7 @@ def _over_queries(
     statistics: Sequence[Statistic],
 ) -> list[tuple[Tensor, Tensor]]:
     """Sums and counts of each statistic over a batch's queries, (statistic, kept head) a block."""
-    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept)) for block in blocks]
+    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept_heads)) for block in blocks]
     for number, weights in found:
         of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
         sums[number] = sums[number].to(of_weights) + of_weights

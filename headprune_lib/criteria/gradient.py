@@ -263,7 +263,7 @@ def importance_integrated(
         integrals: list[Tensor] = []
         for step in range(steps):
             at = (step + 0.5) / steps
-            with gated(model, [torch.full((len(block.kept),), at) for block in blocks]):
+            with gated(model, [torch.full((len(block.kept_heads),), at) for block in blocks]):
                 gradients = batch_gradients(model, batch, blocks, loss, room)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
@@ -340,7 +340,9 @@ def second_order(
 def _open_gates(model: nn.Module, block: AttentionLayer) -> Tensor:
     """A gate at 1 for each head of a block, that a gradient is wanted in."""
     weight = next(model.parameters())
-    return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
+    return torch.ones(
+        len(block.kept_heads), dtype=weight.dtype, device=weight.device, requires_grad=True
+    )
 
 
 def _diagonal(

@@ -214,5 +214,5 @@ def to_head_tensors(
         first = next(value for value, b in zip(values, blocks, strict=True) if b.kind == kind)
         grids[kind] = first.new_full((*first.shape[:-1], *shape), torch.nan)
     for block, value in zip(blocks, values, strict=True):
-        grids[block.kind][..., block.layer, list(block.kept)] = value.to(grids[block.kind])
+        grids[block.kind][..., block.layer, list(block.kept_heads)] = value.to(grids[block.kind])
     return {kind: grid.cpu().double() for kind, grid in grids.items()}

@@ -48,7 +48,7 @@ def greedy(
         raise ValueError(f"steps is {steps}; give at least 1")
     kept = _kept(model, batches, loss)
     blocks, mask = find_heads(model), ones_mask(model)
-    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
+    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept_heads]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
     for done, after in itertools.pairwise(prune_schedule(n, steps)):
         if after == done:  # more steps than heads
@@ -137,8 +137,10 @@ def shapley(
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}; give at least 1")
     kept, blocks, device = _kept(model, batches, loss), find_heads(model), placed(model, device)
-    heads = [(number, i) for number, block in enumerate(blocks) for i in range(len(block.kept))]
-    values = [in_double(torch.zeros(len(block.kept), device=device)) for block in blocks]
+    heads = [
+        (number, i) for number, block in enumerate(blocks) for i in range(len(block.kept_heads))
+    ]
+    values = [in_double(torch.zeros(len(block.kept_heads), device=device)) for block in blocks]
     generator = torch.Generator().manual_seed(seed)
     for turn in range(permutations):
         batch = [kept[turn % len(kept)]]
@@ -147,7 +149,7 @@ def shapley(
         for place in torch.randperm(len(heads), generator=generator).tolist():
             number, i = heads[place]
             block = blocks[number]
-            mask[block.kind][block.layer, block.kept[i]] = 1
+            mask[block.kind][block.layer, block.kept_heads[i]] = 1
             after = mean_loss(model, batch, mask, loss=loss, device=device)
             values[number][i] += (before - after) / permutations
             before = after
@@ -192,7 +194,8 @@ def gates(
     # open nine times out of ten before the first update
     start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
     places = [
-        torch.full((len(block.kept),), start, device=device, requires_grad=True) for block in blocks
+        torch.full((len(block.kept_heads),), start, device=device, requires_grad=True)
+        for block in blocks
     ]
     optimizer = torch.optim.Adam(places, lr=learning_rate)
     generator = torch.Generator().manual_seed(seed)

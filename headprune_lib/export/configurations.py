@@ -53,7 +53,7 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
     blocks, owners = find_heads(model), _owners(model)
     if (counts := _one_count_each(blocks, owners, model.config)) is not None:
         yield from _uniform(model, blocks, owners, counts)
-    elif all(block.kept for block in blocks):
+    elif all(block.kept_heads for block in blocks):
         fields = _layer_by_layer(model, blocks, owners)
         yield Candidate(type(model), type(model.config), fields, "per layer")
 
@@ -61,13 +61,13 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
 def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
     """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
     blocks, owners = find_heads(model), _owners(model)
-    for groups in range(1, min(block.n_heads // block.group for block in blocks)):
-        smaller = [replace(b, kept=tuple(range(groups * b.group))) for b in blocks]
+    for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
+        smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
         counts = _one_count_each(smaller, owners, model.config)
         if counts is None:
             return
         if any(_holds(each, smaller) for each in _uniform(model, smaller, owners, counts)):
-            yield len(smaller[0].kept)
+            yield len(smaller[0].kept_heads)
 
 
 def _uniform(
@@ -87,7 +87,7 @@ def _uniform(
     wide = copy.deepcopy(fields)
     for block in blocks:
         config = _at(wide, owners[block.path])
-        config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.width
+        config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.head_dim
     if wide != fields:
         yield Candidate(*own, wide, "uniform, head_dim")
     yield from _hosted(model, wide)
@@ -99,7 +99,7 @@ def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
         model = candidate.model_class(candidate.config())
         outputs: list[Any] = [block.part(model, "output") for block in blocks]
         return all(
-            len(block.kept) * block.width in output.weight.shape
+            len(block.kept_heads) * block.head_dim in output.weight.shape
             for block, output in zip(blocks, outputs, strict=True)
         )
     return False
@@ -109,7 +109,7 @@ def uneven(model: nn.Module) -> dict[str, list[int]]:
     """The kinds whose layers have different numbers of heads left, or none: their numbers."""
     counts: dict[str, list[int]] = {}
     for block in find_heads(model):
-        counts.setdefault(block.kind, []).append(len(block.kept))
+        counts.setdefault(block.kind, []).append(len(block.kept_heads))
     return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
 
 
@@ -156,7 +156,7 @@ def _count_names(config: Any, block: AttentionLayer) -> list[tuple[str, int]]:
     heads = next((real for n in names if (real := _real_name(config, n)) in held), None)
     if heads is None:
         return []
-    said = [(heads, len(block.kept))]
+    said = [(heads, len(block.kept_heads))]
     groups = _real_name(config, "num_key_value_heads")
     if held.get(groups) is not None:
         said.append((groups, len(block.groups)))
@@ -171,7 +171,7 @@ def _one_count_each(
     for block in blocks:
         place = owners[block.path]
         said = _count_names(reduce(getattr, place, config), block)
-        if not said or not block.kept:
+        if not said or not block.kept_heads:
             return None
         for name, count in said:
             if counts.setdefault((place, name), count) != count:

@@ -42,7 +42,7 @@ def test_a_cache_per_group_and_the_printed_curve(tmp_path):
     assert "bytes of keys and values" in result.output and "<- taken" in result.output
     model = load_pruned(tmp_path / "out")
     assert cache_cost(model, 4, 16)(ones_mask(model)) <= 6000
-    assert {block.group for block in find_heads(model) if block.kept} <= {1, 2}
+    assert {block.queries_per_kv for block in find_heads(model) if block.kept_heads} <= {1, 2}
 
 
 def test_seconds_by_a_measured_table(tmp_path, labelled):

@@ -27,7 +27,7 @@ def test_prune_uniform_then_export_then_plain_transformers(tmp_path):
     said = json.loads(done.output)
     assert said["route"] == "uniform" and said["largest difference on random inputs"] < 1e-5
     loaded = t.AutoModelForSeq2SeqLM.from_pretrained(plain)
-    assert {len(block.kept) for block in find_heads(loaded)} == {2}
+    assert {len(block.kept_heads) for block in find_heads(loaded)} == {2}
     assert t.AutoTokenizer.from_pretrained(plain)("good film").input_ids
 
 

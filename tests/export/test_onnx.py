@@ -18,7 +18,9 @@ def pruned(name):
     gone = [
         (block.kind, block.layer, head)
         for block in find_heads(model)
-        for head in range(block.group if block.layer == 0 else 4 if block.layer == 1 else 0)
+        for head in range(
+            block.queries_per_kv if block.layer == 0 else 4 if block.layer == 1 else 0
+        )
     ]
     return prune_heads(model, head_mask(model, gone))
 

@@ -55,7 +55,9 @@ def step():
     torch.manual_seed(0)
     model = t.AutoModelForImageTextToText.from_config(config).eval()
     gone = next(block for block in find_heads(model) if block.kind == "text")
-    return prune_heads(model, head_mask(model, [("text", 0, h) for h in range(gone.group)]))
+    return prune_heads(
+        model, head_mask(model, [("text", 0, h) for h in range(gone.queries_per_kv)])
+    )
 
 
 # what opens it, how it is said, under which class; and the model

@@ -128,7 +128,9 @@ def sweep_work(model: torch.nn.Module) -> float:
     That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
     """
     blocks = find_heads(model)
-    cuts = (8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept)
+    cuts = (
+        8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept_heads
+    )
     return len(blocks) + sum(cuts)
 
 

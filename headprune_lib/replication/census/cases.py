@@ -95,13 +95,15 @@ class Case:
         """
         mask = ones_mask(self.model)
         for block in self.blocks:
-            units = block.n_heads // block.group
-            if block.keeps_groups and block.group > 1:
-                heads = range(block.layer % block.group, block.n_heads, block.group)
+            units = block.n_heads // block.queries_per_kv
+            if block.why_keep_groups and block.queries_per_kv > 1:
+                heads = range(
+                    block.layer % block.queries_per_kv, block.n_heads, block.queries_per_kv
+                )
                 mask[block.kind][block.layer, heads] = 0
             elif units > 1:
-                first = (block.layer % units) * block.group
-                mask[block.kind][block.layer, first : first + block.group] = 0
+                first = (block.layer % units) * block.queries_per_kv
+                mask[block.kind][block.layer, first : first + block.queries_per_kv] = 0
             elif block.layer % 2 == 0:
                 mask[block.kind][block.layer, : block.n_heads] = 0
         return mask
@@ -123,7 +125,7 @@ class Case:
         allowed = {kind: values.clone() for kind, values in mask.items()}
         for block in self.blocks:
             row = allowed[block.kind][block.layer, : block.n_heads]
-            if block.masks_only or (block.keeps_one and not row.any()):
+            if block.why_not_prunable or (block.why_keep_one and not row.any()):
                 row[:] = 1
         return allowed if any((values == 0).any() for values in allowed.values()) else mask
 

@@ -126,7 +126,7 @@ def _columns(case: Case) -> str:
         weight = output.weight.data if isinstance(output, Conv1D) else output.weight.data.T
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
-                weight[head * block.width : (head + 1) * block.width] = 0  # (in, out)
+                weight[head * block.head_dim : (head + 1) * block.head_dim] = 0  # (in, out)
     _same(case.masked, case.run(zeroed), "masked and zeroed")
     if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")
@@ -142,7 +142,7 @@ def _same(found: list[Tensor], expected: list[Tensor], what: str) -> None:
 def _importance(case: Case) -> str:
     model, n = case.model, next(len(x) for x in case.inputs.values() if isinstance(x, Tensor))
     batch = {k: v for k, v in case.inputs.items() if isinstance(v, Tensor)}
-    if not (all(block.by_example for block in case.blocks) and _apart(case, n)):
+    if not (all(block.batch_first for block in case.blocks) and _apart(case, n)):
         if any(len(v) != n for v in batch.values()):
             return NO_SUCH  # several images in one tensor: one alone cannot be taken out
         batch = {k: v[:1] for k, v in batch.items()}

@@ -135,7 +135,7 @@ class EncoderSubject:
             own order; ``truncated`` counts sentences past the model's limit.
         """
         prepared = self.batches(examples)
-        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
+        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept_heads]
 
         def swept(batch: Batch) -> Tensor:
             ((uncut, cut),) = _SWEEPS[how](self.model, [batch])

@@ -159,7 +159,7 @@ class LanguageSubject:
 
     def without_each(self, journal: Journal) -> Arrays:
         """Every head cut in turn: ``heads`` (H, 2), ``loss_uncut`` (n,) and ``loss`` (H, n) in nats."""
-        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
+        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept_heads]
 
         def measure(batch: Batch) -> Arrays:
             ((uncut, cut),) = one_head_ablation(

@@ -193,7 +193,7 @@ def attention_parameters(model: nn.Module) -> int:
     return sum(
         p.numel()
         for block in find_heads(model)
-        for part in block.architecture.projections
+        for part in block.spec.projections
         for p in block.part(model, part).parameters()
     )
 
