@@ -34,7 +34,7 @@ def _columns(block, head):
     n, width = len(block.kept_heads), block.head_dim
     if not block.spec.fused:
         start = head // block.queries_per_kv * width
-    elif block.spec.fused_by_head:
+    elif block.spec.qkv_interleaved:
         start = head * 3 * width + 2 * width
     else:
         start = 2 * n * width + head * width
