@@ -26,11 +26,18 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import Call, recorded, replayed
+from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, synchronize
+from headprune_lib.utils import (
+    Batch,
+    ensure_device,
+    eval_mode,
+    model_inputs,
+    synchronize,
+    to_device,
+)
 from headprune_lib.verify import close
 
 if TYPE_CHECKING:
@@ -106,7 +113,7 @@ def one_head_ablation(
             4 GiB (give ``reduce``).
     """
     find_heads(model)  # a model without any is refused here, and not where a batch is asked for
-    return (_swept(model, batch, "cut", reduce, device) for batch in batches)
+    return (_ablate_batch(model, batch, "cut", reduce, device) for batch in batches)
 
 
 def all_but_one(
@@ -118,7 +125,7 @@ def all_but_one(
 ) -> Sweep:
     """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
     find_heads(model)
-    return (_swept(model, batch, "keep", reduce, device) for batch in batches)
+    return (_ablate_batch(model, batch, "keep", reduce, device) for batch in batches)
 
 
 def masked_logits(
@@ -149,9 +156,9 @@ def _for_one_batch(
     Entered anew for each batch: a generator that yields from inside would leave the model in
     evaluation mode, and gradients off, for whatever its caller does next.
     """
-    batch = on_device(batch, placed(model, device))
+    batch = to_device(batch, ensure_device(model, device))
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         yield batch
 
 
@@ -165,7 +172,7 @@ def _logits(outputs: Any, _batch: Batch) -> Logits:
     return logits
 
 
-def _swept(
+def _ablate_batch(
     model: nn.Module,
     batch: Batch,
     how: _How,
@@ -182,7 +189,7 @@ def _swept(
             return result.to("cpu", non_blocking=result.is_cuda)  # waited for once, at the end
 
         paths = _paths(blocks)
-        with recorded([model.get_submodule(path) for path in paths]) as records:
+        with record_outputs([model.get_submodule(path) for path in paths]) as records:
             uncut = run()
         calls = dict(zip(paths, records, strict=True))
         if reduce is None:
@@ -221,7 +228,7 @@ def _path(block: AttentionLayer, part: str) -> str:
     return ".".join(filter(None, (block.path, getattr(block.spec, part))))
 
 
-def _views(block: AttentionLayer) -> list[str]:
+def _cross_kv(block: AttentionLayer) -> list[str]:
     """Paths of what makes keys and values of another side's states."""
     if block.kind != "enc-dec" or block.spec.fused:
         return []
@@ -234,12 +241,12 @@ def _paths(blocks: Sequence[AttentionLayer]) -> list[str]:
     for block in blocks:
         names = block.path.split(".")
         paths += [".".join(names[:end]) for end in range(1, len(names) + 1)]
-        paths += [_path(block, "core"), _path(block, "output"), *_views(block)]
+        paths += [_path(block, "core"), _path(block, "output"), *_cross_kv(block)]
     return list(dict.fromkeys(paths))
 
 
 def _can_be_reused(
-    model: nn.Module, blocks: Sequence[AttentionLayer], calls: dict[str, Call]
+    model: nn.Module, blocks: Sequence[AttentionLayer], calls: dict[str, ModuleCall]
 ) -> bool:
     """Whether a block's part in the pass, and what came before it, can be told apart."""
     for block in blocks:
@@ -253,7 +260,9 @@ def _can_be_reused(
     return True
 
 
-def _is_linear(model: nn.Module, block: AttentionLayer, core: Call, output: Call) -> bool:
+def _is_linear(
+    model: nn.Module, block: AttentionLayer, core: ModuleCall, output: ModuleCall
+) -> bool:
     """Whether a block returned what its output projection's weights make of the heads."""
     projection: Any = block.part(model, "output")
     if not_plain(projection) is not None:
@@ -265,7 +274,7 @@ def _is_linear(model: nn.Module, block: AttentionLayer, core: Call, output: Call
 
 
 def _unchanged(
-    blocks: Sequence[AttentionLayer], block: AttentionLayer, calls: dict[str, Call]
+    blocks: Sequence[AttentionLayer], block: AttentionLayer, calls: dict[str, ModuleCall]
 ) -> dict[str, Any]:
     """By path what the heads of a block cannot change, outermost modules only, and its output."""
     start = calls[_path(block, "core")].place
@@ -277,7 +286,7 @@ def _unchanged(
     states = [_states(output) for output in before.values()]
     before |= {
         path: calls[path].output
-        for path in itertools.chain(*map(_views, blocks))
+        for path in itertools.chain(*map(_cross_kv, blocks))
         if calls[path].times == 1 and any(calls[path].inputs[0] is one for one in states)
     }
     return {
@@ -293,7 +302,7 @@ def _states(output: Any) -> Any:
 
 
 def _attention(
-    model: nn.Module, block: AttentionLayer, calls: dict[str, Call], place: int, how: _How
+    model: nn.Module, block: AttentionLayer, calls: dict[str, ModuleCall], place: int, how: _How
 ) -> dict[str, Any]:
     """By path what a block's attention returns where its kept head of this place is cut, or left.
 
@@ -313,11 +322,11 @@ def _attention(
 
 
 def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
-    turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
-    weight = projection.weight.T if turned else projection.weight
+    transposed = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
+    weight = projection.weight.T if transposed else projection.weight
     return nn.functional.linear(context[..., columns], weight[:, columns])
 
 
 def _returning(model: nn.Module, outputs: dict[str, Any]) -> AbstractContextManager[None]:
     """Inside, the modules of these paths return this, without computing anything."""
-    return replayed([model.get_submodule(path) for path in outputs], list(outputs.values()))
+    return replace_outputs([model.get_submodule(path) for path in outputs], list(outputs.values()))

@@ -37,8 +37,8 @@ from headprune_lib.messages import former_names, one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, seconds_of
-from headprune_lib.verify import Ran, copied, record
+from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, seconds_of, to_device
+from headprune_lib.verify import CapturedCall, copied, record
 
 Measured = Callable[[HeadTensors], float]
 """Something of the model that a mask would leave: what it costs, or how good it is."""
@@ -243,7 +243,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
 def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Tensor, Tensor]]:
     """Blocks that keep keys and values of one text, with what they keep."""
     inputs = random_tokens(model, 1, length)
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         try:
             outputs = model(**inputs, use_cache=True)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -277,7 +277,7 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
         raise ValueError(f"{type(model).__name__} does not read tokens; give a batch of its inputs")
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(words, (batch_size, length), generator=drawn)
-    device = placed(model, None)
+    device = ensure_device(model, None)
     made = {"input_ids": ids.to(device), "attention_mask": torch.ones_like(ids, device=device)}
     if config.is_encoder_decoder:
         made["decoder_input_ids"] = made["input_ids"]
@@ -332,15 +332,15 @@ def seconds_cost(
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
-    device = placed(model, None)
-    inputs = model_inputs(model, on_device(batch, device))
+    device = ensure_device(model, None)
+    inputs = model_inputs(model, to_device(batch, device))
     blocks = tuple(
         block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
     )
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []
-    with evaluating(model), torch.inference_mode():
+    with eval_mode(model), torch.inference_mode():
         ran, problem = record(model, [block.path for block in blocks], inputs)
         if missing := [block.path for block in blocks if block.path not in ran]:
             raise ValueError(f"{missing[0]} does not run on this batch {problem}".rstrip())
@@ -372,7 +372,7 @@ def _timed(
     model: nn.Module,
     inputs: Batch,
     block: AttentionLayer,
-    ran: Ran,
+    ran: CapturedCall,
     sizes: dict[Size, list[int]],
     rounds: int,
 ) -> tuple[dict[Size, float], list[float]]:

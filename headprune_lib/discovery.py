@@ -38,7 +38,7 @@ from headprune_lib.specs import (
 )
 from headprune_lib.utils import Batch, check_batch
 from headprune_lib.verify import (
-    Ran,
+    CapturedCall,
     Verified,
     as_it_was,
     capture_calls,
@@ -344,7 +344,7 @@ def _prove(
 
 
 def _result(
-    module: nn.Module, candidates: tuple[AttentionSpec, ...] | None, call: Ran, source: str
+    module: nn.Module, candidates: tuple[AttentionSpec, ...] | None, call: CapturedCall, source: str
 ) -> Verified | str:
     """What holds of a module that was read, or of the entry of its class; or why nothing does."""
     name = type(module).__name__

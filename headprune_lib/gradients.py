@@ -37,13 +37,13 @@ from headprune_lib.messages import one_line
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import (
     Batch,
-    Room,
-    evaluating,
-    in_halves,
+    OomLimit,
+    eval_mode,
     model_inputs,
     n_rows,
     rounding,
     rows,
+    split_on_oom,
 )
 
 _TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
@@ -90,7 +90,7 @@ def gate_gradients(
         used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
         found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
     result: list[Tensor] = []
-    silent: list[AttentionLayer] = []
+    unused: list[AttentionLayer] = []
     for block, block_gates in zip(blocks, gates, strict=True):
         gradients = [next(found) for _ in block_gates.by_shape]
         there = [
@@ -99,10 +99,10 @@ def gate_gradients(
             if gradient is not None
         ]
         # one that did not run (attention to an encoder that is not there) is not used anyway
-        silent += [block] if gradients and not there else []
+        unused += [block] if gradients and not there else []
         nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept_heads))
         result.append(torch.cat(there, 1) if there else nothing)
-    check_unused(model, batch, loss, silent)
+    check_unused(model, batch, loss, unused)
     if watch:
         check_derivatives(model, batch, loss, blocks, result, watch.seen)
     return result
@@ -151,11 +151,11 @@ def batch_gradients(
     batch: Batch,
     blocks: list[AttentionLayer],
     loss: Loss | None,
-    room: Room | None = None,
+    oom_limit: OomLimit | None = None,
 ) -> list[Tensor]:
     """:func:`gate_gradients` of a batch where the model is, in evaluation mode, by :func:`in_parts`."""
     return in_parts(
-        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), room
+        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), oom_limit
     )
 
 
@@ -164,7 +164,7 @@ def in_parts(
     batch: Batch,
     blocks: list[AttentionLayer],
     compute: Callable[[Batch], list[Tensor]],
-    room: Room | None,
+    oom_limit: OomLimit | None,
 ) -> list[Tensor]:
     """What is computed of a batch, ``(example, …)`` each, joined of its parts.
 
@@ -172,10 +172,10 @@ def in_parts(
     windowed or flattened one by one: an example's derivatives do not depend on the others.
     """
     n = 0 if all(block.batch_first for block in blocks) else n_rows(batch)
-    with evaluating(model, frozen=True):
+    with eval_mode(model, frozen=True):
         if n > 1:
             return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
-        return in_halves(compute, batch, _joined, room)
+        return split_on_oom(compute, batch, _joined, oom_limit)
 
 
 def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
@@ -272,18 +272,18 @@ def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None
 
 
 def check_unused(
-    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionLayer]
+    model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
     """Blocks that have no gradient must be without influence too, or the gradient is wrong.
 
     Args:
-        silent: the blocks that autograd found no way to from the loss.
+        unused: the blocks that autograd found no way to from the loss.
 
     Raises:
         ValueError: the loss changes with the heads of a block without gradient.
     """
-    silent = [block for block in silent if block.kept_heads]
-    if not silent:
+    unused = [block for block in unused if block.kept_heads]
+    if not unused:
         return
 
     def without(closed: Sequence[AttentionLayer]) -> Tensor:
@@ -293,9 +293,9 @@ def check_unused(
 
     with torch.no_grad():
         whole = without([])
-        if torch.equal(whole, without(silent)):
+        if torch.equal(whole, without(unused)):
             return
-        used = [block.path for block in silent if not torch.equal(whole, without([block]))]
+        used = [block.path for block in unused if not torch.equal(whole, without([block]))]
     raise ValueError(
         f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
         "gradient comes back to them: something in between is detached or has no derivative "
@@ -319,7 +319,7 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
     n = n_rows(batch)
     if n <= 1:
         return
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         alone, beside = (
             example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].cpu().double()
             for taken in (1, 2)

@@ -42,7 +42,7 @@ def ones_mask(model: nn.Module) -> HeadTensors:
     and NaN says that a place has no head.
     """
     blocks = find_heads(model)
-    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _grid(blocks).items()}
+    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _shapes(blocks).items()}
     for block in blocks:
         mask[block.kind][block.layer, : block.n_heads] = 1
     return mask
@@ -50,10 +50,10 @@ def ones_mask(model: nn.Module) -> HeadTensors:
 
 def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, for good."""
-    return _grid(find_heads(model))
+    return _shapes(find_heads(model))
 
 
-def _grid(blocks: list[AttentionLayer]) -> dict[str, tuple[int, int]]:
+def _shapes(blocks: list[AttentionLayer]) -> dict[str, tuple[int, int]]:
     grid: dict[str, tuple[int, int]] = {}
     for block in blocks:
         layers, heads = grid.get(block.kind, (0, 0))

@@ -67,8 +67,8 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     module.headprune_architecture, module.headprune_found = names, record["found"]
     write_record(model, block.path, record)
     if not keep:
-        beside = counted_beside(model, block.path, core)
-        run_without_heads(core, block.part(model, "output"), names, beside=beside)
+        shared_slot = shares_cache_slot(model, block.path, core)
+        run_without_heads(core, block.part(model, "output"), names, shared_slot=shared_slot)
 
 
 def head_rows(
@@ -273,13 +273,13 @@ def take_bias_of_all_heads(core: Attention, names: AttentionSpec) -> None:
 
 
 def run_without_heads(
-    core: Attention, output: nn.Module, names: AttentionSpec, *, beside: bool = False
+    core: Attention, output: nn.Module, names: AttentionSpec, *, shared_slot: bool = False
 ) -> None:
     """From now on the module contributes the bias of its output projection, and nothing else.
 
-    ``beside`` says that another module counts its layer's own tokens: :func:`counted_beside`.
+    ``shared_slot`` says that another module counts its layer's own tokens: :func:`shares_cache_slot`.
     """
-    core.forward = partial(_attend_with_no_head, core, names, beside)
+    core.forward = partial(_attend_with_no_head, core, names, shared_slot)
     for module in (*core.modules(), *output.modules()):
         if isinstance(module, nn.Linear) and not module.weight.numel():
             # quantize_dynamic leaves it as it is: of no number it would choose no scale
@@ -300,7 +300,7 @@ def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({}
     return None if number is None else number + given.get("cycle_offset", 0)
 
 
-def counted_beside(model: nn.Module, path: str, core: Attention) -> bool:
+def shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
     """Whether another attention module has the same place in a cache, in the same layer.
 
     Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
@@ -346,7 +346,7 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
 
 
 def _attend_with_no_head(
-    core: Attention, names: AttentionSpec, beside: bool, *args: Any, **kwargs: Any
+    core: Attention, names: AttentionSpec, shared_slot: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
@@ -360,7 +360,7 @@ def _attend_with_no_head(
     length = key_length = hidden_states.shape[1]
     past: int | Tensor = 0
     cache, number = _cache(given.values()), layer_number(core, given)
-    if (outside := _outside(given, cache, beside)) is not None:
+    if (outside := _outside(given, cache, shared_slot)) is not None:
         key_length = outside.shape[1]
         if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(number):
             new = outside.new_zeros(hidden_states.shape[0], 1, key_length, 1)
@@ -453,14 +453,14 @@ def _cache(given: Iterable[Any]) -> Cache | EncoderDecoderCache | None:
 
 
 def _outside(
-    given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, beside: bool
+    given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, shared_slot: bool
 ) -> Tensor | None:
     """States of another sequence that all keys would be made of; None where nothing says so.
 
     Where one cache serves both (Mllama), the model asks it whether a layer has seen an image, so
     that the layer must note something there.
     """
-    apart = cache is None or (beside and isinstance(cache, EncoderDecoderCache))
+    apart = cache is None or (shared_slot and isinstance(cache, EncoderDecoderCache))
     names = OUTSIDE if apart else OUTSIDE[:1]
     return next((given[name] for name in names if isinstance(given.get(name), Tensor)), None)
 

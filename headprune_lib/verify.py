@@ -50,7 +50,7 @@ class Verified:
 
 
 @dataclass
-class Ran:
+class CapturedCall:
     """What a module was given in one pass of the model."""
 
     args: tuple
@@ -81,7 +81,7 @@ class Ran:
 
 
 def verify(
-    module: nn.Module, candidates: Sequence[AttentionSpec], call: Ran, *, entry: bool
+    module: nn.Module, candidates: Sequence[AttentionSpec], call: CapturedCall, *, entry: bool
 ) -> Verified:
     """The first candidate that holds on the module.
 
@@ -140,7 +140,9 @@ class _Run:
     from_core: Any = None
 
 
-def _run(module: nn.Module, block: AttentionLayer, call: Ran, zeroed: Sequence[int] = ()) -> _Run:
+def _run(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, zeroed: Sequence[int] = ()
+) -> _Run:
     """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
     run = _Run([], [])
 
@@ -186,7 +188,7 @@ def copied(given: Any) -> Any:
     return given
 
 
-def _verify_masking(module: nn.Module, block: AttentionLayer, call: Ran) -> Tensor:
+def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall) -> Tensor:
     """What the projection takes, if masking a head before it means what it says.
 
     Raises:
@@ -255,7 +257,7 @@ def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: 
 def _changed_heads(
     module: nn.Module,
     block: AttentionLayer,
-    call: Ran,
+    call: CapturedCall,
     heads: Sequence[int],
     context: Tensor,
 ) -> list[int]:
@@ -300,7 +302,9 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 # Removal: whether a copy without some heads returns what the module does with them masked.
 
 
-def _verify_removal(module: nn.Module, block: AttentionLayer, call: Ran, entry: bool) -> Verified:
+def _verify_removal(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, entry: bool
+) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
     names, core = block.spec, block.part(module, "core")
     outputs = _run(module, block, call).from_core
@@ -350,7 +354,9 @@ def _verify_removal(module: nn.Module, block: AttentionLayer, call: Ran, entry: 
     return in_part or Verified(names, {"why_not_prunable": why_not_prunable})
 
 
-def _removal_problem(module: nn.Module, block: AttentionLayer, call: Ran, kept: list[int]) -> str:
+def _removal_problem(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, kept: list[int]
+) -> str:
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
     expected = _run(module, block, call, zeroed=gone).outputs
@@ -392,7 +398,7 @@ def _looks_like_weights(returned: Tensor) -> bool:
 
 
 def _places_of_weights(
-    module: nn.Module, block: AttentionLayer, call: Ran, returns: int
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, returns: int
 ) -> tuple[int, ...]:
     """Where the core returns attention weights, asked for them, under the kernel that makes them.
 
@@ -419,7 +425,7 @@ def _places_of_weights(
 
 
 def _variants(
-    module: nn.Module, core: Any, names: AttentionSpec, call: Ran, outputs: Any
+    module: nn.Module, core: Any, names: AttentionSpec, call: CapturedCall, outputs: Any
 ) -> Iterator[AttentionSpec]:
     """The names with what else may have to go with a head."""
     n_heads = attrgetter(names.n_heads)(core)
@@ -496,7 +502,7 @@ def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[A
 
 def capture_calls(
     model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
-) -> tuple[dict[str, Ran], list[tuple[str, Inputs]], str]:
+) -> tuple[dict[str, CapturedCall], list[tuple[str, Inputs]], str]:
     """What the modules of these paths are given where the model, or a part of it, is run.
 
     Args:
@@ -506,7 +512,7 @@ def capture_calls(
         path -> what the module was given; the path of each part that was run with its inputs, where
         these reached a module; and what went wrong first.
     """
-    reached: dict[str, Ran] = {}
+    reached: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
     problem = ""
     for root_path in _roots(model, paths):
@@ -526,14 +532,16 @@ def capture_calls(
     return reached, passes, problem
 
 
-def record(model: nn.Module, paths: Sequence[str], inputs: Inputs) -> tuple[dict[str, Ran], str]:
+def record(
+    model: nn.Module, paths: Sequence[str], inputs: Inputs
+) -> tuple[dict[str, CapturedCall], str]:
     """What the modules of these paths are given first in a pass of the model; what went wrong."""
-    calls: dict[str, Ran] = {}
+    calls: dict[str, CapturedCall] = {}
     n_examples = next((len(value) for value in inputs.values() if torch.is_tensor(value)), 0)
 
     def keep(path: str, _module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         if path not in calls:
-            calls[path] = Ran(copied(args), copied(kwargs), n_examples)
+            calls[path] = CapturedCall(copied(args), copied(kwargs), n_examples)
 
     with ExitStack() as stack, torch.no_grad():
         for path in paths:

@@ -11,7 +11,7 @@ from tiny import removed_as_masked
 
 import headprune_lib
 from headprune_lib import find_heads, head_importance, head_mask, register_attention
-from headprune_lib.specs import ATTENTION_SPECS
+from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec
 
 
 @pytest.fixture
@@ -65,25 +65,18 @@ NAMES = {
     "budgets.cut_until": "budgets.prune_to_budget", "budgets.cut_while": "budgets.prune_while",
     "budgets.Cut": "budgets.BudgetResult", "specs.ARCHITECTURES": "specs.ATTENTION_SPECS",
     "specs.Architecture": "specs.AttentionSpec", "specs.AttentionBlock": "specs.AttentionLayer",
-}  # fmt: skip
-FIELDS = {
-    "architecture": "spec", "by_example": "batch_first", "group": "queries_per_kv", "how": "source",
-    "keeps_groups": "why_keep_groups", "keeps_one": "why_keep_one", "kept": "kept_heads",
-    "masks_only": "why_not_prunable", "whole_groups": "why_whole_groups", "width": "head_dim",
-}  # fmt: skip
-PARTS = {
-    "fused_by_head": "qkv_interleaved", "group": "queries_per_kv", "width": "head_dim",
-    "more_rows": "extra_projections", "own_config": "copies_config",
+    "attention.eager": "attention.eager_attention",
 }  # fmt: skip
 
 
 def test_former_names_work_and_warn(taught):
-    spec = register_attention("New", fused="qkv", output="o", **dict.fromkeys(PARTS.values(), ()))
-    owners = (headprune_lib, NAMES), (find_heads(taught)[0], FIELDS), (spec, PARTS)
+    layer, parts = find_heads(taught)[0], AttentionSpec.FORMER
+    spec = register_attention("New", fused="qkv", output="o", **dict.fromkeys(parts.values(), ()))
+    owners = (headprune_lib, NAMES), (layer, AttentionLayer.FORMER), (spec, parts)
     for owner, former, new in ((o, *pair) for o, names in owners for pair in names.items()):
         with pytest.warns(DeprecationWarning, match=f"{former} is called {new.split('.')[-1]} now"):
             assert attrgetter(former)(owner) is attrgetter(new)(owner)
     with pytest.warns(DeprecationWarning, match="= is called"):
         assert spec == register_attention(
-            "Old", fused="qkv", output="o", **dict.fromkeys(PARTS, ())
+            "Old", fused="qkv", output="o", **dict.fromkeys(parts, ())
         )

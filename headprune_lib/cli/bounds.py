@@ -125,7 +125,7 @@ class Budget:
         from headprune_lib.budgets import BudgetResult, prune_to_budget, prune_while
 
         if self.limit is None:
-            return BudgetResult(mask, len(taken(steps, mask)), ())
+            return BudgetResult(mask, len(removed_units(steps, mask)), ())
         walk = prune_while if self.bound.option in _HELD_OUT else prune_to_budget
         return walk(self.model, steps, self.value, self.limit)
 
@@ -136,7 +136,7 @@ class Budget:
         return -value if self.bound.option == "--lose-nats" else value
 
 
-def taken(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
+def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     """The steps that a mask cuts."""
     return [
         step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
@@ -160,7 +160,7 @@ def _quality(
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
     from headprune_lib.cli.quality import names_classes, quality
     from headprune_lib.masking import masked_heads
-    from headprune_lib.utils import on_device
+    from headprune_lib.utils import to_device
 
     if option == "--lose-points" and not names_classes(batches[0]):
         raise ValueError(
@@ -168,7 +168,7 @@ def _quality(
             "of a text; give --lose-nats"
         )
     device = next(model.parameters()).device
-    batches = [on_device(batch, device) for batch in batches]
+    batches = [to_device(batch, device) for batch in batches]
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, check_new, refuse, refusing, short
-from headprune_lib.cli.bounds import Budget, one_bound, taken
+from headprune_lib.cli.app import Device, app, check_new, refuse, short, user_errors
+from headprune_lib.cli.bounds import Budget, one_bound, removed_units
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -151,7 +151,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     from headprune_lib.cli.models import load_model
     from headprune_lib.cli.output import layers_table, printed, reasons_table, refused_table
 
-    with refusing(), warnings.catch_warnings():
+    with user_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not taken is listed below
         loaded = load_model(model)
         tables = [table(loaded) for table in (layers_table, reasons_table, refused_table)]
@@ -190,7 +190,7 @@ def score(
     from headprune_lib.cli.output import printed, scores_table
     from headprune_lib.criteria import get_criterion
 
-    with refusing():
+    with user_errors():
         get_criterion(by)  # before a model is loaded
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         scores = reader.scores(reader.batches(data), by, normalize)
@@ -273,7 +273,7 @@ def prune(
         "--lose-points": lose_points,
         "--lose-nats": lose_nats,
     }
-    with refusing():  # before torch is imported
+    with user_errors():  # before torch is imported
         bound = one_bound(bounds, at, held_out)
         if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
@@ -299,7 +299,7 @@ def prune(
     from headprune_lib.saving import new_folder
     from headprune_lib.selection import removal_units
 
-    with refusing():
+    with user_errors():
         get_criterion(by)
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         loaded, batches = reader.model, reader.batches(data)
@@ -321,7 +321,7 @@ def prune(
         # what is wrong with the bounds is said before minutes are spent on scores
         every = ones_mask(loaded)
         possible = removal_units(loaded, every, **rules)
-        stay = _staying(loaded, kind)
+        stay = _not_prunable(loaded, kind)
         if not possible:
             nothing = stay or "lower --keep-at-least, or name another --kind"
             raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
@@ -346,7 +346,7 @@ def prune(
                 measured[moment] = {"bleu": value} | measured[moment]
         asked = {"model": model, "by": by, "measured_on": str(test or data)}
         if report:
-            gone = taken(steps, cut.mask)
+            gone = removed_units(steps, cut.mask)
             html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
         with new_folder(out) as staged:
             save_pruned(smaller, staged)
@@ -371,7 +371,7 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
+def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
     """What is to be told of heads that can only be masked; empty where all can be removed."""
     from headprune_lib import find_heads
 
@@ -465,7 +465,7 @@ def export(
     from headprune_lib.saving import new_folder
 
     told: dict[str, str | float] = {}
-    with refusing():
+    with user_errors():
         loaded = load_model(model)
         if form is Format.GGUF:
             file = export_gguf(loaded, out, tokenizer_from=tokenizer_from)

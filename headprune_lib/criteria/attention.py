@@ -32,7 +32,7 @@ from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, Room, in_double
+from headprune_lib.utils import Batch, OomLimit, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
@@ -231,7 +231,7 @@ def both(
     Raises:
         ValueError: see :func:`importance_entropy`.
     """
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
@@ -245,7 +245,7 @@ def both(
         return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
 
     def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        of_parts = in_parts(model, batch, blocks, of_part, room)
+        of_parts = in_parts(model, batch, blocks, of_part, oom_limit)
         gradients, of_queries = of_parts[: len(blocks)], of_parts[len(blocks) :]
         for gradient, sums_and_counts in zip(gradients, of_queries, strict=True):
             importance = in_double(gradient).sum(1).abs().sum(0)

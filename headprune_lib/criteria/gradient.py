@@ -27,7 +27,15 @@ from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, gated
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import NO_LABEL, Batch, Room, evaluating, in_double, on_device, placed
+from headprune_lib.utils import (
+    NO_LABEL,
+    Batch,
+    OomLimit,
+    ensure_device,
+    eval_mode,
+    in_double,
+    to_device,
+)
 
 Sum = tuple[Tensor, Tensor | int]
 """A sum over what is averaged, (kept head,), and how much that is."""
@@ -62,10 +70,10 @@ def _mean_of_gradients(
     device: str | torch.device | None,
     reduce: Reduce,
 ) -> HeadTensors:
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[Sum]:
-        gradients = batch_gradients(model, batch, blocks, loss, room)
+        gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
         return [
             reduce(in_double(gradient), batch, block)
             for block, gradient in zip(blocks, gradients, strict=True)
@@ -124,11 +132,11 @@ def example_importance(
         ValueError: no batches, a label outside the classes, or examples whose losses depend on each
             other.
     """
-    blocks, device, room = find_heads(model), placed(model, device), Room()
+    blocks, device, oom_limit = find_heads(model), ensure_device(model, device), OomLimit()
     parts: list[list[Tensor]] = []
     for batch in batches:
-        batch = on_device(batch, device)
-        gradients = batch_gradients(model, batch, blocks, loss, room)
+        batch = to_device(batch, device)
+        gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
         if not parts:
             check_examples_independent(model, batch, loss)
         parts.append([gradient.sum(1).abs() for gradient in gradients])
@@ -257,14 +265,14 @@ def importance_integrated(
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
         integrals: list[Tensor] = []
         for step in range(steps):
             at = (step + 0.5) / steps
             with gated(model, [torch.full((len(block.kept_heads),), at) for block in blocks]):
-                gradients = batch_gradients(model, batch, blocks, loss, room)
+                gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
             integrals = (
@@ -318,11 +326,11 @@ def second_order(
     def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
         prove_gradients(model, batch, blocks, loss)
         gates = [_open_gates(model, block) for block in blocks]
-        with evaluating(model, frozen=True), torch.enable_grad(), gated(model, gates):
+        with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates):
             losses = differentiable_losses(model, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
-            check_unused(model, batch, loss, silent)
+            unused = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, unused)
             slopes = [
                 torch.zeros_like(gate) if slope is None else slope
                 for slope, gate in zip(found, gates, strict=True)

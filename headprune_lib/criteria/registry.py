@@ -17,7 +17,7 @@ from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, mask_shapes
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, in_double, on_device, placed
+from headprune_lib.utils import Batch, ensure_device, in_double, to_device
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""
@@ -187,10 +187,10 @@ def mean_over_batches(
     Raises:
         ValueError: no batches.
     """
-    blocks, device = find_heads(model), placed(model, device)
+    blocks, device = find_heads(model), ensure_device(model, device)
     sums: list[tuple[Tensor, Tensor | int]] = []
     for batch in batches:
-        batch = on_device(batch, device)
+        batch = to_device(batch, device)
         of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
         if not sums and check:
             check(batch)

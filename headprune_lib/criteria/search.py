@@ -21,7 +21,7 @@ from headprune_lib.gradients import (
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
 from headprune_lib.selection import prune_schedule
-from headprune_lib.utils import Batch, check_batch, evaluating, in_double, on_device, placed
+from headprune_lib.utils import Batch, check_batch, ensure_device, eval_mode, in_double, to_device
 
 
 @register_criterion("greedy")
@@ -105,11 +105,11 @@ def mean_loss(
     Raises:
         ValueError: a loss that is not one number an example.
     """
-    device = placed(model, device)
+    device = ensure_device(model, device)
     losses: list[Tensor] = []
     for batch in batches:
-        with evaluating(model), torch.no_grad(), masked_heads(model, mask):
-            losses.append(example_losses(model, on_device(batch, device), loss))
+        with eval_mode(model), torch.no_grad(), masked_heads(model, mask):
+            losses.append(example_losses(model, to_device(batch, device), loss))
     return in_double(torch.cat(losses)).mean()
 
 
@@ -136,7 +136,11 @@ def shapley(
     """
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}; give at least 1")
-    kept, blocks, device = _kept(model, batches, loss), find_heads(model), placed(model, device)
+    kept, blocks, device = (
+        _kept(model, batches, loss),
+        find_heads(model),
+        ensure_device(model, device),
+    )
     heads = [
         (number, i) for number, block in enumerate(blocks) for i in range(len(block.kept_heads))
     ]
@@ -189,8 +193,8 @@ def gates(
     if updates < 1:
         raise ValueError(f"updates is {updates}; give at least 1")
     kept, blocks = _kept(model, batches, loss), find_heads(model)
-    device = placed(model, device)
-    prove_gradients(model, on_device(kept[0], device), blocks, loss)
+    device = ensure_device(model, device)
+    prove_gradients(model, to_device(kept[0], device), blocks, loss)
     # open nine times out of ten before the first update
     start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
     places = [
@@ -203,8 +207,8 @@ def gates(
     for batch in itertools.islice(itertools.cycle(kept), updates):
         with torch.enable_grad():
             sampled = [_sampled(place, generator) for place in places]
-            with evaluating(model, frozen=True), gated(model, sampled):
-                losses = differentiable_losses(model, on_device(batch, device), loss)
+            with eval_mode(model, frozen=True), gated(model, sampled):
+                losses = differentiable_losses(model, to_device(batch, device), loss)
             share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
             optimizer.zero_grad()
             (losses.mean().to(share) + penalty * share).backward()

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.export.comparing import whole
+from headprune_lib.export.comparing import unwrap_compiled
 from headprune_lib.messages import one_line, quiet
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
@@ -80,7 +80,7 @@ def export_gguf(
             describe: another class or activation, biases, a sliding window, scaled rotary positions
             other than Llama 3's, a first layer without heads.
     """
-    model, path = whole(model), Path(path)
+    model, path = unwrap_compiled(model), Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; choose a new name for the file")
     if tokenizer_from is not None and not Path(tokenizer_from).is_file():

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.export.comparing import check_same, whole
+from headprune_lib.export.comparing import check_same, unwrap_compiled
 from headprune_lib.export.configurations import (
     Candidate,
     candidates,
@@ -75,7 +75,7 @@ def export_transformers(
         ValueError: a model whose class is not transformers' own, or that no configuration
             describes, or whose weights are not in memory; says why, and what does it instead.
     """
-    model = whole(model)
+    model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
             f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "

@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 from headprune_lib.example_inputs import example_inputs
-from headprune_lib.hooks import recorded
+from headprune_lib.hooks import record_outputs
 from headprune_lib.masking import HeadTensors
 from headprune_lib.specs import AttentionLayer
 
@@ -50,7 +50,7 @@ class Case:
         if not self.made_of_codes:
             return outputs_of(model, inputs)
         layers = dict.fromkeys(block.layer_path for block in self.blocks)
-        with recorded([model.get_submodule(path) for path in layers]) as calls:
+        with record_outputs([model.get_submodule(path) for path in layers]) as calls:
             outputs = outputs_of(model, inputs)
         return [*outputs, *(tensors_of(call.output)[0] for call in calls)]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
@@ -28,7 +28,7 @@ from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.utils import NO_LABEL, Batch, on_device, without_labels
+from headprune_lib.utils import NO_LABEL, Batch, to_device, without_labels
 
 
 @dataclass
@@ -115,7 +115,7 @@ class LanguageSubject:
         """A criterion's scores on the scoring passages."""
 
         def measure() -> Arrays:
-            with eager(self.model):
+            with eager_attention(self.model):
                 return named.scores(
                     self.model,
                     self.batches(self.scoring),
@@ -153,7 +153,7 @@ class LanguageSubject:
             masked_heads(model, ones_mask(model) if mask is None else mask),
         ):
             for batch in self.batches(self.test):
-                there = on_device(batch, device)
+                there = to_device(batch, device)
                 found.append(next_token_cross_entropy(model(**without_labels(there)), there))
         return torch.cat(found).double().cpu().numpy()
 

@@ -18,7 +18,7 @@ from headprune_lib.replication.translation.subject import (
     forced_batches,
     forced_groups,
 )
-from headprune_lib.utils import NO_LABEL, on_device, without_labels
+from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 
 def reference_losses(
@@ -68,7 +68,7 @@ class _Forced:
     def __init__(self, subject: TranslationSubject, pairs: Pairs) -> None:
         self.model = subject.model
         device = next(self.model.parameters()).device
-        self.batches = [on_device(batch, device) for batch in forced_batches(subject, pairs)]
+        self.batches = [to_device(batch, device) for batch in forced_batches(subject, pairs)]
         self.back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
 
     def losses(self) -> np.ndarray:

@@ -30,7 +30,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.saving import save_pruned
 from headprune_lib.selection import Head, order_mask, rank_heads
-from headprune_lib.utils import on_device, pass_seconds, without_labels
+from headprune_lib.utils import pass_seconds, to_device, without_labels
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -137,7 +137,7 @@ def _timed(
     for model in pair.values():
         model.to(profile.device)
     batches = {
-        size: [on_device(batch, profile.device) for batch in parts]
+        size: [to_device(batch, profile.device) for batch in parts]
         for size, parts in batches.items()
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from headprune_lib import find_heads, head_importance, head_mask, rank_heads
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.replication import measurements
 from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.measurements.language_curve import (
@@ -77,7 +77,7 @@ def test_orders_are_the_librarys_and_groups_go_whole_or_evenly(subject, tmp_path
     assert [len(first_heads(whole, share)) for share in (0, 0.2, 0.25, 0.3, 1)] == [0, 2, 2, 4, 8]
     found = [head for (head,) in steps_of(subject, journal, "importance")]
     assert subject.model.config._attn_implementation == before != "eager"
-    with eager(subject.model):
+    with eager_attention(subject.model):
         scores = head_importance(subject.model, subject.batches(subject.scoring))
     assert found == rank_heads(scores)
 
