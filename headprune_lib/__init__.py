@@ -16,39 +16,39 @@ if TYPE_CHECKING:
     from headprune_lib.export import export_gguf, export_onnx, export_transformers
     from headprune_lib.fairseq_import import import_fairseq
     from headprune_lib.mask_tuning import fold_gates, tune_mask
-    from headprune_lib.masking import cut_heads, full_mask, masked_heads
+    from headprune_lib.masking import head_mask, masked_heads, ones_mask
     from headprune_lib.pruning import prune_heads
     from headprune_lib.saving import load_pruned, save_pruned, unprune_heads
     from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.selection import (
         order_mask,
         prune_mask,
-        prune_order,
         prune_schedule,
+        rank_heads,
         uniform_mask,
     )
     from headprune_lib.specs import register_attention
 
 __all__ = [
     "all_but_one",
-    "cut_heads",
     "example_importance",
     "export_gguf",
     "export_onnx",
     "export_transformers",
     "find_heads",
     "fold_gates",
-    "full_mask",
     "head_importance",
+    "head_mask",
     "import_fairseq",
     "load_pruned",
     "masked_heads",
     "one_head_ablation",
+    "ones_mask",
     "order_mask",
     "prune_heads",
     "prune_mask",
-    "prune_order",
     "prune_schedule",
+    "rank_heads",
     "register_attention",
     "register_criterion",
     "save_pruned",
@@ -62,24 +62,24 @@ __version__ = version("headprune")
 
 _HOMES = {
     "all_but_one": "ablation",
-    "cut_heads": "masking",
     "example_importance": "criteria.gradient",
     "export_gguf": "export",
     "export_onnx": "export",
     "export_transformers": "export",
     "find_heads": "discovery",
     "fold_gates": "mask_tuning",
-    "full_mask": "masking",
     "head_importance": "scoring",
+    "head_mask": "masking",
     "import_fairseq": "fairseq_import",
     "load_pruned": "saving",
     "masked_heads": "masking",
     "one_head_ablation": "ablation",
+    "ones_mask": "masking",
     "order_mask": "selection",
     "prune_heads": "pruning",
     "prune_mask": "selection",
-    "prune_order": "selection",
     "prune_schedule": "selection",
+    "rank_heads": "selection",
     "register_attention": "specs",
     "register_criterion": "criteria",
     "save_pruned": "saving",
@@ -88,9 +88,14 @@ _HOMES = {
     "uniform_mask": "selection",
     "unprune_heads": "saving",
 }
+_FORMER = {"cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        messages = import_module("headprune_lib.messages")
+        messages.warn_of_former(f"headprune_lib.{name}", _FORMER[name])
+        return __getattr__(_FORMER[name])
     if name in _HOMES:
         value = getattr(import_module(f"headprune_lib.{_HOMES[name]}"), name)
         globals()[name] = value  # found at once from now on

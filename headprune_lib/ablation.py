@@ -26,11 +26,18 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import Call, recorded, replayed
-from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads
+from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
+from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, synchronize
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import (
+    Batch,
+    ensure_device,
+    eval_mode,
+    model_inputs,
+    synchronize,
+    to_device,
+)
 from headprune_lib.verify import close
 
 if TYPE_CHECKING:
@@ -61,9 +68,9 @@ def all_but_one_masks(model: nn.Module) -> dict[Head, HeadTensors]:
 
 
 def _masks(model: nn.Module, how: _How) -> dict[Head, HeadTensors]:
-    masks, full = {}, full_mask(model)
+    masks, full = {}, ones_mask(model)
     for block in find_heads(model):
-        for head in block.kept:
+        for head in block.kept_heads:
             mask = {kind: values.clone() for kind, values in full.items()}
             if how == "keep":
                 mask[block.kind][block.layer] = 0
@@ -106,7 +113,7 @@ def one_head_ablation(
             4 GiB (give ``reduce``).
     """
     find_heads(model)  # a model without any is refused here, and not where a batch is asked for
-    return (_swept(model, batch, "cut", reduce, device) for batch in batches)
+    return (_ablate_batch(model, batch, "cut", reduce, device) for batch in batches)
 
 
 def all_but_one(
@@ -118,7 +125,7 @@ def all_but_one(
 ) -> Sweep:
     """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
     find_heads(model)
-    return (_swept(model, batch, "keep", reduce, device) for batch in batches)
+    return (_ablate_batch(model, batch, "keep", reduce, device) for batch in batches)
 
 
 def masked_logits(
@@ -133,7 +140,7 @@ def masked_logits(
     As of :func:`headprune_lib.one_head_ablation`, batches are computed as they are asked for, and
     the model is as it was between them.
     """
-    mask = full_mask(model) if mask is None else mask
+    mask = ones_mask(model) if mask is None else mask
     for batch in batches:
         with _for_one_batch(model, batch, device) as inputs, masked_heads(model, mask):
             logits = _logits(model(**model_inputs(model, inputs)), inputs)
@@ -149,9 +156,9 @@ def _for_one_batch(
     Entered anew for each batch: a generator that yields from inside would leave the model in
     evaluation mode, and gradients off, for whatever its caller does next.
     """
-    batch = on_device(batch, placed(model, device))
+    batch = to_device(batch, ensure_device(model, device))
     # no_grad, for inference mode's tensors could not be changed in place by the caller
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         yield batch
 
 
@@ -165,7 +172,7 @@ def _logits(outputs: Any, _batch: Batch) -> Logits:
     return logits
 
 
-def _swept(
+def _ablate_batch(
     model: nn.Module,
     batch: Batch,
     how: _How,
@@ -182,14 +189,14 @@ def _swept(
             return result.to("cpu", non_blocking=result.is_cuda)  # waited for once, at the end
 
         paths = _paths(blocks)
-        with recorded([model.get_submodule(path) for path in paths]) as records:
+        with record_outputs([model.get_submodule(path) for path in paths]) as records:
             uncut = run()
         calls = dict(zip(paths, records, strict=True))
         if reduce is None:
-            _check_size(uncut, sum(len(block.kept) for block in blocks))
+            _check_size(uncut, sum(len(block.kept_heads) for block in blocks))
         if _can_be_reused(model, blocks, calls):
             for block in blocks:
-                heads = [(block.kind, block.layer, head) for head in block.kept]
+                heads = [(block.kind, block.layer, head) for head in block.kept_heads]
                 if not calls[
                     _path(block, "output")
                 ].times:  # attention to an encoder that is not there
@@ -217,55 +224,57 @@ def _check_size(logits: Tensor, n_heads: int) -> None:
         )
 
 
-def _path(block: AttentionBlock, part: str) -> str:
-    return ".".join(filter(None, (block.path, getattr(block.architecture, part))))
+def _path(block: AttentionLayer, part: str) -> str:
+    return ".".join(filter(None, (block.path, getattr(block.spec, part))))
 
 
-def _views(block: AttentionBlock) -> list[str]:
+def _cross_kv(block: AttentionLayer) -> list[str]:
     """Paths of what makes keys and values of another side's states."""
-    if block.kind != "enc-dec" or block.architecture.fused:
+    if block.kind != "enc-dec" or block.spec.fused:
         return []
     return [_path(block, "key"), _path(block, "value")]
 
 
-def _paths(blocks: Sequence[AttentionBlock]) -> list[str]:
+def _paths(blocks: Sequence[AttentionLayer]) -> list[str]:
     """What is recorded: attention modules, their parts and all that they lie in."""
     paths = []
     for block in blocks:
         names = block.path.split(".")
         paths += [".".join(names[:end]) for end in range(1, len(names) + 1)]
-        paths += [_path(block, "core"), _path(block, "output"), *_views(block)]
+        paths += [_path(block, "core"), _path(block, "output"), *_cross_kv(block)]
     return list(dict.fromkeys(paths))
 
 
 def _can_be_reused(
-    model: nn.Module, blocks: Sequence[AttentionBlock], calls: dict[str, Call]
+    model: nn.Module, blocks: Sequence[AttentionLayer], calls: dict[str, ModuleCall]
 ) -> bool:
     """Whether a block's part in the pass, and what came before it, can be told apart."""
     for block in blocks:
         core, output = calls[_path(block, "core")], calls[_path(block, "output")]
         if output.times > 1 or core.times != output.times:
             return False
-        if block.how in ("found", "assumed") or block.keeps_groups:
+        if block.source in ("found", "assumed") or block.why_keep_groups:
             return False
         if output.times and not _is_linear(model, block, core, output):
             return False
     return True
 
 
-def _is_linear(model: nn.Module, block: AttentionBlock, core: Call, output: Call) -> bool:
+def _is_linear(
+    model: nn.Module, block: AttentionLayer, core: ModuleCall, output: ModuleCall
+) -> bool:
     """Whether a block returned what its output projection's weights make of the heads."""
     projection: Any = block.part(model, "output")
     if not_plain(projection) is not None:
         return False
     made = _product(projection, output.inputs[0], slice(None))
     made = made if projection.bias is None else made + projection.bias
-    returned = output.output if block.architecture.core else _states(core.output)
+    returned = output.output if block.spec.core else _states(core.output)
     return close(output.output, made, made) and torch.equal(returned, output.output)
 
 
 def _unchanged(
-    blocks: Sequence[AttentionBlock], block: AttentionBlock, calls: dict[str, Call]
+    blocks: Sequence[AttentionLayer], block: AttentionLayer, calls: dict[str, ModuleCall]
 ) -> dict[str, Any]:
     """By path what the heads of a block cannot change, outermost modules only, and its output."""
     start = calls[_path(block, "core")].place
@@ -277,7 +286,7 @@ def _unchanged(
     states = [_states(output) for output in before.values()]
     before |= {
         path: calls[path].output
-        for path in itertools.chain(*map(_views, blocks))
+        for path in itertools.chain(*map(_cross_kv, blocks))
         if calls[path].times == 1 and any(calls[path].inputs[0] is one for one in states)
     }
     return {
@@ -293,7 +302,7 @@ def _states(output: Any) -> Any:
 
 
 def _attention(
-    model: nn.Module, block: AttentionBlock, calls: dict[str, Call], place: int, how: _How
+    model: nn.Module, block: AttentionLayer, calls: dict[str, ModuleCall], place: int, how: _How
 ) -> dict[str, Any]:
     """By path what a block's attention returns where its kept head of this place is cut, or left.
 
@@ -301,23 +310,23 @@ def _attention(
     """
     core, output = calls[_path(block, "core")].output, calls[_path(block, "output")]
     projection: Any = block.part(model, "output")
-    columns = slice(place * block.width, (place + 1) * block.width)
+    columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
     projected = _product(projection, output.inputs[0], columns)
     if how == "cut":
         projected = output.output - projected
     elif projection.bias is not None:
         projected = projected + projection.bias
-    if block.architecture.core:  # the module around the core applies the projection
+    if block.spec.core:  # the module around the core applies the projection
         return {_path(block, "core"): core, _path(block, "output"): projected}
     return {block.path: (projected, *core[1:]) if isinstance(core, tuple) else projected}
 
 
 def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
-    turned = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
-    weight = projection.weight.T if turned else projection.weight
+    transposed = isinstance(projection, Conv1D)  # (in, out) where a linear layer has (out, in)
+    weight = projection.weight.T if transposed else projection.weight
     return nn.functional.linear(context[..., columns], weight[:, columns])
 
 
 def _returning(model: nn.Module, outputs: dict[str, Any]) -> AbstractContextManager[None]:
     """Inside, the modules of these paths return this, without computing anything."""
-    return replayed([model.get_submodule(path) for path in outputs], list(outputs.values()))
+    return replace_outputs([model.get_submodule(path) for path in outputs], list(outputs.values()))

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.hooks import hooking
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import NO_LABEL, Batch, evaluating, in_double, model_inputs
+from headprune_lib.messages import former_names
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import NO_LABEL, Batch, eval_mode, in_double, model_inputs
 
 if TYPE_CHECKING:
     import transformers
@@ -52,7 +53,7 @@ class Recorded(NamedTuple):
 
 @contextmanager
 def recorded_weights(
-    model: nn.Module, blocks: Sequence[AttentionBlock]
+    model: nn.Module, blocks: Sequence[AttentionLayer]
 ) -> Iterator[list[list[Recorded]]]:
     """Inside, a pass of the model leaves every block's weights in its place of the list.
 
@@ -84,7 +85,7 @@ def recorded_weights(
 
 
 @contextmanager
-def eager(model: nn.Module) -> Iterator[None]:
+def eager_attention(model: nn.Module) -> Iterator[None]:
     """Inside, the model runs under the kernel that makes attention weights, in each of its parts.
 
     Afterwards each part has its own kernel again.
@@ -112,7 +113,7 @@ def _kernels(config: Any) -> dict[str, Any]:
 
 
 def _keep(
-    own: list[Recorded], block: AttentionBlock
+    own: list[Recorded], block: AttentionLayer
 ) -> Callable[[nn.Module, tuple, dict[str, Any], Any], None]:
     def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         given = output if isinstance(output, tuple) else (output,)
@@ -125,10 +126,10 @@ def _keep(
             )
         values, states = weights[-1].detach(), given[0]
         others = states.ndim == 3 and values.shape[2] not in states.shape[:2]
-        if others or values.shape[1] != len(block.kept):
+        if others or values.shape[1] != len(block.kept_heads):
             raise ValueError(
                 f"{block.path} returns attention weights of shape {tuple(values.shape)} for states "
-                f"of shape {tuple(states.shape)} and {len(block.kept)} heads, not (example, head, "
+                f"of shape {tuple(states.shape)} and {len(block.kept_heads)} heads, not (example, head, "
                 "query, key): of local attention, or of some queries alone. Its class cannot be "
                 "scored by what its heads look at; choose a criterion that reads no weights"
             )
@@ -155,7 +156,7 @@ def _mask_given(
 
 
 def read_weights(
-    blocks: Sequence[AttentionBlock], found: list[list[Recorded]], batch: Batch
+    blocks: Sequence[AttentionLayer], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
     """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied.
 
@@ -164,20 +165,20 @@ def read_weights(
     """
     for number, (block, own) in enumerate(zip(blocks, found, strict=True)):
         for values, mask in own:
-            seen = _seen(block, values, mask, batch)
+            seen = _visible(block, values, mask, batch)
             yield number, Weights(values, seen, _ids(block, values, batch))
         own.clear()
 
 
 def attention_weights(
-    model: nn.Module, blocks: Sequence[AttentionBlock], batch: Batch
+    model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
     """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
 
     Raises:
         ValueError: see :func:`recorded_weights` and :func:`read_weights`.
     """
-    with evaluating(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
+    with eval_mode(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
         model(**model_inputs(model, batch))
     return read_weights(blocks, recorded, batch)
 
@@ -185,8 +186,8 @@ def attention_weights(
 _OPEN = -50.0  # what masks close, they close with less (Swin with -100)
 
 
-def _seen(
-    block: AttentionBlock, values: Tensor, mask: Tensor | None, batch: Batch
+def _visible(
+    block: AttentionLayer, values: Tensor, mask: Tensor | None, batch: Batch
 ) -> Bool[Tensor, "example query key"]:
     """No padding, as the batch says, nor what is masked: later tokens, far ones.
 
@@ -194,7 +195,7 @@ def _seen(
     precision. A module that was given no mask shows what it closes by the weights alone.
     """
     rows, _, n_queries, n_keys = values.shape
-    queries = asking(block, batch)
+    queries = query_mask(block, batch)
     keys = _real(batch, "target" if block.kind == "dec-dec" else "source")
     seen = (values > 0).any(1)
     if mask is not None:
@@ -211,7 +212,7 @@ def _seen(
     return seen
 
 
-def asking(block: AttentionBlock, batch: Batch) -> Bool[Tensor, "example position"] | None:
+def query_mask(block: AttentionLayer, batch: Batch) -> Bool[Tensor, "example position"] | None:
     """Which of a block's queries are no padding; None where nothing says so."""
     return _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
 
@@ -226,7 +227,7 @@ def _real(batch: Batch, side: str) -> Bool[Tensor, "example position"] | None:
     return batch["labels"] != NO_LABEL if "labels" in batch else None
 
 
-def _ids(block: AttentionBlock, values: Tensor, batch: Batch) -> Tensor | None:
+def _ids(block: AttentionLayer, values: Tensor, batch: Batch) -> Tensor | None:
     name = "decoder_input_ids" if block.kind == "dec-dec" else "input_ids"
     ids = batch.get(name)
     return ids if ids is not None and ids.shape == (len(values), values.shape[-1]) else None
@@ -288,9 +289,9 @@ def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor,
 
 def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
     """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
-    named, asking = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
+    named, queries = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
     values = in_double(weights.values) * named[:, None]
-    counted = asking.expand(values.shape[:-1])
+    counted = queries.expand(values.shape[:-1])
     return values.sum((0, 2, 3)), in_double(counted.sum((0, 2)))
 
 
@@ -316,3 +317,7 @@ def _named(weights: Weights, ids: Collection[int]) -> Tensor:
         return torch.zeros_like(weights.seen[:, :1])
     wanted = torch.tensor(sorted(ids), device=weights.ids.device)
     return torch.isin(weights.ids, wanted)[:, None]
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = former_names(__name__, {"eager": "eager_attention"})

@@ -6,12 +6,12 @@ removed for it.
 
 >>> from transformers import BertConfig, BertForSequenceClassification
 >>> from headprune_lib import score_heads
->>> from headprune_lib.selection import prune_steps
+>>> from headprune_lib.selection import removal_units
 >>> config = BertConfig(hidden_size=8, num_attention_heads=4, num_hidden_layers=2,
 ...                     intermediate_size=8, vocab_size=10)
 >>> model = BertForSequenceClassification(config)
->>> steps = prune_steps(model, score_heads(model, [], "random"))
->>> cut = cut_until(model, steps, parameters_cost(model), at_most=5050)
+>>> steps = removal_units(model, score_heads(model, [], "random"))
+>>> cut = prune_to_budget(model, steps, parameters_cost(model), at_most=5050)
 >>> [(point.heads, point.value) for point in cut.curve]
 [(0, 5226.0), (1, 5156.0), (2, 5086.0), (3, 5016.0)]
 >>> int(cut.mask["self"].sum())
@@ -25,20 +25,20 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from headprune_lib.discovery import alike, find_heads
-from headprune_lib.masking import HeadTensors, cut_heads
-from headprune_lib.messages import one_line
+from headprune_lib.masking import HeadTensors, head_mask
+from headprune_lib.messages import former_names, one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed, seconds_of
-from headprune_lib.verify import Ran, copied, record
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, seconds_of, to_device
+from headprune_lib.verify import CapturedCall, copied, record
 
 Measured = Callable[[HeadTensors], float]
 """Something of the model that a mask would leave: what it costs, or how good it is."""
@@ -60,7 +60,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BudgetResult:
     """How far an order goes.
 
     Attributes:
@@ -74,11 +74,13 @@ class Cut:
     curve: tuple[Point, ...]
 
 
-def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: float) -> Cut:
+def prune_to_budget(
+    model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: float
+) -> BudgetResult:
     """The fewest first steps of an order after which the model costs ``at_most`` so much.
 
     Args:
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
         cost: such as :func:`parameters_cost`, or a function of one's own.
 
     Raises:
@@ -96,14 +98,16 @@ def cut_until(model: nn.Module, steps: Sequence[Step], cost: Measured, at_most: 
     )
 
 
-def cut_while(model: nn.Module, steps: Sequence[Step], quality: Measured, at_least: float) -> Cut:
+def prune_while(
+    model: nn.Module, steps: Sequence[Step], quality: Measured, at_least: float
+) -> BudgetResult:
     """As many first steps of an order as leave the model ``at_least`` so good, by bisection.
 
     Of a quality that falls along the order this is the last such place. Where it rises and falls,
     it is one of several: the model is good enough there, and with one step more it is not.
 
     Args:
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
         quality: higher is better; on text that neither the scores nor the final figure are of.
 
     Raises:
@@ -132,32 +136,32 @@ class _Walk:
         self.seen: dict[int, float] = {}
 
     def mask(self, n: int) -> HeadTensors:
-        return cut_heads(self.model, [head for step in self.steps[:n] for head in step])
+        return head_mask(self.model, [head for step in self.steps[:n] for head in step])
 
     def at(self, n: int) -> float:
         if n not in self.seen:
             self.seen[n] = self.look(self.mask(n))
         return self.seen[n]
 
-    def until(self, n: int) -> Cut:
+    def until(self, n: int) -> BudgetResult:
         curve = tuple(
             Point(place, sum(map(len, self.steps[:place])), value)
             for place, value in sorted(self.seen.items())
         )
-        return Cut(self.mask(n), n, curve)
+        return BudgetResult(self.mask(n), n, curve)
 
 
 Size = tuple[int, int]
 """Query heads and key and value heads that a layer has left."""
 
 
-def heads_left(block: AttentionBlock, mask: HeadTensors) -> list[int]:
+def heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
     """Which heads a mask leaves of a block."""
     row = mask[block.kind][block.layer].tolist()
-    return [head for head in block.kept if row[head] != 0]
+    return [head for head in block.kept_heads if row[head] != 0]
 
 
-def size_of(block: AttentionBlock, heads: Collection[int]) -> Size:
+def size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
     """The size of a block that is left with these heads."""
     return len(heads), sum(not set(group).isdisjoint(heads) for group in block.groups)
 
@@ -165,14 +169,14 @@ def size_of(block: AttentionBlock, heads: Collection[int]) -> Size:
 def parameters_cost(model: nn.Module) -> Measured:
     """The number of parameters that a mask would leave, exactly."""
     whole = sum(parameter.numel() for parameter in model.parameters())
-    blocks = [block for block in find_heads(model) if not block.masks_only]
+    blocks = [block for block in find_heads(model) if not block.why_not_prunable]
     gone: dict[tuple[str, Size], int] = {}
 
     def cost(mask: HeadTensors) -> float:
         left = whole
         for block in blocks:
             heads = heads_left(block, mask)
-            if len(heads) == len(block.kept):
+            if len(heads) == len(block.kept_heads):
                 continue
             size = block.path, size_of(block, heads)
             if size not in gone:
@@ -183,7 +187,7 @@ def parameters_cost(model: nn.Module) -> Measured:
     return cost
 
 
-def _parameters(model: nn.Module, block: AttentionBlock, heads: Sequence[int] | None = None) -> int:
+def _parameters(model: nn.Module, block: AttentionLayer, heads: Sequence[int] | None = None) -> int:
     """How many parameters an attention module has, or would have with these heads alone."""
     module = model.get_submodule(block.path)
     if heads is not None:
@@ -206,9 +210,9 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
         ValueError: a model that keeps no keys and values, cannot run on so many tokens, or keeps
             something else than one entry a head.
     """
-    each: dict[AttentionBlock, tuple[bool, int, int]] = {}
+    each: dict[AttentionLayer, tuple[bool, int, int]] = {}
     for block, keys, values in _cached(model, length):
-        heads, groups, entries = len(block.kept), len(block.groups), keys.shape[1]
+        heads, groups, entries = len(block.kept_heads), len(block.groups), keys.shape[1]
         if entries not in (heads, groups) or values.shape[1] != entries:
             raise ValueError(
                 f"{block.path} keeps {entries} keys and {values.shape[1]} values a token for "
@@ -236,10 +240,10 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
     return cost
 
 
-def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionBlock, Tensor, Tensor]]:
+def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Tensor, Tensor]]:
     """Blocks that keep keys and values of one text, with what they keep."""
     inputs = random_tokens(model, 1, length)
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         try:
             outputs = model(**inputs, use_cache=True)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -253,11 +257,11 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionBlock, Ten
         of_side = getattr(cache, f"{side}_attention_cache", cache)
         number = layer_number(block.part(model, "core"))
         encodes = block.kind in ("enc-enc", "vision", "audio")
-        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept:
+        if not isinstance(of_side, Cache) or number is None or encodes or not block.kept_heads:
             continue
         layer: Any = of_side.layers[number]
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-        if keys is not None and values is not None and block.architecture.makes_keys:
+        if keys is not None and values is not None and block.spec.makes_keys:
             yield block, keys, values
 
 
@@ -273,7 +277,7 @@ def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
         raise ValueError(f"{type(model).__name__} does not read tokens; give a batch of its inputs")
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(words, (batch_size, length), generator=drawn)
-    device = placed(model, None)
+    device = ensure_device(model, None)
     made = {"input_ids": ids.to(device), "attention_mask": torch.ones_like(ids, device=device)}
     if config.is_encoder_decoder:
         made["decoder_input_ids"] = made["input_ids"]
@@ -292,7 +296,7 @@ class Seconds:
 
     whole: float
     layers: dict[str, dict[Size, float]]
-    blocks: tuple[AttentionBlock, ...]
+    blocks: tuple[AttentionLayer, ...]
 
     def __call__(self, mask: HeadTensors) -> float:
         """Seconds of a pass, if all but attention takes as long as it does.
@@ -308,7 +312,7 @@ class Seconds:
                     f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
                     "give seconds_cost the steps that the mask is of"
                 )
-            total += table[left] - table[len(block.kept), len(block.groups)]
+            total += table[left] - table[len(block.kept_heads), len(block.groups)]
         return total
 
 
@@ -323,24 +327,26 @@ def seconds_cost(
 
     Args:
         batch: of the size and length that the seconds are to be of; ``labels`` are left out.
-        steps: as :func:`headprune_lib.selection.prune_steps` lists them.
+        steps: as :func:`headprune_lib.selection.removal_units` lists them.
 
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
-    device = placed(model, None)
-    inputs = model_inputs(model, on_device(batch, device))
-    blocks = tuple(block for block in find_heads(model) if block.kept and not block.masks_only)
+    device = ensure_device(model, None)
+    inputs = model_inputs(model, to_device(batch, device))
+    blocks = tuple(
+        block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
+    )
     tables: dict[str, dict[Size, float]] = {}
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []
-    with evaluating(model), torch.inference_mode():
+    with eval_mode(model), torch.inference_mode():
         ran, problem = record(model, [block.path for block in blocks], inputs)
         if missing := [block.path for block in blocks if block.path not in ran]:
             raise ValueError(f"{missing[0]} does not run on this batch {problem}".rstrip())
         for block in blocks:
             module, sizes = model.get_submodule(block.path), _sizes(block, steps)
-            shape = (alike(module), block.kept, frozenset(sizes))
+            shape = (alike(module), block.kept_heads, frozenset(sizes))
             if shape not in measured:
                 measured[shape], whole = _timed(
                     model, inputs, block, ran[block.path], sizes, rounds
@@ -350,9 +356,9 @@ def seconds_cost(
     return Seconds(statistics.median(wholes), tables, blocks)
 
 
-def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]]:
+def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]]:
     """The sizes that a layer has along an order, with the heads that it has left there."""
-    left = list(block.kept)
+    left = list(block.kept_heads)
     sizes = {size_of(block, left): left}
     for step in steps:
         gone = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
@@ -365,8 +371,8 @@ def _sizes(block: AttentionBlock, steps: Sequence[Step]) -> dict[Size, list[int]
 def _timed(
     model: nn.Module,
     inputs: Batch,
-    block: AttentionBlock,
-    ran: Ran,
+    block: AttentionLayer,
+    ran: CapturedCall,
     sizes: dict[Size, list[int]],
     rounds: int,
 ) -> tuple[dict[Size, float], list[float]]:
@@ -374,7 +380,7 @@ def _timed(
     module, copies = model.get_submodule(block.path), {}
     for size, keep in sizes.items():
         copies[size] = copy.deepcopy(module)
-        if len(keep) < len(block.kept):
+        if len(keep) < len(block.kept_heads):
             keep_heads(copies[size], replace(block, path=""), keep)
     times: dict[Size, list[float]] = {size: [] for size in sizes}
     wholes: list[float] = []
@@ -389,3 +395,10 @@ def _timed(
         if number:
             wholes.append(whole)
     return {size: statistics.median(taken) for size, taken in times.items()}, wholes
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = former_names(
+        __name__,
+        {"Cut": "BudgetResult", "cut_until": "prune_to_budget", "cut_while": "prune_while"},
+    )

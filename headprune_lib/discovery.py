@@ -21,12 +21,12 @@ from torch import nn
 
 from headprune_lib.example_inputs import Inputs
 from headprune_lib.specs import (
-    ARCHITECTURES,
+    ATTENTION_SPECS,
     CONVOLUTIONS,
     LINEAR,
     REGISTERED,
-    Architecture,
-    AttentionBlock,
+    AttentionLayer,
+    AttentionSpec,
     NotAttention,
     UnknownArchitecture,
     block_of,
@@ -38,7 +38,7 @@ from headprune_lib.specs import (
 )
 from headprune_lib.utils import Batch, check_batch
 from headprune_lib.verify import (
-    Ran,
+    CapturedCall,
     Verified,
     as_it_was,
     capture_calls,
@@ -110,7 +110,7 @@ Modules = dict[str, nn.Module]
 
 def find_heads(
     model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
-) -> list[AttentionBlock]:
+) -> list[AttentionLayer]:
     """Every attention block of ``model``, in order of layers.
 
     Classes in the table, and those that ``register_attention`` taught, are known by name. Others
@@ -157,7 +157,7 @@ class Discovery:
         refused: path of each attention module that was seen and not taken -> why.
     """
 
-    blocks: list[AttentionBlock]
+    blocks: list[AttentionLayer]
     refused: dict[str, str]
 
 
@@ -178,7 +178,7 @@ class _Memory:
     outside: dict[str, bool] = field(default_factory=dict)
     readers: dict[str, set[str]] = field(default_factory=dict)
     not_run: list[str] = field(default_factory=list)
-    how: str = "found"
+    source: str = "found"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
         return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
@@ -196,14 +196,15 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     known, unsure, unknown = _split(modules)
     signature = tuple(_signature(modules, path) for path in (*unknown, *unsure))
     memory: _Memory | None = vars(model).get(_MEMORY)
-    again = inputs is not None or (not verify and memory is not None and memory.how == "found")
+    again = inputs is not None or (not verify and memory is not None and memory.source == "found")
     if memory is None or memory.signature != signature or (signature and again):
-        memory = _Memory(signature, how="found" if verify else "assumed")
+        memory = _Memory(signature, source="found" if verify else "assumed")
         candidates = _candidates(modules, unknown, memory)
         passes = []
         if not verify:
             memory.verified = {
-                path: Verified(names[0], {"how": "assumed"}) for path, names in candidates.items()
+                path: Verified(names[0], {"source": "assumed"})
+                for path, names in candidates.items()
             }
         elif candidates or unsure:
             passes = _prove(model, modules, candidates, unsure, inputs, memory)
@@ -233,14 +234,14 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
     unknown: list[str] = []
     for path, module in modules.items():
         name = type(module).__name__
-        entry = ARCHITECTURES.get(name)
+        entry = ATTENTION_SPECS.get(name)
         if pruned := vars(module).get("headprune_found"):  # it brings its own entry
             known[path] = Verified(vars(module)["headprune_architecture"], pruned)
         elif entry and name not in REGISTERED and is_released(module):
-            known[path] = Verified(entry, {"how": "table"})
+            known[path] = Verified(entry, {"source": "table"})
         elif entry and (name in REGISTERED or has_parts(module, entry)):
-            how = "registered" if name in REGISTERED else "assumed"
-            known[path] = Verified(entry, {"how": how})
+            source = "registered" if name in REGISTERED else "assumed"
+            known[path] = Verified(entry, {"source": source})
             unsure.append(path)
         elif _looks_like_attention(module):
             unknown.append(path)
@@ -251,7 +252,7 @@ def _signature(modules: Modules, path: str) -> tuple:
     """A module, its entry, and what runs where it, or the one around it, is called."""
     module, around = modules[path], modules[path.rpartition(".")[0]]
     code = tuple((type(m).forward, vars(m).get("forward")) for m in (around, *module.modules()))
-    return path, module, ARCHITECTURES.get(type(module).__name__), code
+    return path, module, ATTENTION_SPECS.get(type(module).__name__), code
 
 
 def _taken(known: dict[str, Verified], memory: _Memory) -> dict[str, Verified]:
@@ -297,7 +298,7 @@ def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
 def _prove(
     model: nn.Module,
     modules: Modules,
-    candidates: dict[str, tuple[Architecture, ...]],
+    candidates: dict[str, tuple[AttentionSpec, ...]],
     unsure: list[str],
     inputs: Batch | None,
     memory: _Memory,
@@ -321,7 +322,7 @@ def _prove(
             if call is not None:
                 by_call = (*key, call.arguments_by_head())
                 if by_call not in results:
-                    results[by_call] = _result(module, names, call, memory.how)
+                    results[by_call] = _result(module, names, call, memory.source)
                     results.setdefault(key, results[by_call])
                 key = by_call
             result = results.get(key)
@@ -343,20 +344,20 @@ def _prove(
 
 
 def _result(
-    module: nn.Module, candidates: tuple[Architecture, ...] | None, call: Ran, how: str
+    module: nn.Module, candidates: tuple[AttentionSpec, ...] | None, call: CapturedCall, source: str
 ) -> Verified | str:
     """What holds of a module that was read, or of the entry of its class; or why nothing does."""
     name = type(module).__name__
     try:
-        names = candidates or (ARCHITECTURES[name],)
+        names = candidates or (ATTENTION_SPECS[name],)
         verified = verify(module, names, call, entry=candidates is None)
     except NotAttention as reason:
         if candidates:
             return str(reason)
         other = "its class is named like a known one and runs other code"
         return f"{'as registered' if name in REGISTERED else other}: {reason}"
-    how = "registered" if candidates is None and name in REGISTERED else how
-    return replace(verified, limits={"how": how, **verified.limits})
+    source = "registered" if candidates is None and name in REGISTERED else source
+    return replace(verified, limits={"source": source, **verified.limits})
 
 
 def alike(module: nn.Module) -> tuple:
@@ -383,7 +384,7 @@ def _note_readers(
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
         blocks = [
-            block_of(root, path, found.architecture, kind="self", layer=0, layer_path="")
+            block_of(root, path, found.spec, kind="self", layer=0, layer_path="")
             for path in below
             if (found := taken.get(prefix + path))
         ]
@@ -396,16 +397,14 @@ def _note_readers(
 
 def _blocks(
     model: nn.Module, modules: Modules, taken: dict[str, Verified], memory: _Memory
-) -> Iterator[AttentionBlock]:
+) -> Iterator[AttentionLayer]:
     order = [path for path in modules if path in taken]
     kinds = _kinds(modules, order, memory.outside)
     layers: Counter[str] = Counter()
     for path in order:
         told = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
         layer, layer_path = layers[told["kind"]], _layer_path(modules, path)
-        yield block_of(
-            model, path, taken[path].architecture, layer=layer, layer_path=layer_path, **told
-        )
+        yield block_of(model, path, taken[path].spec, layer=layer, layer_path=layer_path, **told)
         layers[told["kind"]] += 1
 
 
@@ -417,32 +416,34 @@ def _layer_path(modules: Modules, path: str) -> str:
     return path
 
 
-def _with_sharing(blocks: list[AttentionBlock], memory: _Memory) -> Iterator[AttentionBlock]:
+def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[AttentionLayer]:
     """The blocks with what follows from keys and values that layers share."""
     readers = memory.readers
     makers = {reader: maker for maker, by in readers.items() for reader in by}
-    reading = [b.path for b in blocks if not (b.architecture.makes_keys or b.keeps_groups)]
+    reading = [b.path for b in blocks if not (b.spec.makes_keys or b.why_keep_groups)]
     # whose keys these read was not seen: anybody's, then
     unknown = {*reading, *memory.not_run} - makers.keys()
     for block in blocks:
-        why, makes = block.keeps_groups, block.architecture.makes_keys
+        why, makes = block.why_keep_groups, block.spec.makes_keys
         if users := readers.get(block.path, unknown if makes else set()):
             first, *others = sorted(users - {""}) or ["another part of the model"]
             more = f" (and {len(others)} more)" if others else ""
             reads = "reads" if block.path in readers else "may read"
             why = f"{first}{more} {reads} its keys and values"
-            block = replace(block, keeps_one=why)
+            block = replace(block, why_keep_one=why)
         elif block.path in makers or not makes:
             why = (
                 why or f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
             )
         # of some layers no head could go, only all heads of the layer or of a group
-        stuck = why and (block.whole_groups or (block.keeps_one and block.group == 1))
-        masks_only = block.masks_only or (why if stuck else "")
-        yield replace(block, keeps_groups=why, masks_only=masks_only)
+        stuck = why and (
+            block.why_whole_groups or (block.why_keep_one and block.queries_per_kv == 1)
+        )
+        why_not_prunable = block.why_not_prunable or (why if stuck else "")
+        yield replace(block, why_keep_groups=why, why_not_prunable=why_not_prunable)
 
 
-def _check_apart(model: nn.Module, blocks: list[AttentionBlock]) -> None:
+def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
     """Raises ValueError where two blocks have one output projection: a mask would act on both."""
     users: dict[nn.Module, list[str]] = {}
     for block in blocks:
@@ -477,7 +478,7 @@ def _nothing_found(modules: Modules, refused: dict[str, str]) -> str:
     )
     return (
         f"no known attention module in {type(modules['']).__name__}; {what}. Known: "
-        f"{sorted(ARCHITECTURES)}. Teach it yours with "
+        f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
         'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
     )
 
@@ -552,9 +553,9 @@ def _looks_like_attention(module: nn.Module) -> bool:
 
 def _candidates(
     modules: Modules, paths: list[str], memory: _Memory
-) -> dict[str, tuple[Architecture, ...]]:
+) -> dict[str, tuple[AttentionSpec, ...]]:
     """What the parts of modules may be, the likeliest first, at the path of each one's whole."""
-    candidates: dict[str, tuple[Architecture, ...]] = {}
+    candidates: dict[str, tuple[AttentionSpec, ...]] = {}
     for path in paths:
         try:
             holder, found = _read(modules, path)
@@ -564,7 +565,7 @@ def _candidates(
     return candidates
 
 
-def _read(modules: Modules, path: str) -> tuple[str, tuple[Architecture, ...]]:
+def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
     """The path of a module with its output projection, and what its parts may be.
 
     Raises:
@@ -581,7 +582,7 @@ def _read(modules: Modules, path: str) -> tuple[str, tuple[Architecture, ...]]:
             named: dict[str, Any] = {
                 name: f"{prefix}.{part}" if prefix else part for name, part in parts.items()
             }
-            base = Architecture(output=output, core=prefix, returns=1, **named)
+            base = AttentionSpec(output=output, core=prefix, returns=1, **named)
             candidates += [(holder, names) for names in _sized(core, module, base)]
     if not candidates:
         raise NotAttention(
@@ -644,21 +645,21 @@ def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
             yield found
 
 
-def _sized(core: nn.Module, module: nn.Module, base: Architecture) -> Iterator[Architecture]:
+def _sized(core: nn.Module, module: nn.Module, base: AttentionSpec) -> Iterator[AttentionSpec]:
     """The candidates with every attribute that may say how many heads there are, and how wide."""
     total = columns_of(module.get_submodule(base.output))
     for n_heads, count in _numbers(core, HEADS).items():
         if not 0 < count <= total or total % count:
             continue
         widths = (name for name, n in _numbers(core, WIDTHS).items() if n * count == total)
-        sized = replace(base, n_heads=n_heads, width=next(widths, None))
+        sized = replace(base, n_heads=n_heads, head_dim=next(widths, None))
         for groups in _grouping(core, count, base):
             names = replace(sized, **groups)
             if _rows_fit(module, names, count, group_size(core, names, count)):
                 yield names
 
 
-def _grouping(core: nn.Module, count: int, base: Architecture) -> list[dict[str, Any]]:
+def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str, Any]]:
     """What may say how many queries share a key and value head."""
 
     def dividing(names: list[str]) -> str | None:
@@ -668,12 +669,14 @@ def _grouping(core: nn.Module, count: int, base: Architecture) -> list[dict[str,
     kv_heads, group = dividing(KEY_HEADS), dividing(GROUPS)
     ways: list[dict[str, Any]] = [{"kv_heads": kv_heads}] if kv_heads else []
     if group:
-        ways.insert(0, {"group": group, **(ways[0] if ways else {})})
+        ways.insert(0, {"queries_per_kv": group, **(ways[0] if ways else {})})
     orders = (False, True) if base.fused else (False,)
-    return [{"fused_by_head": by_head, **way} for by_head in orders for way in (*ways, {})]
+    return [
+        {"qkv_interleaved": interleaved, **way} for interleaved in orders for way in (*ways, {})
+    ]
 
 
-def _rows_fit(module: nn.Module, names: Architecture, count: int, group: int) -> bool:
+def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int) -> bool:
     """Whether every projection's rows split into the heads, or groups, that it is said to have."""
     if count % group:
         return False

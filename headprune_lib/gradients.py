@@ -34,16 +34,16 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, Loss, default_loss, n_labels
 from headprune_lib.masking import gated
 from headprune_lib.messages import one_line
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import (
     Batch,
-    Room,
-    evaluating,
-    in_halves,
+    OomLimit,
+    eval_mode,
     model_inputs,
     n_rows,
     rounding,
     rows,
+    split_on_oom,
 )
 
 _TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
@@ -54,7 +54,7 @@ _HERE = str(Path(__file__).parent)
 def gate_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock] | None = None,
+    blocks: list[AttentionLayer] | None = None,
     loss: Loss | None = None,
     *,
     checked: bool = True,
@@ -78,7 +78,7 @@ def gate_gradients(
             whose own code gives another gradient than the derivative.
     """
     blocks = find_heads(model) if blocks is None else blocks
-    gates = [_Gates(len(block.kept)) for block in blocks]
+    gates = [_Gates(len(block.kept_heads)) for block in blocks]
     watch = Watch() if checked and not _is_trusted(model, loss) else None
     with gated(model, gates), torch.enable_grad():
         with watch or nullcontext():
@@ -90,7 +90,7 @@ def gate_gradients(
         used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
         found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
     result: list[Tensor] = []
-    silent: list[AttentionBlock] = []
+    unused: list[AttentionLayer] = []
     for block, block_gates in zip(blocks, gates, strict=True):
         gradients = [next(found) for _ in block_gates.by_shape]
         there = [
@@ -99,10 +99,10 @@ def gate_gradients(
             if gradient is not None
         ]
         # one that did not run (attention to an encoder that is not there) is not used anyway
-        silent += [block] if gradients and not there else []
-        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept))
+        unused += [block] if gradients and not there else []
+        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept_heads))
         result.append(torch.cat(there, 1) if there else nothing)
-    check_unused(model, batch, loss, silent)
+    check_unused(model, batch, loss, unused)
     if watch:
         check_derivatives(model, batch, loss, blocks, result, watch.seen)
     return result
@@ -129,9 +129,9 @@ class _Gates:
         return self.by_shape[shape]
 
 
-def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
+def _by_example(gradient: Tensor, n: int, block: AttentionLayer) -> Tensor:
     """(rows, position, head) -> (example, positions of its rows, head)."""
-    if not block.by_example:
+    if not block.batch_first:
         if n > 1:
             raise ValueError(
                 f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
@@ -149,33 +149,33 @@ def _by_example(gradient: Tensor, n: int, block: AttentionBlock) -> Tensor:
 def batch_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     loss: Loss | None,
-    room: Room | None = None,
+    oom_limit: OomLimit | None = None,
 ) -> list[Tensor]:
     """:func:`gate_gradients` of a batch where the model is, in evaluation mode, by :func:`in_parts`."""
     return in_parts(
-        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), room
+        model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), oom_limit
     )
 
 
 def in_parts(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     compute: Callable[[Batch], list[Tensor]],
-    room: Room | None,
+    oom_limit: OomLimit | None,
 ) -> list[Tensor]:
     """What is computed of a batch, ``(example, …)`` each, joined of its parts.
 
     A batch that memory has no room for is taken in halves, and one whose examples a model takes
     windowed or flattened one by one: an example's derivatives do not depend on the others.
     """
-    n = 0 if all(block.by_example for block in blocks) else n_rows(batch)
-    with evaluating(model, frozen=True):
+    n = 0 if all(block.batch_first for block in blocks) else n_rows(batch)
+    with eval_mode(model, frozen=True):
         if n > 1:
             return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
-        return in_halves(compute, batch, _joined, room)
+        return split_on_oom(compute, batch, _joined, oom_limit)
 
 
 def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
@@ -183,7 +183,7 @@ def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
 
 
 def prove_gradients(
-    model: nn.Module, batch: Batch, blocks: list[AttentionBlock], loss: Loss | None
+    model: nn.Module, batch: Batch, blocks: list[AttentionLayer], loss: Loss | None
 ) -> None:
     """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
 
@@ -272,30 +272,30 @@ def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None
 
 
 def check_unused(
-    model: nn.Module, batch: Batch, loss: Loss | None, silent: Sequence[AttentionBlock]
+    model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
     """Blocks that have no gradient must be without influence too, or the gradient is wrong.
 
     Args:
-        silent: the blocks that autograd found no way to from the loss.
+        unused: the blocks that autograd found no way to from the loss.
 
     Raises:
         ValueError: the loss changes with the heads of a block without gradient.
     """
-    silent = [block for block in silent if block.kept]
-    if not silent:
+    unused = [block for block in unused if block.kept_heads]
+    if not unused:
         return
 
-    def without(closed: Sequence[AttentionBlock]) -> Tensor:
-        zeros = [torch.zeros(len(b.kept)) if b in closed else None for b in find_heads(model)]
+    def without(closed: Sequence[AttentionLayer]) -> Tensor:
+        zeros = [torch.zeros(len(b.kept_heads)) if b in closed else None for b in find_heads(model)]
         with gated(model, zeros):
             return example_losses(model, batch, loss)
 
     with torch.no_grad():
         whole = without([])
-        if torch.equal(whole, without(silent)):
+        if torch.equal(whole, without(unused)):
             return
-        used = [block.path for block in silent if not torch.equal(whole, without([block]))]
+        used = [block.path for block in unused if not torch.equal(whole, without([block]))]
     raise ValueError(
         f"the loss depends on the heads of {', '.join(used) or 'layers taken together'}, but no "
         "gradient comes back to them: something in between is detached or has no derivative "
@@ -319,7 +319,7 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
     n = n_rows(batch)
     if n <= 1:
         return
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         alone, beside = (
             example_losses(model, rows(batch, slice(n - taken, n)), loss)[-1].cpu().double()
             for taken in (1, 2)
@@ -433,7 +433,7 @@ def check_derivatives(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     gradients: Sequence[Tensor],
     seen: str,
 ) -> None:
@@ -477,7 +477,7 @@ def _compare(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     slopes: Tensor,
 ) -> tuple[str, float]:
     """What is wrong with the gradients, if anything, and what the differences are exact to."""
@@ -543,7 +543,7 @@ def _differences(
         with gated(model, (1 + step * direction).split(n_heads)):
             return example_losses(model, batch, loss).cpu().double()
 
-    n_heads = [len(block.kept) for block in find_heads(model)]
+    n_heads = [len(block.kept_heads) for block in find_heads(model)]
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
     noise, at = _noise(losses, signs, unit)

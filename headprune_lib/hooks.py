@@ -259,7 +259,7 @@ def _running_backward() -> int:
 
 
 @dataclass
-class Call:
+class ModuleCall:
     """What a module was given by position, and returned, when it last ran; ``times`` it did.
 
     ``place`` counts in which order the modules of one record ended.
@@ -272,11 +272,11 @@ class Call:
 
 
 @contextmanager
-def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
+def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
-    calls, places = [Call() for _ in modules], itertools.count(1)
+    calls, places = [ModuleCall() for _ in modules], itertools.count(1)
 
-    def keep(call: Call) -> Callable[[nn.Module, tuple, Any], None]:
+    def keep(call: ModuleCall) -> Callable[[nn.Module, tuple, Any], None]:
         def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
             call.inputs, call.output, call.times = inputs, output, call.times + 1
             call.place = next(places)
@@ -290,7 +290,7 @@ def recorded(modules: Sequence[nn.Module]) -> Iterator[list[Call]]:
 
 
 @contextmanager
-def replayed(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
+def replace_outputs(modules: Sequence[nn.Module], outputs: Sequence) -> Iterator[None]:
     """Inside, each module returns its output of these, without computing anything."""
     # that of a layer without heads, or a caller's
     own = [module.__dict__.get("forward") for module in modules]

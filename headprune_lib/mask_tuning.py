@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.attention import asking
+from headprune_lib.attention import query_mask
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import recorded
-from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, full_mask, gated
+from headprune_lib.hooks import record_outputs
+from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, gated, ones_mask
 from headprune_lib.pruning import check_weights
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import Batch, evaluating, model_inputs, on_device, placed
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, to_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -84,8 +84,8 @@ def tune_mask(
     for kind, values in gates.items():
         if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0]).double()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: gates are fitted to a cut")
-    device = placed(model, device)
-    kept = [on_device(batch, device) for batch in batches]
+    device = ensure_device(model, device)
+    kept = [to_device(batch, device) for batch in batches]
     if not kept:
         raise ValueError("no batches given: gates are fitted to at least one example")
     runs = _runs(model, kept[0])
@@ -96,16 +96,18 @@ def tune_mask(
     blocks = blocks[has_cut.index(True) :]  # what runs before is given what it was given, and whole
     fitted = [block for block in blocks if (_own(gates, block) == 1).any()]
     check_weights(model, fitted, ["output"])
-    whole = full_mask(model)
+    whole = ones_mask(model)
     for block in fitted:
         own = _own(gates, block)
-        fit = _Fit(_output_weight(model, block), block.width, own != 0)
+        fit = _Fit(_output_weight(model, block), block.head_dim, own != 0)
         uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
-            real = asking(block, batch)
+            real = query_mask(block, batch)
             for of_uncut, of_cut in zip(*contexts, strict=True):
                 fit.add(_tokens(of_uncut, real), _tokens(of_cut, real))
-        gates[block.kind][block.layer, list(block.kept)] = own.masked_scatter(own != 0, fit.gates())
+        gates[block.kind][block.layer, list(block.kept_heads)] = own.masked_scatter(
+            own != 0, fit.gates()
+        )
     return gates
 
 
@@ -133,17 +135,17 @@ def fold_gates(model: nn.Module, gates: HeadTensors | Tensor) -> nn.Module:
     for block in blocks:
         projection: Any = block.part(model, "output")
         weight = projection.weight  # (hidden, heads * width), turned in a Conv1D
-        columns = _own(checked, block).repeat_interleave(block.width).to(weight)
+        columns = _own(checked, block).repeat_interleave(block.head_dim).to(weight)
         with torch.no_grad():
             weight.mul_(columns[:, None] if isinstance(projection, Conv1D) else columns)
     return model
 
 
-def _runs(model: nn.Module, batch: Batch) -> dict[AttentionBlock, int]:
+def _runs(model: nn.Module, batch: Batch) -> dict[AttentionLayer, int]:
     """The blocks in the order in which they run in a pass of a batch, and how many times each does."""
     blocks = find_heads(model)
     outputs = [block.part(model, "output") for block in blocks]
-    with evaluating(model), torch.no_grad(), recorded(outputs) as calls:
+    with eval_mode(model), torch.no_grad(), record_outputs(outputs) as calls:
         model(**model_inputs(model, batch))
     ran = [(call.place, i) for i, call in enumerate(calls) if call.times]
     return {blocks[i]: calls[i].times for _, i in sorted(ran)}
@@ -155,7 +157,7 @@ class _Reached(Exception):
 
 def _inputs(
     model: nn.Module,
-    block: AttentionBlock,
+    block: AttentionLayer,
     times: int,
     batches: Sequence[Batch],
     gates: HeadTensors,
@@ -176,7 +178,7 @@ def _inputs(
     below = [other for other in find_heads(model) if (_own(gates, other) != 1).any()]
     gated_blocks = list(dict.fromkeys([*below, block]))
     hooks: list[Gate] = [keep if other == block else _own(gates, other) for other in gated_blocks]
-    with evaluating(model), torch.no_grad(), gated(model, hooks, gated_blocks):
+    with eval_mode(model), torch.no_grad(), gated(model, hooks, gated_blocks):
         for batch in batches:
             inputs.append([])
             with suppress(_Reached):
@@ -184,12 +186,12 @@ def _inputs(
     return inputs
 
 
-def _own(gates: HeadTensors, block: AttentionBlock) -> Float[Tensor, " head"]:
+def _own(gates: HeadTensors, block: AttentionLayer) -> Float[Tensor, " head"]:
     """The gates of the heads that a block still has."""
-    return gates[block.kind][block.layer, list(block.kept)]
+    return gates[block.kind][block.layer, list(block.kept_heads)]
 
 
-def _output_weight(model: nn.Module, block: AttentionBlock) -> Float[Tensor, "hidden column"]:
+def _output_weight(model: nn.Module, block: AttentionLayer) -> Float[Tensor, "hidden column"]:
     projection: Any = block.part(model, "output")
     weight = projection.weight.detach().double()
     return weight.T if isinstance(projection, Conv1D) else weight

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import changed_inputs
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.messages import former_names
+from headprune_lib.specs import AttentionLayer
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -23,7 +24,7 @@ Head = tuple[str, int, int]
 """A head as ``(kind, layer, head)``, counted from 0."""
 
 Heads = Iterable[Head] | Iterable[tuple[int, int]] | Mapping[int, Iterable[int]]
-"""Heads as :func:`cut_heads` takes them."""
+"""Heads as :func:`head_mask` takes them."""
 
 if TYPE_CHECKING:
     from jaxtyping import Shaped
@@ -34,25 +35,25 @@ else:
     """One tensor of shape ``(layer, head)`` for each kind of attention; in a mask 1 keeps a head."""
 
 
-def full_mask(model: nn.Module) -> HeadTensors:
+def ones_mask(model: nn.Module) -> HeadTensors:
     """A mask that keeps every head: float32 ones of shape ``(layer, head)`` for each kind.
 
     Where the layers of a kind differ in how many heads they have, the shape is that of the widest,
     and NaN says that a place has no head.
     """
     blocks = find_heads(model)
-    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _grid(blocks).items()}
+    mask = {kind: torch.full(shape, torch.nan) for kind, shape in _shapes(blocks).items()}
     for block in blocks:
         mask[block.kind][block.layer, : block.n_heads] = 1
     return mask
 
 
-def head_grid(model: nn.Module) -> dict[str, tuple[int, int]]:
+def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     """``{kind: (layers, most heads of a layer)}``: the shape of masks and scores, for good."""
-    return _grid(find_heads(model))
+    return _shapes(find_heads(model))
 
 
-def _grid(blocks: list[AttentionBlock]) -> dict[str, tuple[int, int]]:
+def _shapes(blocks: list[AttentionLayer]) -> dict[str, tuple[int, int]]:
     grid: dict[str, tuple[int, int]] = {}
     for block in blocks:
         layers, heads = grid.get(block.kind, (0, 0))
@@ -88,7 +89,7 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
 
     Args:
         mask: kind -> ``(layer, head)``, tensors or arrays; of a model of one kind the tensor alone
-            will do. Or the heads to cut, as :func:`headprune_lib.cut_heads` takes them.
+            will do. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
 
     Returns:
         kind -> ``(layer, head)``, float32 or float64, on the CPU; NaN where there is no head. Where
@@ -100,11 +101,11 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
             infinity for a head that there is.
         IndexError: a head to cut that the model does not have.
     """
-    full = full_mask(model)
+    full = ones_mask(model)
     if _names_heads(mask):
         return without_heads(full, mask)
     grid = {kind: tuple(ones.shape) for kind, ones in full.items()}
-    ways = "full_mask(model) keeps every head, cut_heads(model, heads) cuts some"
+    ways = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
     try:
         values_by_kind = by_kind(grid, mask, "a mask is")
     except TypeError as error:
@@ -164,7 +165,7 @@ def check_scores(
         ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
             head that was not removed.
     """
-    grid = head_grid(model)
+    grid = mask_shapes(model)
     scores = by_kind(grid, scores, "scores are")
     for kind, values in scores.items():
         if not isinstance(values, Tensor):
@@ -180,7 +181,7 @@ def check_scores(
         if block.kind not in wanted:
             continue
         row = scores[block.kind][block.layer]
-        lost = [head for head in block.kept if row[head].isnan()]
+        lost = [head for head in block.kept_heads if row[head].isnan()]
         if lost:
             raise ValueError(
                 f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
@@ -190,7 +191,7 @@ def check_scores(
     return scores
 
 
-def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:
+def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
     """A mask that cuts some heads and keeps the others.
 
     Args:
@@ -201,14 +202,14 @@ def cut_heads(model: nn.Module, heads: Heads) -> HeadTensors:
         IndexError: a head outside the model.
         TypeError: something else than heads.
     """
-    return without_heads(full_mask(model), heads)
+    return without_heads(ones_mask(model), heads)
 
 
 def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
-    """A mask with further heads cut, as :func:`cut_heads` for a model that was looked at before.
+    """A mask with further heads cut, as :func:`head_mask` for a model that was looked at before.
 
     Raises:
-        IndexError, TypeError: see :func:`cut_heads`.
+        IndexError, TypeError: see :func:`head_mask`.
     """
     mask = {kind: values.clone() for kind, values in mask.items()}
     for kind, layer, head in _named(heads, mask):
@@ -265,7 +266,7 @@ def masked_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> Iterat
         model: a transformers model that :func:`headprune_lib.find_heads` knows.
         mask: kind -> tensor or array of shape ``(layer, head)``, bool or floating; 1 keeps, 0 cuts.
             The tensor alone will do for a model of one kind. Entries of heads that were removed from
-            the model are ignored. Or the heads to cut, as :func:`headprune_lib.cut_heads` takes them.
+            the model are ignored. Or the heads to cut, as :func:`headprune_lib.head_mask` takes them.
 
     Raises:
         TypeError, ValueError, IndexError: see :func:`headprune_lib.masking.check_mask`.
@@ -313,7 +314,7 @@ def stacked_masks(
 def gated(
     model: nn.Module,
     gates: Mapping[str, Tensor] | Sequence[Gate],
-    blocks: Sequence[AttentionBlock] | None = None,
+    blocks: Sequence[AttentionLayer] | None = None,
 ) -> Iterator[None]:
     """Multiply the input of each attention output projection by gates of its heads, inside.
 
@@ -346,11 +347,15 @@ def gated(
         yield
 
 
-def _gates_of_blocks(blocks: Sequence[AttentionBlock], gates: Mapping[str, Tensor]) -> list[Gate]:
+def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tensor]) -> list[Gate]:
     """Gates by kind as those of each block; None where all of them are 1."""
 
-    def of_block(block: AttentionBlock, _context: Tensor | None = None) -> Tensor:
-        kept = slice(block.n_heads) if len(block.kept) == block.n_heads else list(block.kept)
+    def of_block(block: AttentionLayer, _context: Tensor | None = None) -> Tensor:
+        kept = (
+            slice(block.n_heads)
+            if len(block.kept_heads) == block.n_heads
+            else list(block.kept_heads)
+        )
         return gates[block.kind][block.layer][..., kept]
 
     if any(values.requires_grad for values in gates.values()):
@@ -372,22 +377,22 @@ def _gates_of_blocks(blocks: Sequence[AttentionBlock], gates: Mapping[str, Tenso
 
 
 def _gated(
-    block: AttentionBlock, gate: Tensor | Callable[[Tensor], Tensor], context: Tensor
+    block: AttentionLayer, gate: Tensor | Callable[[Tensor], Tensor], context: Tensor
 ) -> Tensor:
     """What an output projection is given, ``(row, position, head * width)``, times the gates."""
     factors = gate(context) if callable(gate) else gate
     factors = _by_row(factors.to(context), context, block)
-    by_head = context.unflatten(-1, (len(block.kept), block.width))
+    by_head = context.unflatten(-1, (len(block.kept_heads), block.head_dim))
     return (by_head * factors[..., None]).flatten(-2)
 
 
-def _by_row(gate: Tensor, context: Tensor, block: AttentionBlock) -> Tensor:
+def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
     """A block's gates as they are broadcast over ``(row, position, head)``."""
     if gate.ndim == 1:
         return gate
     if len(gate) == 1:
         return gate[0]
-    if not block.by_example:
+    if not block.batch_first:
         raise ValueError(
             f"{block.path} takes its examples windowed, flattened or turned, so that a mask an "
             "example cannot be told apart there; give one example a batch"
@@ -400,3 +405,9 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionBlock) -> Tensor:
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)
     return gate[:, None] if gate.ndim == 2 else gate
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = former_names(
+        __name__, {"cut_heads": "head_mask", "full_mask": "ones_mask", "head_grid": "mask_shapes"}
+    )

@@ -1,10 +1,13 @@
-"""What is said to a user: the nearest names to a wrong one, and nothing while a model is loaded."""
+"""What is said to a user: the nearest names to a wrong one, and a new name for a former one."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
@@ -17,6 +20,28 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(given), known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return f"unknown {what} {given!r}: {hint}Known: {', '.join(known) or 'none'}"
+
+
+def warn_of_former(name: str, new: str) -> None:
+    """Warn that a name is a former one, in the line that calls what calls this."""
+    message = f"{name} is called {new} now; the former name goes with the next version"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+
+
+def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A ``__getattr__`` for a module: former names still work, with a DeprecationWarning.
+
+    Args:
+        names: former name -> the name that the module has now.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_of_former(f"{module}.{name}", names[name])
+        return getattr(sys.modules[module], names[name])
+
+    return find
 
 
 def one_line(error: BaseException, most: int = 300) -> str:

@@ -15,7 +15,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import hooked
 from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
-from headprune_lib.specs import AttentionBlock, columns_of, rows_of
+from headprune_lib.specs import AttentionLayer, columns_of, rows_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
@@ -32,7 +32,7 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
             model rather than a part of it: where its configuration names heads (Whisper's
             ``alignment_heads``) they are renumbered.
         mask: kind -> ``(layer, head)``, 0 removes, of a model of one kind also the tensor alone; or
-            the heads to remove, as :func:`headprune_lib.cut_heads` takes them. Heads are numbered
+            the heads to remove, as :func:`headprune_lib.head_mask` takes them. Heads are numbered
             as in the unpruned model; what is said of those that were removed before changes
             nothing, so that masks may be cumulative.
             Of heads that share a key and value head all go, and it with them; or equally many of
@@ -62,14 +62,14 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
             "for the heads that there are. Remove heads before or after the with block"
         )
     kept = {kind: values.tolist() for kind, values in mask.items()}
-    keep = [[h for h in block.kept if kept[block.kind][block.layer][h]] for block in blocks]
+    keep = [[h for h in block.kept_heads if kept[block.kind][block.layer][h]] for block in blocks]
     changed = [
-        (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept)
+        (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
     ]
     for block, heads in changed:
         _check_removable(block, heads)
     check_weights(model, [block for block, _ in changed])
-    named = renumbered(model, blocks, [block.kept for block in blocks], keep)
+    named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
     with _all_or_nothing(model.get_submodule(block.path) for block, _ in changed):
         for block, heads in changed:
             keep_heads(model, block, heads)
@@ -78,16 +78,16 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     return model
 
 
-def _check_removable(block: AttentionBlock, keep: Sequence[int]) -> None:
+def _check_removable(block: AttentionLayer, keep: Sequence[int]) -> None:
     """Raises ValueError where a block cannot be sliced down to these heads."""
-    if block.masks_only:
+    if block.why_not_prunable:
         raise ValueError(
             f"{block.path}: heads of it can be masked and scored, not removed: "
-            f"{block.masks_only}; give 1 for all of them, or use masked_heads"
+            f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
         )
-    if block.keeps_one and not keep:
+    if block.why_keep_one and not keep:
         raise ValueError(
-            f"{block.path} cannot lose all its heads: {block.keeps_one}; keep one, or use "
+            f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
             "masked_heads"
         )
     block.group_left(keep)
@@ -116,12 +116,12 @@ def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
         raise
 
 
-def _check_size(block: AttentionBlock, part: str, projection: Any, where: str) -> None:
+def _check_size(block: AttentionLayer, part: str, projection: Any, where: str) -> None:
     """Raises ValueError where a projection has other sizes than its block says."""
-    heads, groups = len(block.kept), len(block.groups)
+    heads, groups = len(block.kept_heads), len(block.groups)
     if part == "fused":
-        queries = 0 if block.architecture.query else heads
-        size, wanted = rows_of(projection), (queries + 2 * groups) * block.width
+        queries = 0 if block.spec.query else heads
+        size, wanted = rows_of(projection), (queries + 2 * groups) * block.head_dim
         if size != wanted:
             made = "queries, keys and values" if queries else "keys and values"
             raise ValueError(
@@ -132,10 +132,10 @@ def _check_size(block: AttentionBlock, part: str, projection: Any, where: str) -
     units = groups if part in ("key", "value") else heads
     size = columns_of(projection) if part == "output" else rows_of(projection)
     # what was proved has the sizes that it was proved with
-    if size != units * block.width and block.how != "found":
+    if size != units * block.head_dim and block.source != "found":
         raise ValueError(
-            f"{where}: the weights have {size} numbers, not {units * block.width} for {units} "
-            f"heads of width {block.width}. Does its entry lack a group (query heads that share a "
+            f"{where}: the weights have {size} numbers, not {units * block.head_dim} for {units} "
+            f"heads of width {block.head_dim}. Does its entry lack a group (query heads that share a "
             "key and value head) or name another width? See headprune_lib.register_attention; "
             "masked_heads works meanwhile"
         )
@@ -174,7 +174,7 @@ def not_plain(module: nn.Module) -> str | None:
 
 
 def check_weights(
-    model: nn.Module, blocks: Iterable[AttentionBlock], parts: Sequence[str] = ()
+    model: nn.Module, blocks: Iterable[AttentionLayer], parts: Sequence[str] = ()
 ) -> None:
     """Raises ValueError where weights cannot be changed as they are: see :func:`prune_heads`.
 
@@ -185,7 +185,7 @@ def check_weights(
     for name, parameter in model.named_parameters(remove_duplicate=False):
         users.setdefault(id(parameter), []).append(name)
     for block in blocks:
-        for part in parts or block.architecture.projections:
+        for part in parts or block.spec.projections:
             module: Any = block.part(model, part)
             where = f"{block.path}, {part}"
             if (problem := not_plain(module)) is not None:
@@ -203,7 +203,7 @@ def check_weights(
 
 def renumbered(
     model: Any,
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     before: Sequence[Sequence[int]],
     after: Sequence[Sequence[int]],
 ) -> list[tuple[Any, str, list]]:

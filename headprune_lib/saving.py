@@ -31,7 +31,7 @@ from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
 from headprune_lib.pruning import renumbered
 from headprune_lib.slicing import RECORD, Record, keep_heads, record_of, write_record
-from headprune_lib.specs import ARCHITECTURES, Architecture, AttentionBlock, block_of, is_known
+from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec, block_of, is_known
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -160,7 +160,9 @@ def load_pruned(
         write_record(model, path, record)
     if old and (blocks := find_heads(model)):
         before = [range(block.n_heads) for block in blocks]
-        for owner, attribute, value in renumbered(model, blocks, before, [b.kept for b in blocks]):
+        for owner, attribute, value in renumbered(
+            model, blocks, before, [b.kept_heads for b in blocks]
+        ):
             setattr(owner, attribute, value)
     return model if device is None else model.to(device)
 
@@ -282,7 +284,7 @@ def _completed(
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
     return {
-        f"{path}.{blocks[path].architecture.output}": record_of(blocks[path], heads)
+        f"{path}.{blocks[path].spec.output}": record_of(blocks[path], heads)
         for path, heads in kept.items()
     }
 
@@ -465,8 +467,14 @@ def read_record(values: Tensor) -> Record:
             raise TypeError("kept is to be a list of numbers")
         if not isinstance(record["architecture"]["output"], str):
             raise TypeError("output is to be a name")
-        return record
-    except (ValueError, KeyError, TypeError) as error:
+        # fields of a folder of the version before may have former names
+        specs, found = record["architecture"], record["found"]
+        renamed = {
+            "architecture": AttentionSpec.renamed(specs),
+            "found": AttentionLayer.renamed(found),
+        }
+        return {**record, **renamed}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"not what the library writes ({type(error).__name__}: {error})"
         ) from error
@@ -486,7 +494,7 @@ def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
     return holder.removesuffix(record["architecture"]["output"]).removesuffix("."), record
 
 
-def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBlock:
+def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionLayer:
     """The block of an unpruned module that has a record; nothing is run or proved.
 
     Raises:
@@ -503,7 +511,9 @@ def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionBloc
     }
     try:
         module = modules[path]
-        names = ARCHITECTURES[type(module).__name__] if is_known(module) else Architecture(**fields)
+        names = (
+            ATTENTION_SPECS[type(module).__name__] if is_known(module) else AttentionSpec(**fields)
+        )
         block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
     except TypeError as error:
         raise ValueError(
@@ -536,10 +546,10 @@ def unprune_heads(
 
     Example:
         >>> from transformers import BertConfig, BertModel
-        >>> from headprune_lib import cut_heads, prune_heads
+        >>> from headprune_lib import head_mask, prune_heads
         >>> model = BertModel(BertConfig(hidden_size=8, num_attention_heads=4, vocab_size=10,
         ...                              num_hidden_layers=1, intermediate_size=8))
-        >>> pruned = prune_heads(model, cut_heads(model, [("self", 0, 2)]))
+        >>> pruned = prune_heads(model, head_mask(model, [("self", 0, 2)]))
         >>> unprune_heads(pruned).encoder.layer[0].attention.self.query.weight.shape
         torch.Size([8, 8])
     """
@@ -570,7 +580,9 @@ def unprune_heads(
         whole.generation_config = copy.deepcopy(model.generation_config)
     blocks = find_heads(model)
     every = [range(block.n_heads) for block in blocks]
-    for owner, name, value in renumbered(whole, blocks, [block.kept for block in blocks], every):
+    for owner, name, value in renumbered(
+        whole, blocks, [block.kept_heads for block in blocks], every
+    ):
         setattr(owner, name, value)
     return whole.train(model.training)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.criteria import CRITERIA, get_criterion
 from headprune_lib.criteria.registry import Normalize, normalize_l2
 from headprune_lib.losses import Loss
@@ -57,7 +57,7 @@ def score_heads(
     """
     criterion = get_criterion(by)
     wanted = check_normalisation(criterion.normalize if normalize == "own" else normalize)
-    with eager(model) if criterion.weights else nullcontext():
+    with eager_attention(model) if criterion.weights else nullcontext():
         scores = criterion.score(model, batches, loss=loss, device=device, **settings)
     check_scores(model, scores)
     return normalize_l2(scores) if wanted == "l2" else scores

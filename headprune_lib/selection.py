@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from operator import itemgetter
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +17,16 @@ from headprune_lib.masking import (
     Head,
     HeadTensors,
     check_scores,
-    cut_heads,
-    full_mask,
-    head_grid,
+    head_mask,
+    mask_shapes,
+    ones_mask,
     without_heads,
 )
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.messages import former_names
+from headprune_lib.specs import AttentionLayer
 
 
-def prune_order(scores: HeadTensors) -> list[Head]:
+def rank_heads(scores: HeadTensors) -> list[Head]:
     """Heads ``(kind, layer, head)`` from the least important to the most (paper, section 4).
 
     Ties keep the order of kind, layer, head. NaN marks a head that is no longer there: left out.
@@ -69,7 +70,7 @@ def order_masks(
         ValueError: a negative number, or more than the order has.
         IndexError: a head outside the model.
     """
-    full, masks = full_mask(model), []
+    full, masks = ones_mask(model), []
     for n_cut in n_cuts:
         if not 0 <= n_cut <= len(order):
             raise ValueError(f"n_cut is {n_cut}; give 0 to {len(order)}, as many as the order has")
@@ -79,7 +80,7 @@ def order_masks(
 
 def known_kinds(model: nn.Module, kinds: Sequence[str] | None) -> list[str]:
     """The kinds of a model's heads; raises ValueError where ``kinds`` names one that it has not."""
-    known = list(head_grid(model))
+    known = list(mask_shapes(model))
     if unknown := sorted(set(kinds or ()) - set(known)):
         raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
     return known
@@ -90,7 +91,7 @@ Step = list[Head]
 """Heads that can only go together."""
 
 
-def prune_steps(
+def removal_units(
     model: nn.Module,
     scores: HeadTensors | Tensor,
     *,
@@ -129,10 +130,10 @@ def prune_steps(
     scores = check_scores(model, scores, kinds or known)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
-        if block.kind not in (kinds or known) or block.masks_only:
+        if block.kind not in (kinds or known) or block.why_not_prunable:
             continue
         row = scores[block.kind][block.layer].double()
-        even = block.keeps_groups or (per_group and block.group > 1)
+        even = block.why_keep_groups or (per_group and block.queries_per_kv > 1)
         together = _rounds(block, row) if even else block.groups
         steps = [
             (float(values.mean() if group_score == "mean" else values.sum()), heads)
@@ -141,20 +142,20 @@ def prune_steps(
         ]
         steps.sort(key=itemgetter(0))
         # all steps of a layer are of one size
-        least = max(keep_at_least, 1 if block.keeps_one else 0)
-        n = max(0, len(block.kept) - least) // len(steps[0][1]) if steps else 0
+        least = max(keep_at_least, 1 if block.why_keep_one else 0)
+        n = max(0, len(block.kept_heads) - least) // len(steps[0][1]) if steps else 0
         ranked += [
             (value, [(block.kind, block.layer, h) for h in heads]) for value, heads in steps[:n]
         ]
     return [step for _, step in sorted(ranked, key=itemgetter(0))]
 
 
-def _rounds(block: AttentionBlock, row: Tensor) -> list[tuple[int, ...]]:
+def _rounds(block: AttentionLayer, row: Tensor) -> list[tuple[int, ...]]:
     """The lowest head of each group, the lowest but one of each, and so on."""
-    if block.whole_groups:
+    if block.why_whole_groups:
         raise ValueError(
             f"{block.path}: heads that share a key and value head can only go together "
-            f"({block.whole_groups}); leave per_group out"
+            f"({block.why_whole_groups}); leave per_group out"
         )
     ordered = [sorted(group, key=lambda head: float(row[head])) for group in block.groups]
     return list(zip(*ordered, strict=True))
@@ -176,7 +177,7 @@ def prune_mask(
 
     Args:
         scores, kinds, keep_at_least, per_group, group_score: as of
-            :func:`headprune_lib.selection.prune_steps`.
+            :func:`headprune_lib.selection.removal_units`.
         amount: share of the heads still there that goes, 0 to 1; never more, and less where a
             group, ``keep_at_least`` or what cannot be removed does not allow it.
 
@@ -185,11 +186,11 @@ def prune_mask(
 
     Raises:
         TypeError: an amount that is no number.
-        ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.selection.prune_steps`
+        ValueError: an amount outside 0 to 1, and what :func:`headprune_lib.selection.removal_units`
             raises.
     """
     _check_amount(amount)
-    steps = prune_steps(
+    steps = removal_units(
         model,
         scores,
         kinds=kinds,
@@ -198,25 +199,31 @@ def prune_mask(
         group_score=group_score,
     )
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
-    n_heads = sum(len(block.kept) for block in blocks)
+    n_heads = sum(len(block.kept_heads) for block in blocks)
     budget = _share(amount, n_heads)
     cut: list[Head] = []
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
-    grouped = [len(b.groups) if per_group else b.group for b in blocks if b.group > 1]
+    grouped = [
+        len(b.groups) if per_group else b.queries_per_kv for b in blocks if b.queries_per_kv > 1
+    ]
     together = max(map(len, steps), default=max(grouped, default=1))
     reasons = []
     if len(cut) == sum(map(len, steps)):
-        masked = [block.masks_only for block in blocks if block.masks_only]
-        held = [block.keeps_one for block in blocks if block.keeps_one and not block.masks_only]
+        masked = [block.why_not_prunable for block in blocks if block.why_not_prunable]
+        held = [
+            block.why_keep_one
+            for block in blocks
+            if block.why_keep_one and not block.why_not_prunable
+        ]
         reasons += [f"heads can only be masked ({reason})" for reason in masked]
         reasons += [f"a layer cannot lose all its heads ({reason})" for reason in held]
         reasons += [_kept_in_each(keep_at_least)] if keep_at_least else []
     if keep_at_least % together or not reasons:
         reasons.append(_go_together(together, per_group))
     _warn_of_less(amount, n_heads, budget, len(cut), reasons)
-    return cut_heads(model, cut)
+    return head_mask(model, cut)
 
 
 def uniform_mask(
@@ -258,31 +265,33 @@ def uniform_mask(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
         )
     scores = check_scores(model, scores, kinds or known)
-    alike: dict[tuple[str, int, int], list[AttentionBlock]] = {}
+    alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
         if block.kind in (kinds or known):
-            alike.setdefault((block.kind, block.n_heads, block.width), []).append(block)
+            alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)
     cut: list[Head] = []
     for layers in alike.values():
-        fewest = min(layers, key=lambda block: len(block.kept))
-        if not fewest.kept:
+        fewest = min(layers, key=lambda block: len(block.kept_heads))
+        if not fewest.kept_heads:
             raise ValueError(
                 f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
                 "unpruned model again, with at least one head in every layer"
             )
-        n_groups, n_heads = len(fewest.groups), len(fewest.kept)
+        n_groups, n_heads = len(fewest.groups), len(fewest.kept_heads)
         asked = _share(amount, n_groups)
-        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.group))
-        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.group)
-        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.group, [why])
+        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.queries_per_kv))
+        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.queries_per_kv)
+        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.queries_per_kv, [why])
         together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
         for same in together:
             keep = _best_groups(same, scores, n_groups - gone)
-            cut += [(b.kind, b.layer, head) for b in same for head in b.kept if head not in keep]
-    return cut_heads(model, cut)
+            cut += [
+                (b.kind, b.layer, head) for b in same for head in b.kept_heads if head not in keep
+            ]
+    return head_mask(model, cut)
 
 
-def _best_groups(layers: Sequence[AttentionBlock], scores: HeadTensors, n_groups: int) -> set[int]:
+def _best_groups(layers: Sequence[AttentionLayer], scores: HeadTensors, n_groups: int) -> set[int]:
     """The heads of the groups with the highest mean score, the same in all of these layers."""
     groups = [group for group in layers[0].groups if all(group in b.groups for b in layers)]
     if len(layers) > 1 and len(groups) < n_groups:
@@ -301,7 +310,7 @@ def _best_groups(layers: Sequence[AttentionBlock], scores: HeadTensors, n_groups
     return {head for group in best for head in group}
 
 
-def shares_biases(model: nn.Module, layers: Sequence[AttentionBlock]) -> bool:
+def shares_biases(model: nn.Module, layers: Sequence[AttentionLayer]) -> bool:
     """Whether the position biases that one of these layers makes are used by the others too."""
     cores: list[Any] = [block.part(model, "core") for block in layers]
     having = [getattr(core, "has_relative_attention_bias", False) for core in cores]
@@ -341,3 +350,9 @@ def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: l
     else:
         return
     warnings.warn(said, stacklevel=3)
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = former_names(
+        __name__, {"prune_order": "rank_heads", "prune_steps": "removal_units"}
+    )

@@ -26,32 +26,32 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache, StaticLayer
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.specs import Architecture, AttentionBlock, rows_of
+from headprune_lib.specs import AttentionLayer, AttentionSpec, rows_of
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
 
-def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> None:
+def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> None:
     """Slice one block's weights down to the heads ``keep`` (original indices).
 
     Raises:
         ValueError: groups that lose unequally many heads; the weights are not checked.
     """
-    names, group = block.architecture, block.group_left(keep)
+    names, group = block.spec, block.group_left(keep)
     core: Any = block.part(model, "core")  # its class knows what attributes it has
     module: Any = model.get_submodule(block.path)
-    positions = [block.kept.index(head) for head in keep]
+    positions = [block.kept_heads.index(head) for head in keep]
     for path, rows in head_rows(model, block, keep).items():
         _keep_features(module.get_submodule(path), rows.sort().values, "out")
-    columns = _features(positions, block.width)
-    for path in names.more_rows:
+    columns = _features(positions, block.head_dim)
+    for path in names.extra_projections:
         if (more := _submodule(module, path)) is not None:
-            width = rows_of(more) // max(1, len(block.kept))
+            width = rows_of(more) // max(1, len(block.kept_heads))
             _keep_features(more, _features(positions, width), "out")
     if not hasattr(core, "headprune_axes"):
         # once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
-        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept)))
+        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept_heads)))
     for path, axis in core.headprune_axes.items():
         _keep_entries(module, path, axis, positions)
     _keep_features(block.part(model, "output"), columns, "in")
@@ -61,18 +61,18 @@ def keep_heads(model: nn.Module, block: AttentionBlock, keep: Sequence[int]) -> 
         if names.bias_argument:
             take_bias_of_all_heads(core, names)
     core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    core.headprune_width, core.headprune_group = block.width, group
+    core.headprune_width, core.headprune_group = block.head_dim, group
     # with the module: a copy that is loaded where nobody taught its class is understood too
     record = record_of(block, keep)
     module.headprune_architecture, module.headprune_found = names, record["found"]
     write_record(model, block.path, record)
     if not keep:
-        beside = counted_beside(model, block.path, core)
-        run_without_heads(core, block.part(model, "output"), names, beside=beside)
+        shared_slot = shares_cache_slot(model, block.path, core)
+        run_without_heads(core, block.part(model, "output"), names, shared_slot=shared_slot)
 
 
 def head_rows(
-    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+    model: nn.Module, block: AttentionLayer, heads: Sequence[int]
 ) -> dict[str, Int[Tensor, " row"]]:
     """The rows of some heads (original indices) in each projection that makes them.
 
@@ -80,17 +80,18 @@ def head_rows(
         path below the block's module -> rows; of a fused projection those of all queries come
         before those of all keys and values.
     """
-    names, module = block.architecture, model.get_submodule(block.path)
-    positions = [block.kept.index(head) for head in heads]
-    groups = list(dict.fromkeys(place // block.group for place in positions))
-    n_heads, n_groups = len(block.kept), len(block.kept) // block.group
+    names, module = block.spec, model.get_submodule(block.path)
+    positions = [block.kept_heads.index(head) for head in heads]
+    groups = list(dict.fromkeys(place // block.queries_per_kv for place in positions))
+    n_heads, n_groups = len(block.kept_heads), len(block.kept_heads) // block.queries_per_kv
     rows: dict[str, Tensor] = {}
     if names.fused:
-        queries = 0 if names.query else block.group  # in the fused projection, of each group
+        # in the fused projection, of each group
+        queries = 0 if names.query else block.queries_per_kv
         width = rows_of(module.get_submodule(names.fused)) // max(1, n_groups * (queries + 2))
-        if names.fused_by_head:
+        if names.qkv_interleaved:
             step = queries + 2
-            first = [place + place // block.group * 2 for place in positions]
+            first = [place + place // block.queries_per_kv * 2 for place in positions]
             keys = [j * step + queries for j in groups]
             values = [j * step + queries + 1 for j in groups]
         else:
@@ -109,32 +110,32 @@ def head_rows(
 
 
 def value_rows(
-    model: nn.Module, block: AttentionBlock, heads: Sequence[int]
+    model: nn.Module, block: AttentionLayer, heads: Sequence[int]
 ) -> Int[Tensor, " row"]:
     """The rows that make the values of some heads, in the fused projection or that of the values."""
-    names, rows = block.architecture, head_rows(model, block, heads)
+    names, rows = block.spec, head_rows(model, block, heads)
     if not names.fused:
         assert names.value is not None
         return rows[names.value]
     fused = rows[names.fused]  # queries, keys, values: as many as heads, as groups, as groups
-    n_groups = len({block.kept.index(head) // block.group for head in heads})
+    n_groups = len({block.kept_heads.index(head) // block.queries_per_kv for head in heads})
     n_queries = 0 if names.query else len(heads)
     return fused[len(fused) - len(fused) * n_groups // (n_queries + 2 * n_groups) :]
 
 
-def _say_sizes(core: Any, block: AttentionBlock, n_heads: int, group: int, total: int) -> None:
+def _say_sizes(core: Any, block: AttentionLayer, n_heads: int, group: int, total: int) -> None:
     """Put the new sizes where the module's own code reads them."""
-    names = block.architecture
+    names = block.spec
     changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
     if names.kv_heads:
         changed[names.kv_heads] = n_heads // group
-    if names.group:
-        changed[names.group] = group
+    if names.queries_per_kv:
+        changed[names.queries_per_kv] = group
     in_config = {k[7:]: v for k, v in changed.items() if k.startswith("config.")}
     for name, value in changed.items():
         if not name.startswith("config."):
             setattr(core, name, value)
-    if names.own_config:
+    if names.copies_config:
         for name in ("num_attention_heads", "num_heads"):
             if names.n_heads.endswith(name) and hasattr(core.config, name):
                 in_config[name] = n_heads
@@ -228,19 +229,19 @@ def write_record(model: nn.Module, path: str, record: Record) -> None:
     holder.register_buffer(RECORD, values)
 
 
-def record_of(block: AttentionBlock, keep: Sequence[int]) -> Record:
+def record_of(block: AttentionLayer, keep: Sequence[int]) -> Record:
     """What must be known to slice an unpruned module down to the heads ``keep``."""
-    names = block.architecture
+    names = block.spec
     return {
         "kept": list(keep),
         "architecture": {
             field.name: value
-            for field in fields(Architecture)
+            for field in fields(AttentionSpec)
             if (value := getattr(names, field.name)) != field.default
         },
         "found": {
             field.name: getattr(block, field.name)
-            for field in fields(AttentionBlock)
+            for field in fields(AttentionLayer)
             if field.name == "kind" or field.default is not MISSING  # what a module does not tell
         },
     }
@@ -258,7 +259,7 @@ _AS_CONFIGURED = (
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
-def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
+def take_bias_of_all_heads(core: Attention, names: AttentionSpec) -> None:
     """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
     assert names.bias_argument is not None
     returned = names.bias_output is not None
@@ -272,13 +273,13 @@ def take_bias_of_all_heads(core: Attention, names: Architecture) -> None:
 
 
 def run_without_heads(
-    core: Attention, output: nn.Module, names: Architecture, *, beside: bool = False
+    core: Attention, output: nn.Module, names: AttentionSpec, *, shared_slot: bool = False
 ) -> None:
     """From now on the module contributes the bias of its output projection, and nothing else.
 
-    ``beside`` says that another module counts its layer's own tokens: :func:`counted_beside`.
+    ``shared_slot`` says that another module counts its layer's own tokens: :func:`shares_cache_slot`.
     """
-    core.forward = partial(_attend_with_no_head, core, names, beside)
+    core.forward = partial(_attend_with_no_head, core, names, shared_slot)
     for module in (*core.modules(), *output.modules()):
         if isinstance(module, nn.Linear) and not module.weight.numel():
             # quantize_dynamic leaves it as it is: of no number it would choose no scale
@@ -299,7 +300,7 @@ def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({}
     return None if number is None else number + given.get("cycle_offset", 0)
 
 
-def counted_beside(model: nn.Module, path: str, core: Attention) -> bool:
+def shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
     """Whether another attention module has the same place in a cache, in the same layer.
 
     Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
@@ -345,7 +346,7 @@ def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> 
 
 
 def _attend_with_no_head(
-    core: Attention, names: Architecture, beside: bool, *args: Any, **kwargs: Any
+    core: Attention, names: AttentionSpec, shared_slot: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
@@ -359,7 +360,7 @@ def _attend_with_no_head(
     length = key_length = hidden_states.shape[1]
     past: int | Tensor = 0
     cache, number = _cache(given.values()), layer_number(core, given)
-    if (outside := _outside(given, cache, beside)) is not None:
+    if (outside := _outside(given, cache, shared_slot)) is not None:
         key_length = outside.shape[1]
         if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(number):
             new = outside.new_zeros(hidden_states.shape[0], 1, key_length, 1)
@@ -452,14 +453,14 @@ def _cache(given: Iterable[Any]) -> Cache | EncoderDecoderCache | None:
 
 
 def _outside(
-    given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, beside: bool
+    given: dict[str, Any], cache: Cache | EncoderDecoderCache | None, shared_slot: bool
 ) -> Tensor | None:
     """States of another sequence that all keys would be made of; None where nothing says so.
 
     Where one cache serves both (Mllama), the model asks it whether a layer has seen an image, so
     that the layer must note something there.
     """
-    apart = cache is None or (beside and isinstance(cache, EncoderDecoderCache))
+    apart = cache is None or (shared_slot and isinstance(cache, EncoderDecoderCache))
     names = OUTSIDE if apart else OUTSIDE[:1]
     return next((given[name] for name in names if isinstance(given.get(name), Tensor)), None)
 

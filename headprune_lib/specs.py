@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import transformers
 from torch import nn
@@ -30,8 +30,28 @@ class UnknownArchitecture(ValueError):
     """The model holds no attention module that the table below describes."""
 
 
+class _FormerFields:
+    """Fields that are found under their former names as well, with a DeprecationWarning."""
+
+    FORMER: ClassVar[dict[str, str]]
+
+    if not TYPE_CHECKING:  # a type checker is to know the new names alone
+
+        def __getattr__(self, name: str) -> Any:
+            own = type(self)
+            if name not in own.FORMER:
+                raise AttributeError(f"{own.__name__!r} has no attribute {name!r}")
+            messages.warn_of_former(f"{own.__name__}.{name}", own.FORMER[name])
+            return getattr(self, own.FORMER[name])
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of fields, those that have a former name under the one that they have now."""
+        return {cls.FORMER.get(name, name): value for name, value in values.items()}
+
+
 @dataclass(frozen=True)
-class Architecture:
+class AttentionSpec(_FormerFields):
     """How one class of attention modules names its parts (paths below the module).
 
     Attributes:
@@ -44,22 +64,23 @@ class Architecture:
         output: the projection whose input holds the heads side by side; masks act there.
         n_heads: attribute with the number of heads; ``config.…`` where only the configuration
             knows.
-        width: attribute with the numbers a head contributes; None where the output projection's
+        head_dim: attribute with the numbers a head contributes; None where the output projection's
             inputs over the number of heads are that.
         core: the submodule that turns hidden states into the heads side by side; ``""`` where the
             module itself does so and applies ``output`` as well.
         fused: one projection for query, key and value, in this order, in place of the three.
-        fused_by_head: whether its rows lie head by head, each head's three together, in place of
-            all queries before all keys before all values. With ``group`` the rows of a group lie
-            together: its queries, its key, its value.
-        more_rows: further projections with a row block a head; those a model lacks are passed over.
+        qkv_interleaved: whether its rows lie head by head, each head's three together, in place of
+            all queries before all keys before all values. With ``queries_per_kv`` the rows of a
+            group lie together: its queries, its key, its value.
+        extra_projections: further projections with a row block a head; those a model lacks are
+            passed over.
         per_head: parameters and buffers with an axis that is as long as there are heads, such as a
             table of position biases; those a model lacks are passed over.
-        size: attribute with ``n_heads * width``, where the module's code reads it; or several.
-        group: attribute with the number of query heads that share a key and value head.
+        size: attribute with ``n_heads * head_dim``, where the module's code reads it; or several.
+        queries_per_kv: attribute with the number of query heads that share a key and value head.
         kv_heads: attribute with the number of key and value heads, where the module's code reads
-            it, or where there is no ``group`` to say how many queries share one.
-        own_config: whether the module's code reads its sizes from its configuration, so that a
+            it, or where there is no ``queries_per_kv`` to say how many queries share one.
+        copies_config: whether the module's code reads its sizes from its configuration, so that a
             module with fewer heads needs a configuration of its own.
         bias_argument: argument with something a head (a relative position bias), computed once and
             handed from layer to layer.
@@ -77,21 +98,29 @@ class Architecture:
         ValueError, TypeError: names that contradict each other.
     """
 
+    FORMER: ClassVar[dict[str, str]] = {
+        "fused_by_head": "qkv_interleaved",
+        "group": "queries_per_kv",
+        "more_rows": "extra_projections",
+        "own_config": "copies_config",
+        "width": "head_dim",
+    }
+
     query: str | None = None
     key: str | None = None
     value: str | None = None
     output: str = ""
     n_heads: str = "num_heads"
-    width: str | None = "head_dim"
+    head_dim: str | None = "head_dim"
     core: str = ""
     fused: str | None = None
-    fused_by_head: bool = False
-    more_rows: tuple[str, ...] = ()
+    qkv_interleaved: bool = False
+    extra_projections: tuple[str, ...] = ()
     per_head: tuple[str, ...] = ()
     size: str | tuple[str, ...] | None = None
-    group: str | None = None
+    queries_per_kv: str | None = None
     kv_heads: str | None = None
-    own_config: bool = False
+    copies_config: bool = False
     bias_argument: str | None = None
     bias_output: int | None = None
     norm: str | None = None
@@ -109,16 +138,16 @@ class Architecture:
                 "where cross-attention has it apart), or the query's alone where another layer "
                 "makes the keys and values"
             )
-        for name in ("output", "n_heads", "width"):
-            if getattr(self, name) == "" or (name != "width" and not getattr(self, name)):
+        for name in ("output", "n_heads", "head_dim"):
+            if getattr(self, name) == "" or (name != "head_dim" and not getattr(self, name)):
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
                 )
-        for name in ("more_rows", "per_head"):
+        for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
-        if self.fused_by_head and not self.fused:
-            raise ValueError("fused_by_head says how the rows of a fused projection lie; name it")
+        if self.qkv_interleaved and not self.fused:
+            raise ValueError("qkv_interleaved says how the rows of a fused projection lie; name it")
         if self.norm and self.core:
             raise ValueError(
                 f"norm is {self.norm!r} and core {self.core!r}: the module around a core "
@@ -137,7 +166,7 @@ class Architecture:
                 "the heads, among what is returned"
             )
 
-    def of_module(self, module: nn.Module) -> Architecture:
+    def of_module(self, module: nn.Module) -> AttentionSpec:
         """The entry, without a query's projection where the module's fused one makes all three."""
         if self.fused and self.query and not _has(module, self.query):
             return replace(self, query=None)
@@ -160,13 +189,13 @@ class Architecture:
         return bool(self.fused or self.key)
 
 
-_PLAIN = Architecture(
+_PLAIN = AttentionSpec(
     query="query",
     key="key",
     value="value",
     output="dense",
     n_heads="num_attention_heads",
-    width="attention_head_size",
+    head_dim="attention_head_size",
 )
 _BERT = replace(
     _PLAIN,
@@ -177,12 +206,15 @@ _BERT = replace(
     output="output.dense",
     size="all_head_size",
 )
-_BART = Architecture(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
+_BART = AttentionSpec(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
 _LLAMA = replace(
-    _BART, output="o_proj", n_heads="config.num_attention_heads", group="num_key_value_groups"
+    _BART,
+    output="o_proj",
+    n_heads="config.num_attention_heads",
+    queries_per_kv="num_key_value_groups",
 )
 
-ARCHITECTURES: dict[str, Architecture] = {
+ATTENTION_SPECS: dict[str, AttentionSpec] = {
     # one module for all layers: what is cut is cut in each
     "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
     "BartAttention": _BART,
@@ -192,21 +224,21 @@ ARCHITECTURES: dict[str, Architecture] = {
         query="self.query_proj",
         key="self.key_proj",
         value="self.value_proj",
-        more_rows=("self.pos_key_proj", "self.pos_query_proj"),
+        extra_projections=("self.pos_key_proj", "self.pos_query_proj"),
     ),
     "DistilBertSelfAttention": replace(
         _PLAIN, query="q_lin", key="k_lin", value="v_lin", output="out_lin", n_heads="n_heads"
     ),
     "ElectraAttention": _BERT,
-    "GPT2Attention": Architecture(
+    "GPT2Attention": AttentionSpec(
         fused="c_attn", query="q_attn", output="c_proj", size="split_size"
     ),
-    "GPTNeoXAttention": Architecture(
+    "GPTNeoXAttention": AttentionSpec(
         fused="query_key_value",
-        fused_by_head=True,
+        qkv_interleaved=True,
         output="dense",
         n_heads="config.num_attention_heads",
-        width="head_size",
+        head_dim="head_size",
     ),
     "Gemma3Attention": _LLAMA,
     "LlamaAttention": _LLAMA,
@@ -222,19 +254,19 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "MarianAttention": _BART,
     "MistralAttention": _LLAMA,
-    "ModernBertAttention": Architecture(
+    "ModernBertAttention": AttentionSpec(
         fused="Wqkv", output="Wo", n_heads="config.num_attention_heads"
     ),
     "OPTAttention": _BART,
     "Qwen3Attention": _LLAMA,
     "RobertaAttention": _BERT,
-    "T5Attention": Architecture(
+    "T5Attention": AttentionSpec(
         query="q",
         key="k",
         value="v",
         output="o",
         n_heads="n_heads",
-        width="key_value_proj_dim",
+        head_dim="key_value_proj_dim",
         size="inner_dim",
         bias_argument="position_bias",
         bias_output=1,
@@ -261,7 +293,7 @@ def is_released(module: nn.Module) -> bool:
     and the functions must have been compiled from its file. Projections may be any modules, such as
     adapters or quantised ones.
     """
-    entry = ARCHITECTURES.get(type(module).__name__)
+    entry = ATTENTION_SPECS.get(type(module).__name__)
     if entry is None or not has_parts(module, entry):  # another class of that name
         return False
     parts = (getattr(entry, name) for name in entry.of_module(module).projections)
@@ -269,7 +301,7 @@ def is_released(module: nn.Module) -> bool:
     return all(_runs_released_code(module.get_submodule(path)) for path in holders)
 
 
-def has_parts(module: nn.Module, entry: Architecture) -> bool:
+def has_parts(module: nn.Module, entry: AttentionSpec) -> bool:
     """Whether a module has the core and the projections that an entry names."""
     parts = (getattr(entry, name) for name in entry.of_module(module).projections)
     return _has(module, entry.core) and all(_has(module, part) for part in parts)
@@ -317,8 +349,8 @@ def _is_from(file: str | None) -> bool:
 
 
 def register_attention(
-    module: type | str, *, like: type | str | Architecture | None = None, **names: Any
-) -> Architecture:
+    module: type | str, *, like: type | str | AttentionSpec | None = None, **names: Any
+) -> AttentionSpec:
     """Teach the library a class of attention modules; masks, scores and removal work from then on.
 
     What it is taught is proved on the first model of it (:func:`headprune_lib.find_heads`).
@@ -326,10 +358,10 @@ def register_attention(
     Args:
         module: the class, or its name.
         like: a class in the table, its name, or an entry: what ``names`` does not say is as there.
-        names: fields of :class:`headprune_lib.specs.Architecture`: ``output`` and either
+        names: fields of :class:`headprune_lib.specs.AttentionSpec`: ``output`` and either
             ``query``, ``key`` and ``value`` or ``fused`` are needed without ``like`` (``query``
             alone where another layer makes the keys and values); others are such as
-            ``n_heads="n_head"``, ``width="head_size"`` or ``returns=1``.
+            ``n_heads="n_head"``, ``head_dim="head_size"`` or ``returns=1``.
 
     Returns:
         the new entry.
@@ -338,27 +370,30 @@ def register_attention(
         ValueError: neither a query's nor a fused projection is named, or both, or a key's without
             a value's; other names that contradict each other; or a class in ``like`` that is not in
             the table.
-        TypeError: a field that :class:`headprune_lib.specs.Architecture` does not have.
+        TypeError: a field that :class:`headprune_lib.specs.AttentionSpec` does not have.
 
     Example:
         >>> entry = register_attention("MyLlamaAttention", like="LlamaAttention", output="wo")
         >>> entry.query, entry.output
         ('q_proj', 'wo')
-        >>> del ARCHITECTURES["MyLlamaAttention"]
+        >>> del ATTENTION_SPECS["MyLlamaAttention"]
         >>> REGISTERED.remove("MyLlamaAttention")
     """
-    name, known = _class_name(module), [field.name for field in fields(Architecture)]
+    name, known = _class_name(module), [field.name for field in fields(AttentionSpec)]
+    for former in names.keys() & AttentionSpec.FORMER.keys():
+        messages.warn_of_former(f"{former}=", f"{AttentionSpec.FORMER[former]}=")
+    names = AttentionSpec.renamed(names)
     if unknown := sorted(names.keys() - set(known)):
         raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
     if like is None:
-        entry = Architecture(**names)
-    elif isinstance(like, Architecture):
+        entry = AttentionSpec(**names)
+    elif isinstance(like, AttentionSpec):
         entry = replace(like, **names)
-    elif _class_name(like) in ARCHITECTURES:
-        entry = replace(ARCHITECTURES[_class_name(like)], **names)
+    elif _class_name(like) in ATTENTION_SPECS:
+        entry = replace(ATTENTION_SPECS[_class_name(like)], **names)
     else:
-        raise ValueError(messages.unknown("attention class", _class_name(like), ARCHITECTURES))
-    ARCHITECTURES[name] = entry
+        raise ValueError(messages.unknown("attention class", _class_name(like), ATTENTION_SPECS))
+    ATTENTION_SPECS[name] = entry
     REGISTERED.add(name)
     return entry
 
@@ -368,7 +403,7 @@ def _class_name(module: type | str) -> str:
 
 
 @dataclass(frozen=True)
-class AttentionBlock:
+class AttentionLayer(_FormerFields):
     """The heads of one attention layer.
 
     Attributes:
@@ -378,49 +413,63 @@ class AttentionBlock:
             something from outside in a model without an encoder of its own.
         layer: index among the blocks of this kind, from 0.
         n_heads: heads the layer was built with; masks and scores keep this width for good.
-        width: numbers a head contributes to the output projection's input.
-        kept: original indices of the heads still there, ascending (all, before any removal).
-        group: query heads that share a key and value head, of those still there.
+        head_dim: numbers a head contributes to the output projection's input.
+        kept_heads: original indices of the heads still there, ascending (all, before any removal).
+        queries_per_kv: query heads that share a key and value head, of those still there.
         path: name of the attention module in the model.
         layer_path: name of the Transformer layer that holds it.
-        architecture: names of the parts below ``path``.
-        how: how the block was found: ``"table"``, ``"registered"``, ``"found"`` (by its structure,
-            and proved) or ``"assumed"`` (by its structure alone).
-        masks_only: why heads cannot be removed, only masked; empty where they can.
-        keeps_one: why the layer cannot lose all its heads; empty where it can.
-        whole_groups: why heads that share a key and value head can only go together; empty where
-            every group may lose equally many of its heads and keep its key and value head.
-        keeps_groups: why key and value heads cannot go, only some of the heads that share each:
-            another layer reads them, or they are another layer's; empty where they can.
-        by_example: whether the output projection takes (example, position, …); else examples are
+        spec: names of the parts below ``path``.
+        source: how the block was found: ``"table"``, ``"registered"``, ``"found"`` (by its
+            structure, and proved) or ``"assumed"`` (by its structure alone).
+        why_not_prunable: why heads cannot be removed, only masked; empty where they can.
+        why_keep_one: why the layer cannot lose all its heads; empty where it can.
+        why_whole_groups: why heads that share a key and value head can only go together; empty
+            where every group may lose equally many of its heads and keep its key and value head.
+        why_keep_groups: why key and value heads cannot go, only some of the heads that share
+            each: another layer reads them, or they are another layer's; empty where they can.
+        batch_first: whether the output projection takes (example, position, …); else examples are
             windowed, flattened or turned there, and what is asked of each takes one a batch.
     """
+
+    FORMER: ClassVar[dict[str, str]] = {
+        "architecture": "spec",
+        "by_example": "batch_first",
+        "group": "queries_per_kv",
+        "how": "source",
+        "keeps_groups": "why_keep_groups",
+        "keeps_one": "why_keep_one",
+        "kept": "kept_heads",
+        "masks_only": "why_not_prunable",
+        "whole_groups": "why_whole_groups",
+        "width": "head_dim",
+    }
 
     kind: str
     layer: int
     n_heads: int
-    width: int
-    kept: tuple[int, ...]
-    group: int
+    head_dim: int
+    kept_heads: tuple[int, ...]
+    queries_per_kv: int
     path: str
     layer_path: str
-    architecture: Architecture
-    how: str = "table"
-    masks_only: str = ""
-    keeps_one: str = ""
-    whole_groups: str = ""
-    keeps_groups: str = ""
-    by_example: bool = True
+    spec: AttentionSpec
+    source: str = "table"
+    why_not_prunable: str = ""
+    why_keep_one: str = ""
+    why_whole_groups: str = ""
+    why_keep_groups: str = ""
+    batch_first: bool = True
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
         """The heads still there (original indices), those that share a key and value head together.
 
-        >>> AttentionBlock("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", Architecture(
+        >>> AttentionLayer("self", 0, 6, 2, (0, 1, 4, 5), 2, "", "", AttentionSpec(
         ...     fused="qkv", output="o")).groups
         [(0, 1), (4, 5)]
         """
-        return [self.kept[i : i + self.group] for i in range(0, len(self.kept), self.group)]
+        heads, size = self.kept_heads, self.queries_per_kv
+        return [heads[i : i + size] for i in range(0, len(heads), size)]
 
     def group_left(self, keep: Sequence[int]) -> int:
         """How many of ``keep`` share a key and value head, once these heads alone are left.
@@ -433,17 +482,19 @@ class AttentionBlock:
         counts = [len(set(group) & set(keep)) for group in self.groups]
         sizes, groups = sorted(set(counts) - {0}), [list(group) for group in self.groups]
         gone = [group for group, n in zip(groups, counts, strict=True) if not n]
-        split = [group for group, n in zip(groups, counts, strict=True) if 0 < n < self.group]
-        if self.keeps_groups and sizes and gone:
+        split = [
+            group for group, n in zip(groups, counts, strict=True) if 0 < n < self.queries_per_kv
+        ]
+        if self.why_keep_groups and sizes and gone:
             raise ValueError(
                 f"{self.path}: heads {gone} are all that use a key and value head each, which "
-                f"cannot be removed: {self.keeps_groups}. Keep equally many heads of each group "
+                f"cannot be removed: {self.why_keep_groups}. Keep equally many heads of each group "
                 f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
-        if split and (len(sizes) > 1 or self.whole_groups):
+        if split and (len(sizes) > 1 or self.why_whole_groups):
             how = (
-                f"they can only go together ({self.whole_groups}): cut or keep all of a group"
-                if self.whole_groups
+                f"they can only go together ({self.why_whole_groups}): cut or keep all of a group"
+                if self.why_whole_groups
                 else "cut all of a group, or equally many in every group that is left "
                 "(prune_mask has per_group)"
             )
@@ -451,10 +502,10 @@ class AttentionBlock:
                 f"{self.kind} layer {self.layer}: heads {split} share a key and value head each; "
                 f"{how}, or use masked_heads. The groups are {groups}"
             )
-        return sizes[0] if sizes else self.group
+        return sizes[0] if sizes else self.queries_per_kv
 
     def part(self, model: nn.Module, name: str) -> nn.Module:
-        """The submodule that a field of :class:`headprune_lib.specs.Architecture` names.
+        """The submodule that a field of :class:`headprune_lib.specs.AttentionSpec` names.
 
         Args:
             name: ``"core"``, ``"output"``, ``"query"``, …; the entry's ``projections`` are those
@@ -464,18 +515,15 @@ class AttentionBlock:
             ValueError: these modules have no such part, such as ``"query"`` where one projection
                 serves query, key and value.
         """
-        relative = getattr(self.architecture, name)
+        relative = getattr(self.spec, name)
         if relative is None:
             raise ValueError(
-                f"{self.path} has no part {name!r}; its projections are "
-                f"{self.architecture.projections}"
+                f"{self.path} has no part {name!r}; its projections are {self.spec.projections}"
             )
         return model.get_submodule(".".join(filter(None, [self.path, relative])))
 
 
-def block_of(
-    model: nn.Module, path: str, architecture: Architecture, **known: Any
-) -> AttentionBlock:
+def block_of(model: nn.Module, path: str, spec: AttentionSpec, **known: Any) -> AttentionLayer:
     """The block of the attention module of this path, whose parts have these names.
 
     Args:
@@ -484,31 +532,31 @@ def block_of(
     Raises:
         AttributeError: a part that the module does not have.
     """
-    module, names = model.get_submodule(path), architecture.of_module(model.get_submodule(path))
+    module, names = model.get_submodule(path), spec.of_module(model.get_submodule(path))
     core: Any = module.get_submodule(names.core)
     n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(names.n_heads)(core)
-    width = getattr(core, "headprune_width", None) or (
-        attrgetter(names.width)(core)
-        if names.width
+    head_dim = getattr(core, "headprune_width", None) or (
+        attrgetter(names.head_dim)(core)
+        if names.head_dim
         else columns_of(module.get_submodule(names.output)) // n_heads
     )
-    return AttentionBlock(
+    return AttentionLayer(
         n_heads=n_heads,
-        width=width,
-        kept=getattr(core, "headprune_kept", tuple(range(n_heads))),
-        group=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
+        head_dim=head_dim,
+        kept_heads=getattr(core, "headprune_kept", tuple(range(n_heads))),
+        queries_per_kv=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
         path=path,
-        architecture=names,
+        spec=names,
         **known,
     )
 
 
-def group_size(core: Any, architecture: Architecture, n_heads: int) -> int:
+def group_size(core: Any, spec: AttentionSpec, n_heads: int) -> int:
     """How many query heads share a key and value head in a module that was not pruned."""
-    if architecture.group:
-        return attrgetter(architecture.group)(core)
-    if architecture.kv_heads:
-        return n_heads // attrgetter(architecture.kv_heads)(core)
+    if spec.queries_per_kv:
+        return attrgetter(spec.queries_per_kv)(core)
+    if spec.kv_heads:
+        return n_heads // attrgetter(spec.kv_heads)(core)
     return 1
 
 
@@ -520,3 +568,14 @@ def rows_of(projection: Any) -> int:
 def columns_of(projection: Any) -> int:
     """How many numbers a projection takes."""
     return projection.nx if isinstance(projection, Conv1D) else projection.in_features
+
+
+if not TYPE_CHECKING:  # a type checker is to know the new names alone
+    __getattr__ = messages.former_names(
+        __name__,
+        {
+            "ARCHITECTURES": "ATTENTION_SPECS",
+            "Architecture": "AttentionSpec",
+            "AttentionBlock": "AttentionLayer",
+        },
+    )

@@ -142,7 +142,7 @@ def model_inputs(model: nn.Module, batch: Batch) -> Batch:
 Result = TypeVar("Result")
 
 
-def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
+def ensure_device(model: nn.Module, device: str | torch.device | None) -> torch.device:
     """Move the model to a device and say where its inputs go; where it is, if none is given.
 
     Raises:
@@ -168,7 +168,7 @@ def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
     return device
 
 
-def on_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
+def to_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
     """A batch as :func:`check_batch` takes it, its tensors on a device.
 
     A copy to a GPU goes through pinned memory and is not waited for, so that it takes place while
@@ -203,7 +203,7 @@ def in_double(values: Tensor) -> Tensor:
 
 
 @dataclass
-class Room:
+class OomLimit:
     """How much of a batch memory had room for, so that what had none is not tried again.
 
     Attributes:
@@ -214,39 +214,39 @@ class Room:
     numbers: float = math.inf
 
 
-def in_halves(
+def split_on_oom(
     compute: Callable[[Batch], Result],
     batch: Batch,
     join: Callable[[list[Result]], Result],
-    room: Room | None = None,
+    oom_limit: OomLimit | None = None,
 ) -> Result:
     """What is computed of a batch; of its halves, joined, where memory runs out.
 
     Args:
         batch: on its device; what is halved has one row an example in all of its tensors.
         join: makes one result of those of two halves, the first half's first.
-        room: what is learned of memory, for all batches of one computation.
+        oom_limit: what is learned of memory, for all batches of one computation.
 
     Raises:
         torch.OutOfMemoryError: one example alone is too much, or the batch has no rows to halve.
     """
-    room, n = room or Room(), n_rows(batch)
+    oom_limit, n = oom_limit or OomLimit(), n_rows(batch)
     numbers = sum(value.numel() for value in batch.values() if isinstance(value, Tensor))
-    if numbers < room.numbers or n < 2:
+    if numbers < oom_limit.numbers or n < 2:
         try:
             return compute(batch)
         except torch.OutOfMemoryError:
             if n < 2:
                 raise
-        room.numbers = min(room.numbers, numbers)
+        oom_limit.numbers = min(oom_limit.numbers, numbers)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
     halves = [rows(batch, part) for part in (slice(n // 2), slice(n // 2, n))]
-    return join([in_halves(compute, half, join, room) for half in halves])
+    return join([split_on_oom(compute, half, join, oom_limit) for half in halves])
 
 
 @contextmanager
-def evaluating(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
+def eval_mode(model: nn.Module, *, frozen: bool = False) -> Iterator[None]:
     """Inside, every module of the model is in evaluation mode; afterwards each is as it was.
 
     Never yield to a caller from inside: a generator that stops there, for good where its caller

@@ -29,8 +29,8 @@ from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads, value_rows
 from headprune_lib.specs import (
     CONVOLUTIONS,
     LINEAR,
-    Architecture,
-    AttentionBlock,
+    AttentionLayer,
+    AttentionSpec,
     NotAttention,
     block_of,
     columns_of,
@@ -42,15 +42,15 @@ from headprune_lib.specs import (
 class Verified:
     """What of a module is proved: the names of its parts, and what holds of its heads.
 
-    ``limits`` are fields of :class:`headprune_lib.AttentionBlock`, such as ``masks_only``.
+    ``limits`` are fields of :class:`headprune_lib.specs.AttentionLayer`, such as ``why_not_prunable``.
     """
 
-    architecture: Architecture
+    spec: AttentionSpec
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
-class Ran:
+class CapturedCall:
     """What a module was given in one pass of the model."""
 
     args: tuple
@@ -81,7 +81,7 @@ class Ran:
 
 
 def verify(
-    module: nn.Module, candidates: Sequence[Architecture], call: Ran, *, entry: bool
+    module: nn.Module, candidates: Sequence[AttentionSpec], call: CapturedCall, *, entry: bool
 ) -> Verified:
     """The first candidate that holds on the module.
 
@@ -104,19 +104,19 @@ def verify(
             reasons.append(describe_error(error))
             continue
         verified = _verify_removal(module, block, call, entry)
-        by_example = context.ndim == 3 and len(context) == call.n_examples
-        return replace(verified, limits={**verified.limits, "by_example": by_example})
+        batch_first = context.ndim == 3 and len(context) == call.n_examples
+        return replace(verified, limits={**verified.limits, "batch_first": batch_first})
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
-def _check_names(module: nn.Module, entry: Architecture) -> None:
+def _check_names(module: nn.Module, entry: AttentionSpec) -> None:
     """Raises NotAttention where an entry names what the module does not have."""
     entry = entry.of_module(module)
-    for name in (*entry.projections, "n_heads", "width"):
+    for name in (*entry.projections, "n_heads", "head_dim"):
         path = getattr(entry, name)
         if path is None:
             continue
-        inside = f"{entry.core}." if entry.core and name in ("n_heads", "width") else ""
+        inside = f"{entry.core}." if entry.core and name in ("n_heads", "head_dim") else ""
         try:
             part = attrgetter(inside + path)(module)
         except AttributeError:
@@ -140,7 +140,9 @@ class _Run:
     from_core: Any = None
 
 
-def _run(module: nn.Module, block: AttentionBlock, call: Ran, zeroed: Sequence[int] = ()) -> _Run:
+def _run(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, zeroed: Sequence[int] = ()
+) -> _Run:
     """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
     run = _Run([], [])
 
@@ -150,7 +152,7 @@ def _run(module: nn.Module, block: AttentionBlock, call: Ran, zeroed: Sequence[i
         if not zeroed:
             return None
         masked = context.clone()
-        masked.unflatten(-1, (block.n_heads, block.width))[..., list(zeroed), :] = 0
+        masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
         return (masked, *inputs[1:])
 
     def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
@@ -186,13 +188,13 @@ def copied(given: Any) -> Any:
     return given
 
 
-def _verify_masking(module: nn.Module, block: AttentionBlock, call: Ran) -> Tensor:
+def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall) -> Tensor:
     """What the projection takes, if masking a head before it means what it says.
 
     Raises:
         NotAttention: if not; says what was seen.
     """
-    n_heads, width, group = block.n_heads, block.width, block.group
+    n_heads, width, group = block.n_heads, block.head_dim, block.queries_per_kv
     plain, again = _run(module, block, call), _run(module, block, call)
     if len(plain.contexts) != 1:
         never = (
@@ -213,7 +215,7 @@ def _verify_masking(module: nn.Module, block: AttentionBlock, call: Ran) -> Tens
         raise NotAttention("it returns something else at each pass")
     groups = {0, n_heads // group - 1}
     _check_columns(block.part(module, "output"), context, [j * group for j in groups], width)
-    moved = "values" if block.architecture.makes_keys else "queries"
+    moved = "values" if block.spec.makes_keys else "queries"
     for j in groups:
         heads = list(range(j * group, (j + 1) * group))
         changed = _changed_heads(module, block, call, heads, context)
@@ -254,8 +256,8 @@ def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: 
 
 def _changed_heads(
     module: nn.Module,
-    block: AttentionBlock,
-    call: Ran,
+    block: AttentionLayer,
+    call: CapturedCall,
     heads: Sequence[int],
     context: Tensor,
 ) -> list[int]:
@@ -263,7 +265,7 @@ def _changed_heads(
 
     Or its queries, where another layer makes the values.
     """
-    names = block.architecture
+    names = block.spec
     if names.query is not None and not names.makes_keys:
         part, rows = "query", head_rows(module, block, heads)[names.query]
     else:
@@ -281,7 +283,7 @@ def _changed_heads(
         changed = _run(module, block, call).contexts[0]
     finally:
         handle.remove()
-    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.width))
+    moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
     most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
     rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
     return (most > rounding).nonzero().flatten().tolist()
@@ -300,15 +302,17 @@ def close(found: Tensor, expected: Tensor, scale: Tensor) -> bool:
 # Removal: whether a copy without some heads returns what the module does with them masked.
 
 
-def _verify_removal(module: nn.Module, block: AttentionBlock, call: Ran, entry: bool) -> Verified:
+def _verify_removal(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, entry: bool
+) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
-    names, core = block.architecture, block.part(module, "core")
+    names, core = block.spec, block.part(module, "core")
     outputs = _run(module, block, call).from_core
     returns = len(outputs) if isinstance(outputs, tuple | list) else 1
-    keeps_one = ""
+    why_keep_one = ""
     if not entry:
         if isinstance(outputs, list):  # which the code around it may want
-            keeps_one, returns = "it returns a list", 1
+            why_keep_one, returns = "it returns a list", 1
         names = replace(
             names,
             returns=returns,
@@ -316,37 +320,43 @@ def _verify_removal(module: nn.Module, block: AttentionBlock, call: Ran, entry: 
             weights=_places_of_weights(module, block, call, returns),
         )
     elif (returns == 1) != (names.returns == 1):
-        keeps_one = f"it returns {returns} things, and its entry says returns={names.returns}"
+        why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
     # a key and value head can go alone, unless it is the only one, or another layer's
-    alone = block.n_heads > block.group and names.makes_keys
-    but_second_group = [head for head in range(block.n_heads) if head // block.group != 1]
-    but_one_of_each = [head for head in range(block.n_heads) if head % block.group != 1]
-    masks_only, in_part = "", None  # what holds where not all does
+    alone = block.n_heads > block.queries_per_kv and names.makes_keys
+    but_second_group = [head for head in range(block.n_heads) if head // block.queries_per_kv != 1]
+    but_one_of_each = [head for head in range(block.n_heads) if head % block.queries_per_kv != 1]
+    why_not_prunable, in_part = "", None  # what holds where not all does
     for variant in [names] if entry else _variants(module, core, names, call, outputs):
-        block = replace(block, architecture=variant)
+        block = replace(block, spec=variant)
         problem = _removal_problem(module, block, call, but_second_group) if alone else ""
         if problem:
-            masks_only = masks_only or problem
+            why_not_prunable = why_not_prunable or problem
             continue
-        torn = _removal_problem(module, block, call, but_one_of_each) if block.group > 1 else ""
-        why = keeps_one
+        torn = (
+            _removal_problem(module, block, call, but_one_of_each)
+            if block.queries_per_kv > 1
+            else ""
+        )
+        why = why_keep_one
         for emptied in () if why else _emptied(module, variant, entry):
-            found = _removal_problem(module, replace(block, architecture=emptied), call, [])
+            found = _removal_problem(module, replace(block, spec=emptied), call, [])
             if not found and not torn:
                 return Verified(emptied)
             if not found:
-                in_part = in_part or Verified(emptied, {"whole_groups": torn})
+                in_part = in_part or Verified(emptied, {"why_whole_groups": torn})
             why = why or found
-        if alone or (block.group > 1 and not torn):
-            limited = Verified(variant, {"keeps_one": why, "whole_groups": torn})
+        if alone or (block.queries_per_kv > 1 and not torn):
+            limited = Verified(variant, {"why_keep_one": why, "why_whole_groups": torn})
             if not torn:
                 return limited
             in_part = in_part or limited
-        masks_only = masks_only or why
-    return in_part or Verified(names, {"masks_only": masks_only})
+        why_not_prunable = why_not_prunable or why
+    return in_part or Verified(names, {"why_not_prunable": why_not_prunable})
 
 
-def _removal_problem(module: nn.Module, block: AttentionBlock, call: Ran, kept: list[int]) -> str:
+def _removal_problem(
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, kept: list[int]
+) -> str:
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
     expected = _run(module, block, call, zeroed=gone).outputs
@@ -388,7 +398,7 @@ def _looks_like_weights(returned: Tensor) -> bool:
 
 
 def _places_of_weights(
-    module: nn.Module, block: AttentionBlock, call: Ran, returns: int
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, returns: int
 ) -> tuple[int, ...]:
     """Where the core returns attention weights, asked for them, under the kernel that makes them.
 
@@ -403,7 +413,7 @@ def _places_of_weights(
     try:
         outputs = _run(module, block, call).from_core
     except Exception:  # the mask was made for another kernel
-        return Architecture.weights
+        return AttentionSpec.weights
     finally:
         if kernel is not None:
             setattr(config, name, kernel)
@@ -415,8 +425,8 @@ def _places_of_weights(
 
 
 def _variants(
-    module: nn.Module, core: Any, names: Architecture, call: Ran, outputs: Any
-) -> Iterator[Architecture]:
+    module: nn.Module, core: Any, names: AttentionSpec, call: CapturedCall, outputs: Any
+) -> Iterator[AttentionSpec]:
     """The names with what else may have to go with a head."""
     n_heads = attrgetter(names.n_heads)(core)
     if hasattr(core, "compute_bias"):
@@ -432,8 +442,8 @@ def _variants(
 
 
 def _further_parts(
-    module: nn.Module, names: Architecture, core: nn.Module
-) -> Iterator[Architecture]:
+    module: nn.Module, names: AttentionSpec, core: nn.Module
+) -> Iterator[AttentionSpec]:
     """The candidate with what else has a part a head, and with the sizes its code may read."""
     n_heads = attrgetter(names.n_heads)(core)
     total = columns_of(module.get_submodule(names.output))
@@ -454,19 +464,19 @@ def _further_parts(
     sizes = tuple(
         name
         for name, value in vars(core).items()
-        if type(value) is int and value == total and name not in (names.n_heads, names.width)
+        if type(value) is int and value == total and name not in (names.n_heads, names.head_dim)
     )
     in_config = names.n_heads.startswith("config.") or hasattr(core, "config")
     for more, table in itertools.product(
         *([part, ()] if part else [()] for part in (rows, tables))
     ):
-        base = replace(names, more_rows=more, per_head=table)
+        base = replace(names, extra_projections=more, per_head=table)
         yield base
         yield from (replace(base, size=name) for name in sizes)
         if len(sizes) > 1:
             yield replace(base, size=sizes)
         if in_config:
-            yield replace(base, own_config=True, size=sizes or None)
+            yield replace(base, copies_config=True, size=sizes or None)
 
 
 def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -478,7 +488,7 @@ def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield from ((f"{name}.{inner}", tensor) for inner, tensor in child.named_parameters())
 
 
-def _emptied(module: nn.Module, names: Architecture, entry: bool) -> Iterator[Architecture]:
+def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[AttentionSpec]:
     """Candidates for a module that loses all its heads: with a norm of its own, or without."""
     yield names
     if not names.core and not entry:
@@ -492,7 +502,7 @@ def _emptied(module: nn.Module, names: Architecture, entry: bool) -> Iterator[Ar
 
 def capture_calls(
     model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
-) -> tuple[dict[str, Ran], list[tuple[str, Inputs]], str]:
+) -> tuple[dict[str, CapturedCall], list[tuple[str, Inputs]], str]:
     """What the modules of these paths are given where the model, or a part of it, is run.
 
     Args:
@@ -502,7 +512,7 @@ def capture_calls(
         path -> what the module was given; the path of each part that was run with its inputs, where
         these reached a module; and what went wrong first.
     """
-    reached: dict[str, Ran] = {}
+    reached: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
     problem = ""
     for root_path in _roots(model, paths):
@@ -522,14 +532,16 @@ def capture_calls(
     return reached, passes, problem
 
 
-def record(model: nn.Module, paths: Sequence[str], inputs: Inputs) -> tuple[dict[str, Ran], str]:
+def record(
+    model: nn.Module, paths: Sequence[str], inputs: Inputs
+) -> tuple[dict[str, CapturedCall], str]:
     """What the modules of these paths are given first in a pass of the model; what went wrong."""
-    calls: dict[str, Ran] = {}
+    calls: dict[str, CapturedCall] = {}
     n_examples = next((len(value) for value in inputs.values() if torch.is_tensor(value)), 0)
 
     def keep(path: str, _module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         if path not in calls:
-            calls[path] = Ran(copied(args), copied(kwargs), n_examples)
+            calls[path] = CapturedCall(copied(args), copied(kwargs), n_examples)
 
     with ExitStack() as stack, torch.no_grad():
         for path in paths:
@@ -556,7 +568,7 @@ def _roots(model: nn.Module, paths: list[str]) -> list[str]:
 
 
 def keys_read(
-    model: nn.Module, blocks: Sequence[AttentionBlock], others: Sequence[str], inputs: Inputs
+    model: nn.Module, blocks: Sequence[AttentionLayer], others: Sequence[str], inputs: Inputs
 ) -> dict[str, set[str]]:
     """Which modules use the keys and values that attention makes for itself: maker -> readers.
 
@@ -607,7 +619,7 @@ def keys_read(
             parameter.requires_grad_(False)
             stack.callback(parameter.requires_grad_)
         for block in blocks:
-            for part in {"fused", "key", "value"}.intersection(block.architecture.projections):
+            for part in {"fused", "key", "value"}.intersection(block.spec.projections):
                 hook(block.part(model, part).register_forward_hook, partial(begin, block.path))
             hook(block.part(model, "output").register_forward_pre_hook, partial(end, block.path))
             module = model.get_submodule(block.path)

@@ -24,7 +24,7 @@ import torch
 from once import made_once
 
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.specs import ARCHITECTURES, REGISTERED
+from headprune_lib.specs import ATTENTION_SPECS, REGISTERED
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # a plugin may have imported torch
 
@@ -83,9 +83,9 @@ def drawn_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def forget_taught():
     """What a test teaches with ``register_attention`` is forgotten after it."""
-    known, registered = dict(ARCHITECTURES), set(REGISTERED)
+    known, registered = dict(ATTENTION_SPECS), set(REGISTERED)
     yield
-    ARCHITECTURES.clear()
-    ARCHITECTURES.update(known)
+    ATTENTION_SPECS.clear()
+    ATTENTION_SPECS.update(known)
     REGISTERED.clear()
     REGISTERED.update(registered)

@@ -3,7 +3,7 @@
 import torch
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import cut_heads, masked_heads
+from headprune_lib.masking import head_mask, masked_heads
 
 # Two float64 sums in another order differ by some 1e-13 of their terms, which processors add in
 # orders of their own; what is wrong with a score is larger than a thousandth.
@@ -20,14 +20,14 @@ def gate_derivatives(model, example):
 
     def gated(block):
         def hook(_module, inputs):
-            shape = (*inputs[0].shape[:2], len(block.kept))
+            shape = (*inputs[0].shape[:2], len(block.kept_heads))
             gates[block] = torch.ones(shape, dtype=inputs[0].dtype, requires_grad=True)
-            return (inputs[0] * gates[block].repeat_interleave(block.width, -1),)
+            return (inputs[0] * gates[block].repeat_interleave(block.head_dim, -1),)
 
         return hook
 
     for block in blocks:
-        output = model.get_submodule(block.path).get_submodule(block.architecture.output)
+        output = model.get_submodule(block.path).get_submodule(block.spec.output)
         handles.append(output.register_forward_pre_hook(gated(block)))
     logits = model(**{name: value for name, value in example.items() if name != "labels"}).logits
     log_p, loss = logits.log_softmax(-1)[0], torch.zeros((), dtype=logits.dtype)
@@ -64,5 +64,5 @@ def of_examples(model, batches):
 def loss_without(model, batch, heads):
     """Mean cross-entropy of a classifier's examples without some heads."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
-    with masked_heads(model, cut_heads(model, heads)), torch.no_grad():
+    with masked_heads(model, head_mask(model, heads)), torch.no_grad():
         return float(torch.nn.functional.cross_entropy(model(**inputs).logits, batch["labels"]))

@@ -8,7 +8,7 @@ import sacrebleu
 import torch
 import transformers
 
-from headprune_lib import full_mask, masked_heads
+from headprune_lib import masked_heads, ones_mask
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
 from headprune_lib.replication.generation.greedy import generate, marks_of
@@ -22,7 +22,7 @@ def answers(subject, examples, mask=None, model=None):
     model, right, nats = model or subject.model, [], []
     for i in range(len(examples)):
         (batch,) = subject.batches(examples.after(i).first(1)).batches
-        with torch.no_grad(), masked_heads(model, mask or full_mask(model)):
+        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
             logits = model(**without_labels(batch)).logits[0].double()
         right.append(int(logits.argmax()) == int(batch["labels"]))
         nats.append(-float(logits.log_softmax(-1)[batch["labels"]]))
@@ -32,7 +32,7 @@ def answers(subject, examples, mask=None, model=None):
 def translations(subject, pairs, mask=None, model=None, beams=1):
     """Of a translator: what it says of each source."""
     model = model or subject.model
-    with masked_heads(model, mask or full_mask(model)):
+    with masked_heads(model, mask or ones_mask(model)):
         rows = [
             generate(model, [source], beams=beams)[0]
             for source in subject.translator.encode(pairs.sources)
@@ -53,7 +53,7 @@ def reference_nats(subject, pairs, mask=None, model=None):
     rows = translator.encode(pairs.sources), translator.encode_targets(pairs.targets)
     for source, target in zip(*rows, strict=True):
         batch = teacher_forced([source], [target], marks.pad, marks.start)
-        with torch.no_grad(), masked_heads(model, mask or full_mask(model)):
+        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
             logits = model(**without_labels(batch)).logits[0].double()
         labels = batch["labels"][0]
         nats.append(-float(logits.log_softmax(-1)[range(len(labels)), labels].sum()))
@@ -65,7 +65,7 @@ def passage_nats(model, passages, mask=None):
     """Of a language model: nats (n,) of each passage's tokens after its first."""
     nats = []
     for ids in passages:
-        with torch.no_grad(), masked_heads(model, mask or full_mask(model)):
+        with torch.no_grad(), masked_heads(model, mask or ones_mask(model)):
             logits = model(input_ids=torch.tensor([ids])).logits[0, :-1].double()
         nats.append(-float(logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].sum()))
     return np.array(nats)

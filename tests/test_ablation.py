@@ -7,18 +7,15 @@ import torch
 import transformers as t
 from tiny import ENCODER_DECODERS, TWO_SIDED, batch_for, build
 
-from headprune_lib import (
-    all_but_one,
-    masked_heads,
-    one_head_ablation,
-)
+import headprune_lib as hp
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
 from headprune_lib.discovery import KINDS
 from headprune_lib.fairseq_import.convert import PreNormTranslator
 from headprune_lib.losses import default_loss
 
 SWEEPS = pytest.mark.parametrize(
-    ("sweep", "masks"), [(one_head_ablation, one_head_masks), (all_but_one, all_but_one_masks)]
+    ("sweep", "masks"),
+    [(hp.one_head_ablation, one_head_masks), (hp.all_but_one, all_but_one_masks)],
 )
 
 
@@ -37,12 +34,12 @@ def test_a_sweep_keeps_what_it_is_asked_for(name, sweep, masks):
 def test_outputs_without_logits():
     model, inputs = build("bert").bert, batch_for("bert")
     with pytest.raises(ValueError, match="without logits; say with reduce="):
-        next(one_head_ablation(model, [inputs]))
-    ((uncut, cut),) = one_head_ablation(
+        next(hp.one_head_ablation(model, [inputs]))
+    ((uncut, cut),) = hp.one_head_ablation(
         model, [inputs], reduce=lambda outputs, _batch: outputs.pooler_output
     )
     mask = one_head_masks(model)["self", 1, 2]
-    with masked_heads(model, mask), torch.no_grad():
+    with hp.masked_heads(model, mask), torch.no_grad():
         inputs.pop("labels")
         torch.testing.assert_close(cut["self", 1, 2], model(**inputs).pooler_output)
     assert not torch.equal(uncut, cut["self", 1, 2])
@@ -82,8 +79,8 @@ def test_labels_alone_make_the_decoders_input(name):
     model, inputs = build(name), batch_for(name)
     inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(inputs["labels"])
     alone = {key: value for key, value in inputs.items() if key != "decoder_input_ids"}
-    ((uncut, cut),) = one_head_ablation(model, [alone])
-    ((expected, cuts),) = one_head_ablation(model, [inputs])
+    ((uncut, cut),) = hp.one_head_ablation(model, [alone])
+    ((expected, cuts),) = hp.one_head_ablation(model, [inputs])
     torch.testing.assert_close(uncut, expected)
     torch.testing.assert_close(cut, cuts)
     torch.testing.assert_close(next(masked_logits(model, [alone])), expected)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
-from headprune_lib import cut_heads, prune_heads
+from headprune_lib import head_mask, prune_heads
 from headprune_lib.attention import (
     Weights,
     attention_weights,
@@ -83,7 +83,7 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
     for layer in sharp.bert.encoder.layer:
         layer.attention.self.query.weight.data *= 300
     sharp = prune_heads(
-        sharp, cut_heads(sharp, [("self", i, h) for i in range(3) for h in (1, 2, 3)])
+        sharp, head_mask(sharp, [("self", i, h) for i in range(3) for h in (1, 2, 3)])
     )
     given = batch_for("bert")
     for (kind, _), weights in by_block(sharp, given).items():

@@ -12,17 +12,17 @@ from test_grouped_queries import MODELS as GROUPED
 from test_grouped_queries import made
 from tiny import BUILDERS, build, same_weights
 
-from headprune_lib import budgets, find_heads, full_mask, prune_heads
+from headprune_lib import budgets, find_heads, ones_mask, prune_heads
 from headprune_lib.budgets import (
     Seconds,
     cache_cost,
-    cut_until,
-    cut_while,
     parameters_cost,
+    prune_to_budget,
+    prune_while,
     random_tokens,
     seconds_cost,
 )
-from headprune_lib.selection import prune_steps
+from headprune_lib.selection import removal_units
 
 MODELS = {name: build(name, dtype=torch.float32) for name in ("bert", "llama", "t5")}
 CACHED = {name: MODELS[name] for name in ("llama", "t5")}
@@ -31,9 +31,9 @@ CACHED = {name: MODELS[name] for name in ("llama", "t5")}
 def steps_of(model, seed, **options):
     drawn = torch.Generator().manual_seed(seed)
     scores = {
-        kind: torch.rand(mask.shape, generator=drawn) for kind, mask in full_mask(model).items()
+        kind: torch.rand(mask.shape, generator=drawn) for kind, mask in ones_mask(model).items()
     }
-    return prune_steps(model, scores, **options)
+    return removal_units(model, scores, **options)
 
 
 def table_of(model, seed):
@@ -59,7 +59,7 @@ order = st.fixed_dictionaries(
 
 
 def mask_after(model, steps, n):
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for step in steps[:n]:
         for kind, layer, head in step:
             mask[kind][layer, head] = 0
@@ -74,7 +74,7 @@ def test_a_cost_is_kept_and_one_step_less_would_break_it(what, name, order, shar
     cost = COSTS[what](name, order["seed"])
     every = [cost(mask_after(model, steps, n)) for n in range(len(steps) + 1)]
     at_most = min(every) + share * (max(every) - min(every))
-    cut = cut_until(model, steps, cost, at_most)
+    cut = prune_to_budget(model, steps, cost, at_most)
     assert cost(cut.mask) <= at_most
     assert all(value > at_most for value in every[: cut.steps])
     assert all(
@@ -86,9 +86,9 @@ def test_a_cost_is_kept_and_one_step_less_would_break_it(what, name, order, shar
         sum(map(len, steps[:n])) for n in range(cut.steps + 1)
     ]
     # monotone: who may spend more keeps at least as much
-    assert cut_until(model, steps, cost, at_most + 1).steps <= cut.steps
+    assert prune_to_budget(model, steps, cost, at_most + 1).steps <= cut.steps
     with pytest.raises(ValueError, match="out of reach: the model has .* now, and"):
-        cut_until(model, steps, cost, min(every) * (1 - 1e-9) - 1e-9)
+        prune_to_budget(model, steps, cost, min(every) * (1 - 1e-9) - 1e-9)
 
 
 @settings(deadline=None, max_examples=40)
@@ -106,33 +106,33 @@ def test_a_quality_is_kept_and_the_next_step_would_break_it(drawn, falling, floo
         return curve[n]
 
     floor, lower = floor * curve[0], lower * floor * curve[0]
-    cut = cut_while(model, steps, quality, floor)
+    cut = prune_while(model, steps, quality, floor)
     assert curve[cut.steps] >= floor
     assert cut.steps == 12 or curve[cut.steps + 1] < floor
     assert len(asked) == len(set(asked)) <= 2 + math.ceil(math.log2(13))
     assert {(point.steps, point.value) for point in cut.curve} == {(n, curve[n]) for n in asked}
     if falling:
         assert cut.steps == max(n for n in range(13) if curve[n] >= floor)
-        assert cut_while(model, steps, quality, lower).steps >= cut.steps
+        assert prune_while(model, steps, quality, lower).steps >= cut.steps
     with pytest.raises(ValueError, match="the uncut model reaches .* itself"):
-        cut_while(model, steps, quality, curve[0] + 0.1)
+        prune_while(model, steps, quality, curve[0] + 0.1)
 
 
 def test_a_quality_that_is_not_a_number_is_never_good_enough():
     model = MODELS["bert"]
     with pytest.raises(ValueError, match="the uncut model reaches nan itself"):
-        cut_while(model, steps_of(model, 0), lambda _mask: math.nan, 0.5)
+        prune_while(model, steps_of(model, 0), lambda _mask: math.nan, 0.5)
 
 
 def masks(model, per_group=False):
     """After some of the steps, after more, and after all."""
     drawn = torch.Generator().manual_seed(0)
     scores = {
-        kind: torch.rand(mask.shape, generator=drawn) for kind, mask in full_mask(model).items()
+        kind: torch.rand(mask.shape, generator=drawn) for kind, mask in ones_mask(model).items()
     }
-    steps = prune_steps(model, scores, per_group=per_group)
+    steps = removal_units(model, scores, per_group=per_group)
     for n in (1, len(steps) // 2, len(steps)):
-        mask = full_mask(model)
+        mask = ones_mask(model)
         for kind, layer, head in [head for step in steps[:n] for head in step]:
             mask[kind][layer, head] = 0
         yield mask
@@ -155,12 +155,12 @@ def counted(model):
 def test_parameters_are_those_of_the_pruned_model(name, per_group):
     model = made(name) if name in GROUPED else build(name, dtype=torch.float32)
     cost, before = parameters_cost(model), counted(model)
-    assert cost(full_mask(model)) == before == counted(model)
+    assert cost(ones_mask(model)) == before == counted(model)
     for mask in masks(model, per_group):
         pruned = prune_heads(copy.deepcopy(model), mask)
         assert cost(mask) == counted(pruned)
         again = parameters_cost(pruned)  # of what is left
-        assert again(full_mask(pruned)) == counted(pruned)
+        assert again(ones_mask(pruned)) == counted(pruned)
 
 
 def kept_bytes(model, batch_size, length):
@@ -177,7 +177,7 @@ def test_the_cache_is_that_of_the_pruned_model(name):
     dtype = torch.bfloat16 if name in GROUPED else torch.float32
     model = (made(name) if name in GROUPED else build(name)).to(dtype)
     cost = cache_cost(model, 3, 9)
-    assert cost(full_mask(model)) == kept_bytes(model, 3, 9)
+    assert cost(ones_mask(model)) == kept_bytes(model, 3, 9)
     for mask in masks(model, per_group=name in GROUPED):
         assert cost(mask) == kept_bytes(prune_heads(copy.deepcopy(model), mask), 3, 9)
 
@@ -203,7 +203,7 @@ def test_seconds_are_those_of_the_pruned_model(monkeypatch):
     steps = [[("self", 0, 1)], [("self", 1, 0)], [("self", 0, 0)], [("self", 0, 2)]]
     cost = seconds_cost(model, ids, steps, rounds=5)
     assert same_weights(model, before)
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for number, ((kind, layer, head),) in enumerate(steps, 1):
         mask[kind][layer, head] = 0
         assert cost(mask) == pytest.approx(2 * (8 - number))

@@ -10,7 +10,7 @@ from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.masking import head_grid
+from headprune_lib.masking import mask_shapes
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.specs import UnknownArchitecture
 
@@ -25,15 +25,17 @@ def _seeded():
 def test_a_class_that_nobody_registered_is_found_masked_and_removed():
     model = OwnModel("", "places")  # the second returns integers too, as an indexer of tokens does
     blocks = hp.find_heads(model)
-    assert [(b.how, b.kind, b.n_heads, b.width) for b in blocks] == [("found", "self", 4, 2)] * 2
-    assert [b.architecture.returns for b in blocks] == [1, 2]
-    mask = hp.cut_heads(model, [("self", 0, 1), ("self", 1, 3)])
+    assert [(b.source, b.kind, b.n_heads, b.head_dim) for b in blocks] == [
+        ("found", "self", 4, 2)
+    ] * 2
+    assert [b.spec.returns for b in blocks] == [1, 2]
+    mask = hp.head_mask(model, [("self", 0, 1), ("self", 1, 3)])
     pruned = removed_as_masked(model, mask, lambda each: each(IDS))
-    assert [(b.kept, b.how) for b in hp.find_heads(pruned)] == [
+    assert [(b.kept_heads, b.source) for b in hp.find_heads(pruned)] == [
         ((0, 2, 3), "found"), ((0, 1, 2), "found"),
     ]  # fmt: skip
     pruned = removed_as_masked(OwnModel(""), {"self": torch.zeros(1, 4)}, lambda each: each(IDS))
-    assert [(b.kept, b.how) for b in hp.find_heads(pruned)] == [((), "found")]
+    assert [(b.kept_heads, b.source) for b in hp.find_heads(pruned)] == [((), "found")]
 
 
 @pytest.mark.parametrize(
@@ -49,32 +51,34 @@ def test_what_is_not_proved_is_refused_with_what_was_seen(fault, message):
     with pytest.warns(UserWarning, match=f"1 attention modules of OwnModel.*{message}"):
         blocks = hp.find_heads(OwnModel("", fault))
     assert [block.path for block in blocks] == ["layers.0"]
-    assert [block.how for block in hp.find_heads(OwnModel(fault), verify=False)] == ["assumed"]
+    assert [block.source for block in hp.find_heads(OwnModel(fault), verify=False)] == ["assumed"]
 
 
 def test_heads_that_cannot_be_removed_are_masked_only():
     model = OwnModel("fixed", "")
     fixed, free = hp.find_heads(model)
-    assert "does not run with fewer heads" in fixed.masks_only and not free.masks_only
+    assert "does not run with fewer heads" in fixed.why_not_prunable and not free.why_not_prunable
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"layers.0: heads of it can be masked.*not removed"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1), ("self", 1, 1)]))
+        hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 1)]))
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 1)]))
+    hp.prune_heads(model, hp.head_mask(model, [("self", 1, 1)]))
 
 
-NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "width": "head_size"}
+NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "head_dim": "head_size"}
 
 
 @pytest.mark.usefixtures("forget_taught")
 def test_what_is_registered_goes_before_what_is_found_and_is_proved_too():
     hp.register_attention(OwnAttention, **NAMES, n_heads="n_heads", returns=1)
-    assert [block.how for block in hp.find_heads(OwnModel(""))] == ["registered"]
+    assert [block.source for block in hp.find_heads(OwnModel(""))] == ["registered"]
     hp.register_attention(OwnAttention, **NAMES, n_heads="n_heads")
     (block,) = hp.find_heads(OwnModel(""))  # it returns a tensor alone, not two things
-    assert block.how == "registered" and "returns 1 things" in block.keeps_one
+    assert block.source == "registered" and "returns 1 things" in block.why_keep_one
     hp.register_attention("LlamaAttention", like="LlamaAttention")
-    assert {(b.how, b.keeps_one) for b in hp.find_heads(build("llama"))} == {("registered", "")}
+    assert {(b.source, b.why_keep_one) for b in hp.find_heads(build("llama"))} == {
+        ("registered", "")
+    }
 
 
 def test_the_proof_changes_nothing_and_is_made_anew_where_a_module_is_another():
@@ -107,7 +111,7 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
     model = Closed()
     with pytest.raises(UnknownArchitecture, match="did not run on random inputs.*inputs=…"):
         hp.find_heads(model)
-    assert [b.how for b in hp.find_heads(model, inputs={"secret": {"ids": IDS}})] == ["found"]
+    assert [b.source for b in hp.find_heads(model, inputs={"secret": {"ids": IDS}})] == ["found"]
     copied = copy.deepcopy(model)
     assert hp.find_heads(copied) == hp.find_heads(model)  # it is remembered, in copies too
     assert b"headprune_lib" not in pickle.dumps(model)
@@ -119,11 +123,11 @@ def test_a_batch_of_ones_own_proves_what_random_inputs_do_not_reach():
 def test_layers_of_different_numbers_of_heads():
     model, pixels = census.build("swin"), torch.randn(1, 3, 64, 64)
     heads = [block.n_heads for block in hp.find_heads(model)]
-    assert heads == [2, 4, 8, 16] and head_grid(model) == {"self": (4, 16)}
-    mask = hp.full_mask(model)["self"]
+    assert heads == [2, 4, 8, 16] and mask_shapes(model) == {"self": (4, 16)}
+    mask = hp.ones_mask(model)["self"]
     assert mask.isnan().sum(1).tolist() == [16 - n for n in heads] and mask.nansum() == sum(heads)
     with pytest.raises(IndexError, match="no head"):
-        hp.cut_heads(model, [("self", 0, 2)])
+        hp.head_mask(model, [("self", 0, 2)])
     batch = {"pixel_values": pixels}
     scores = hp.head_importance(
         model, [batch], loss=lambda outputs, _batch: outputs.pooler_output.square().sum(1)

@@ -5,7 +5,7 @@ import torch
 import transformers as t
 from ownmodels import SMALL, classifier
 
-from headprune_lib import cut_heads, find_heads, load_pruned, prune_heads, save_pruned
+from headprune_lib import find_heads, head_mask, load_pruned, prune_heads, save_pruned
 
 HEADS = [("self", 0, 0), ("self", 0, 1), *(("self", 1, head) for head in range(4))]
 
@@ -19,7 +19,7 @@ def llama():
 def loaded(build):
     def run(folder):
         model = build()
-        return load_pruned(save_pruned(prune_heads(model, cut_heads(model, HEADS)), folder))
+        return load_pruned(save_pruned(prune_heads(model, head_mask(model, HEADS)), folder))
 
     return run
 

@@ -50,7 +50,7 @@ def test_sweeps_give_the_same_logits(pair, sweep):
 
 def test_masks_removal_and_files(pair, tmp_path):
     here, there = pair
-    order = hp.prune_order(hp.head_importance(here, batches()))
+    order = hp.rank_heads(hp.head_importance(here, batches()))
     mask = hp.order_mask(here, order, len(order) // 2)
     (expected,) = masked_logits(here, batches(), mask)
     (masked,) = masked_logits(there, batches(), mask)
@@ -65,7 +65,7 @@ def test_masks_removal_and_files(pair, tmp_path):
 
 
 def test_gates_are_fitted_and_folded_alike(pair):
-    mask = hp.cut_heads(pair[0], [("self", 0, 1), ("self", 1, 3)])
+    mask = hp.head_mask(pair[0], [("self", 0, 1), ("self", 1, 3)])
     here, there = (hp.tune_mask(model, mask, batches())["self"] for model in pair)
     assert there.device.type == "cpu"
     near(here, there, 1e-3)
@@ -83,13 +83,13 @@ def test_a_translator_generates_the_same():
 
 def test_heads_that_nobody_registered_are_found_and_proved():
     model = census_tiny.build("xlm-roberta").cuda()
-    assert {block.how for block in hp.find_heads(model)} == {"found"}
+    assert {block.source for block in hp.find_heads(model)} == {"found"}
     assert next(model.parameters()).is_cuda
 
 
 def test_exports_are_of_the_same_weights(tmp_path):
     here = build("llama", dtype=torch.float32)
-    mask = hp.uniform_mask(here, {"self": torch.rand(hp.full_mask(here)["self"].shape)}, 0.5)
+    mask = hp.uniform_mask(here, {"self": torch.rand(hp.ones_mask(here)["self"].shape)}, 0.5)
     here = hp.prune_heads(here, mask)
     there = copy.deepcopy(here).cuda()
     for name, export, file in (

@@ -11,12 +11,7 @@ from tiny import SHAPE, WIDE, batch, batch_for, build
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headprune_lib import (
-    find_heads,
-    full_mask,
-    head_importance,
-    score_heads,
-)
+import headprune_lib as hp
 
 CONFIG = {**SHAPE, **WIDE}
 
@@ -90,11 +85,11 @@ def transformers_losses(model, inputs):
 def test_importance_is_the_derivative_of_transformers_own_loss(name, config, make):
     """By differences in the columns of each head's output projection, whatever the batches."""
     model, inputs, step = model_of(name, **config), make(), 1e-5
-    expected = full_mask(model)["self"].double()
-    for block in find_heads(model):
+    expected = hp.ones_mask(model)["self"].double()
+    for block in hp.find_heads(model):
         weight = block.part(model, "output").weight.data
         for head in range(block.n_heads):
-            columns = slice(head * block.width, (head + 1) * block.width)
+            columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
             before, losses = weight[:, columns].clone(), []
             for sign in (1, -1):
                 weight[:, columns] = before * (1 + sign * step)
@@ -103,7 +98,7 @@ def test_importance_is_the_derivative_of_transformers_own_loss(name, config, mak
             expected[block.layer, head] = ((losses[0] - losses[1]) / (2 * step)).abs().mean()
     for size in (1, 2, 4):
         parts = [{k: v[i : i + size] for k, v in inputs.items()} for i in range(0, 4, size)]
-        found = head_importance(model, parts, normalize=None)["self"]
+        found = hp.head_importance(model, parts, normalize=None)["self"]
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -121,7 +116,7 @@ CLASSIFIER, SEVERAL = "BertForSequenceClassification", "multi_label_classificati
 )
 def test_a_model_whose_loss_is_not_known_or_whose_labels_do_not_fit(name, config, inputs, message):
     with pytest.raises(ValueError, match=message):
-        head_importance(model_of(name, **config), [inputs])
+        hp.head_importance(model_of(name, **config), [inputs])
 
 
 def probabilities(outputs, _batch):
@@ -134,7 +129,7 @@ def probabilities(outputs, _batch):
 )
 def test_a_loss_that_is_not_one_number_an_example_is_refused(reduce, by):
     with pytest.raises(ValueError, match=r"the loss has shape .*expected one number an example"):
-        score_heads(build(), [batch(5)], by, loss=lambda *given: reduce(probabilities(*given)))
+        hp.score_heads(build(), [batch(5)], by, loss=lambda *given: reduce(probabilities(*given)))
 
 
 def in_batch_negatives(outputs, _batch):
@@ -153,7 +148,7 @@ def in_batch_negatives(outputs, _batch):
 @pytest.mark.parametrize("by", ["importance", "fisher", "importance-integrated"])
 def test_examples_that_interact_are_refused(loss, by):
     with pytest.raises(ValueError, match="examples interact"):
-        score_heads(build(), [batch(5)], by=by, loss=loss)
+        hp.score_heads(build(), [batch(5)], by=by, loss=loss)
 
 
 def broken_at(model, layer):
@@ -165,14 +160,14 @@ def broken_at(model, layer):
 def test_a_graph_that_is_broken_on_the_way_is_refused(by):
     paths = r"bert\.encoder\.layer\.0\.attention, bert\.encoder\.layer\.1\.attention, but no grad"
     with pytest.raises(ValueError, match=f"depends on the heads of {paths}"):
-        score_heads(broken_at(build(), 1), [batch_for("bert")], by=by)
+        hp.score_heads(broken_at(build(), 1), [batch_for("bert")], by=by)
 
 
 def test_a_loss_without_any_gradient_is_refused():
     with pytest.raises(ValueError, match="the loss has no gradient in any head"):
-        head_importance(broken_at(build(), 2).requires_grad_(False), [batch_for("bert")])
+        hp.head_importance(broken_at(build(), 2).requires_grad_(False), [batch_for("bert")])
     with pytest.raises(ValueError, match="the loss has no gradient in any head"):
-        head_importance(
+        hp.head_importance(
             build(), [batch_for("bert")], loss=lambda o, _b: o.logits[:, 0].detach().clone()
         )
 
@@ -227,7 +222,7 @@ def hiding(way):
 def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
     seen = "_HalvedBackward" if way == "own backward" else r"test_gradients.py:\d+ goes on without"
     with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
-        score_heads(hiding(way), [batch(3)], by)
+        hp.score_heads(hiding(way), [batch(3)], by)
 
 
 def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
@@ -235,10 +230,10 @@ def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
     _, small, without = (layer.attention.output.dense for layer in model.bert.encoder.layer)
     small.weight.data *= 1e-3
     without.weight.data.zero_()  # no head of the last layer matters
-    score_heads(model, [batch(3)], "importance")
+    hp.score_heads(model, [batch(3)], "importance")
     small.register_forward_hook(lambda _module, _given, made: (made + made.detach()) / 2)
     with pytest.raises(ValueError, match=r"test_gradients.py:\d+ goes on without a gradient"):
-        score_heads(model, [batch(3)], "importance")  # its code is another now
+        hp.score_heads(model, [batch(3)], "importance")  # its code is another now
 
 
 class Linear(nn.Linear):
@@ -310,7 +305,7 @@ def importance(model, n=3):
     """Without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return head_importance(model, [batch(n)])["self"]
+        return hp.head_importance(model, [batch(n)])["self"]
 
 
 @pytest.mark.parametrize(
@@ -340,9 +335,9 @@ def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
     for model in (right, wrong):
         for layer in model.bert.encoder.layer:
             layer.intermediate.intermediate_act_fn = nn.ReLU()
-    assert head_importance(right, [batch(5)])["self"].isfinite().all()
+    assert hp.head_importance(right, [batch(5)])["self"].isfinite().all()
     with pytest.raises(ValueError, match="is not the derivative"):
-        head_importance(wrong, [batch(5)])
+        hp.head_importance(wrong, [batch(5)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -352,16 +347,16 @@ def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype):
         return losses + (losses.detach() * 2**12).round() / 2**10
 
     right, wrong = (own_backward(lambda _, by=by: by, dtype) for by in (1, 1.01))
-    assert head_importance(right, [batch(3)], loss=jumping)["self"].isfinite().all()
+    assert hp.head_importance(right, [batch(3)], loss=jumping)["self"].isfinite().all()
     with pytest.raises(ValueError, match="is not the derivative"):
-        head_importance(wrong, [batch(3)], loss=jumping)
+        hp.head_importance(wrong, [batch(3)], loss=jumping)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_where_nothing_can_tell_it_is_said(dtype):
     model = own_backward(lambda _: 1, dtype, dtype)
     with pytest.warns(UserWarning, match=f"BertFor.*test_gradients.py.*{BLIND}"):
-        head_importance(model, [batch(3)])
+        hp.head_importance(model, [batch(3)])
     importance(model)  # once
 
 
@@ -382,7 +377,7 @@ def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_no_copy_is_asked
 
 def test_a_scored_model_can_be_pickled():
     model = build("bert")
-    head_importance(model, [batch(3)], loss=lambda outputs, _batch: outputs.logits[:, 0])
+    hp.head_importance(model, [batch(3)], loss=lambda outputs, _batch: outputs.logits[:, 0])
     assert pickle.loads(pickle.dumps(model)).state_dict().keys() == model.state_dict().keys()
 
 
@@ -394,8 +389,8 @@ def test_what_is_seen_and_does_no_harm_is_let_through(way):
 
 def test_weights_that_are_noted_are_those_of_the_plain_pass():
     # finite differences are passes too; and what this library detaches hides nothing
-    expected = score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
-    found = score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
+    expected = hp.score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
+    found = hp.score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
     torch.testing.assert_close(found, expected)
 
 

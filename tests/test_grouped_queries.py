@@ -12,7 +12,7 @@ from tiny import batch, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
-from headprune_lib.selection import prune_steps
+from headprune_lib.selection import removal_units
 
 LLAMA = {
     "vocab_size": 30, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 2,
@@ -55,12 +55,12 @@ def logits(model):
 
 def masks(model):
     """One head of each group; two of each; the first group whole and one of each other's."""
-    (group,) = {block.group for block in hp.find_heads(model)}
+    (group,) = {block.queries_per_kv for block in hp.find_heads(model)}
     numbers = torch.arange(6)
     one, two = numbers % group == 1, numbers % group != 1
     whole = (numbers < group) | one
     for first, second in ((one, two), (two, numbers < 0), (whole, one)):
-        mask = hp.full_mask(model)
+        mask = hp.ones_mask(model)
         mask["self"][0, first], mask["self"][1, second] = 0, 0
         yield mask
 
@@ -71,7 +71,9 @@ def masks(model):
 )
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)
-    assert not any(block.whole_groups or block.masks_only for block in hp.find_heads(model))
+    assert not any(
+        block.why_whole_groups or block.why_not_prunable for block in hp.find_heads(model)
+    )
     for number, mask in enumerate(masks(model)):
         with hp.masked_heads(model, mask):
             told = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=6, do_sample=False)
@@ -82,7 +84,7 @@ def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path)
         torch.testing.assert_close(logits(loaded), logits(pruned), rtol=0, atol=1e-5)
         for block, smaller in zip(hp.find_heads(model), hp.find_heads(loaded), strict=True):
             left = [int(mask["self"][block.layer, list(g)].sum()) for g in block.groups]
-            assert smaller.group == (max(left) or block.group)
+            assert smaller.queries_per_kv == (max(left) or block.queries_per_kv)
             assert len(smaller.groups) == sum(map(bool, left))
         scores = {"self": torch.rand(2, 6).masked_fill(mask["self"] == 0, torch.nan)}
         removed_as_masked(loaded, hp.prune_mask(loaded, scores, 0.5, per_group=True), logits)
@@ -94,7 +96,7 @@ def test_groups_that_lose_unequally_are_refused_and_nothing_is_changed(name, gon
     model = made(name)
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"equally many in every group.*The groups are \[\[0, 1"):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", *head) for head in gone]))
+        hp.prune_heads(model, hp.head_mask(model, [("self", *head) for head in gone]))
     assert same_weights(model, before)
 
 
@@ -111,8 +113,8 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 ):
     model = STEPPED[name]
     scores = {"self": torch.rand(2, 6, generator=torch.Generator().manual_seed(seed))}
-    steps = prune_steps(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
-    left = {block.layer: set(block.kept) for block in hp.find_heads(model)}
+    steps = removal_units(model, scores, keep_at_least=keep, per_group=per_group, group_score=how)
+    left = {block.layer: set(block.kept_heads) for block in hp.find_heads(model)}
     ranks = []
     for step in steps:
         ((kind, layer),) = {head[:2] for head in step}
@@ -121,7 +123,7 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
         ranks.append(float(values.mean() if how == "mean" else values.sum()))
         for group in block.groups:
             mine = heads & set(group)
-            assert len(mine) == (1 if per_group else 0 if not mine else block.group)
+            assert len(mine) == (1 if per_group else 0 if not mine else block.queries_per_kv)
             if per_group:  # the lowest that is left
                 assert min(left[layer] & set(group), key=lambda h: scores[kind][layer, h]) in mine
         left[layer] -= heads
@@ -134,20 +136,20 @@ def test_the_first_steps_can_always_be_removed_and_take_the_lowest(
 def test_the_mean_and_the_sum_of_a_group_are_two_orders():
     # a layer of two groups of three heads, and one whose groups have two left
     model = hp.prune_heads(made("llama"), next(masks(made("llama"))))
-    assert [block.group for block in hp.find_heads(model)] == [2, 1]
+    assert [block.queries_per_kv for block in hp.find_heads(model)] == [2, 1]
     scores = {"self": torch.tensor([[0.4, 9, 0.4, 5, 9, 5], [9, 0.5, 9, 9, 5, 9]])}
     scores["self"][[0, 0, 1, 1, 1, 1], [1, 4, 0, 2, 3, 5]] = torch.nan
-    first = {how: prune_steps(model, scores, group_score=how)[0] for how in ("mean", "sum")}
+    first = {how: removal_units(model, scores, group_score=how)[0] for how in ("mean", "sum")}
     assert first == {"mean": [("self", 0, 0), ("self", 0, 2)], "sum": [("self", 1, 1)]}
     with pytest.raises(ValueError, match="group_score is 'max'; give 'mean' or 'sum'"):
-        prune_steps(model, scores, group_score="max")
+        removal_units(model, scores, group_score="max")
 
 
 def test_code_that_counts_on_whole_groups_is_found_out():
     torch.manual_seed(0)
     model = GroupedModel(GroupedAttention("whole"))
     (block,) = hp.find_heads(model)
-    assert block.group == 2 and "does not run with fewer heads" in block.whole_groups
+    assert block.queries_per_kv == 2 and "does not run with fewer heads" in block.why_whole_groups
     scores = {"self": torch.rand(1, 4)}
     with pytest.raises(ValueError, match="can only go together.*leave per_group out"):
         hp.prune_mask(model, scores, 0.5, per_group=True)

@@ -8,21 +8,13 @@ import pytest
 import torch
 from tiny import batch_for, build, logits_of
 
-from headprune_lib import (
-    find_heads,
-    full_mask,
-    head_importance,
-    masked_heads,
-    one_head_ablation,
-    prune_heads,
-    score_heads,
-)
+import headprune_lib as hp
 from headprune_lib.attention import recorded_weights
-from headprune_lib.utils import evaluating
+from headprune_lib.utils import eval_mode
 
 
 def some_mask(model):
-    mask = full_mask(model)
+    mask = hp.ones_mask(model)
     mask["self"][0, 1] = mask["self"][2] = 0
     return mask
 
@@ -42,20 +34,22 @@ def layer_by_layer(model):
 def test_a_compiled_model_that_has_run_gives_what_the_plain_one_does(compiled):
     plain, inputs = build(kernel="sdpa", dtype=torch.float32), batch_for("bert")
     mask, whole = some_mask(plain), logits_of(plain, inputs)
-    with masked_heads(plain, mask):
+    with hp.masked_heads(plain, mask):
         masked = logits_of(plain, inputs)
     torch.compiler.reset()
     model = compiled(copy.deepcopy(plain))
     model(**inputs).loss.backward()
     torch.testing.assert_close(logits_of(model, inputs), whole)  # compiled without any hook
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         torch.testing.assert_close(logits_of(model, inputs), masked)
-    for kind, values in head_importance(model, [inputs]).items():
-        torch.testing.assert_close(values, head_importance(plain, [inputs])[kind])
-    (_, found), (_, expected) = (next(one_head_ablation(one, [inputs])) for one in (model, plain))
+    for kind, values in hp.head_importance(model, [inputs]).items():
+        torch.testing.assert_close(values, hp.head_importance(plain, [inputs])[kind])
+    (_, found), (_, expected) = (
+        next(hp.one_head_ablation(one, [inputs])) for one in (model, plain)
+    )
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(logits_of(model, inputs), whole)
-    pruned = prune_heads(model, mask)
+    pruned = hp.prune_heads(model, mask)
     torch.testing.assert_close(logits_of(pruned, inputs), masked, rtol=0, atol=1e-5)
 
 
@@ -69,19 +63,19 @@ def in_a_thread(call):
 @pytest.mark.parametrize(
     "use",
     [
-        lambda model: list(one_head_ablation(model, [batch_for("bert")])),
-        lambda model: head_importance(model, [batch_for("bert")]),
-        lambda model: score_heads(model, [batch_for("bert")], by="entropy"),
-        lambda model: masked_heads(model, full_mask(model)).__enter__(),
+        lambda model: list(hp.one_head_ablation(model, [batch_for("bert")])),
+        lambda model: hp.head_importance(model, [batch_for("bert")]),
+        lambda model: hp.score_heads(model, [batch_for("bert")], by="entropy"),
+        lambda model: hp.masked_heads(model, hp.ones_mask(model)).__enter__(),
     ],
 )
 @pytest.mark.parametrize(
     "hold",
     [
-        lambda model: masked_heads(model, some_mask(model)),
-        lambda model: masked_heads(model, full_mask(model)),
-        lambda model: recorded_weights(model, find_heads(model)),
-        evaluating,
+        lambda model: hp.masked_heads(model, some_mask(model)),
+        lambda model: hp.masked_heads(model, hp.ones_mask(model)),
+        lambda model: recorded_weights(model, hp.find_heads(model)),
+        eval_mode,
     ],
 )
 def test_a_second_thread_is_refused_while_the_first_holds_the_model(hold, use):

@@ -45,9 +45,9 @@ every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
 
 def some_mask(model, empty_layer=None):
     """Every third head is cut; of grouped heads every third group."""
-    mask = hp.full_mask(model)
+    mask = hp.ones_mask(model)
     for block in hp.find_heads(model):
-        groups = torch.arange(block.n_heads) // block.group
+        groups = torch.arange(block.n_heads) // block.queries_per_kv
         kept = (groups + block.layer * len(groups.unique())) % 3 != 0
         mask[block.kind][block.layer] = kept.double()
     for values in mask.values():
@@ -59,7 +59,7 @@ def some_mask(model, empty_layer=None):
 def head_weights(model, block, head):
     """The weights that take a head's numbers in the output projection: (hidden, width)."""
     projection = block.part(model, "output")
-    columns = slice(head * block.width, (head + 1) * block.width)
+    columns = slice(head * block.head_dim, (head + 1) * block.head_dim)
     turned = isinstance(projection, Conv1D)
     return projection.weight.data[columns].T if turned else projection.weight.data[:, columns]
 
@@ -73,7 +73,7 @@ def parts_of(inputs, size):
 def test_masking_is_zeroing_the_columns_of_the_output_projection(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     whole, mask = logits_of(model, inputs), some_mask(model)
-    with hp.masked_heads(model, hp.full_mask(model)):
+    with hp.masked_heads(model, hp.ones_mask(model)):
         assert torch.equal(logits_of(model, inputs), whole)
     with hp.masked_heads(model, mask):
         masked = logits_of(model, inputs)
@@ -109,7 +109,7 @@ def differences(name, kernel):
     model, inputs = build(name, kernel), batch_for(name)
     step = exactness(name, kernel)[0]
     changes = {
-        kind: values.double().repeat(5, 1, 1) for kind, values in hp.full_mask(model).items()
+        kind: values.double().repeat(5, 1, 1) for kind, values in hp.ones_mask(model).items()
     }
     for block in hp.find_heads(model):
         for head in range(block.n_heads):
@@ -146,7 +146,7 @@ def test_gates_by_row_get_the_derivative_of_each_example(name, kernel):
     _, rtol, atol = exactness(name, kernel)
     gates = {
         kind: ones.double()[:, None].repeat(1, 5, 1).requires_grad_()
-        for kind, ones in hp.full_mask(model).items()
+        for kind, ones in hp.ones_mask(model).items()
     }
     with gated(model, gates):
         losses = default_loss(model)(model(**inputs), inputs)
@@ -191,7 +191,7 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
         torch.testing.assert_close(logits_of(smaller, inputs), masked, rtol=0, atol=1e-5)
         for block in hp.find_heads(smaller):
             row = mask[block.kind][block.layer]
-            assert block.kept == tuple(head for head in range(4) if row[head])
+            assert block.kept_heads == tuple(head for head in range(4) if row[head])
     if name in GENERATORS:
         assert loaded.generation_config.eos_token_id == model.generation_config.eos_token_id
 
@@ -199,10 +199,10 @@ def test_removal_equals_masking_and_survives_copying_and_saving(
 @every_model
 def test_a_pruned_model_is_scored_masked_and_pruned_again(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
-    first, second = some_mask(model), hp.full_mask(model)
+    first, second = some_mask(model), hp.ones_mask(model)
     for block in hp.find_heads(model):  # the second head, or group, of the lowest layers
         if block.layer == 0:
-            second[block.kind][0, block.group : 2 * block.group] = 0
+            second[block.kind][0, block.queries_per_kv : 2 * block.queries_per_kv] = 0
     pruned = hp.prune_heads(copy.deepcopy(model), first)
     for kind, values in hp.head_importance(pruned, [inputs]).items():
         assert torch.equal(values.isnan(), first[kind] == 0)
@@ -254,7 +254,7 @@ def test_the_model_is_as_it_was_after_an_exception(name, kernel):
 def test_between_two_batches_of_a_sweep_the_model_is_as_it_was(name, kernel):
     model, inputs = build(name, kernel, torch.float32), batch_for(name)
     parts = parts_of(inputs, 2)[:2]
-    mask, other = some_mask(model), hp.full_mask(model)
+    mask, other = some_mask(model), hp.ones_mask(model)
     list(masked_logits(model, parts[:1], mask))  # a first pass may fill caches of the model's own
     model.train()
     next(model.children()).eval()

@@ -8,22 +8,14 @@ from test_laws import traces
 from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, same_weights
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    fold_gates,
-    full_mask,
-    masked_heads,
-    prune_heads,
-    tune_mask,
-)
+import headprune_lib as hp
 
 
 def some_mask(model):
     """Every third head is cut, of grouped heads every third group; the second layer has none."""
-    mask = full_mask(model)
-    for block in find_heads(model):
-        groups = torch.arange(block.n_heads) // block.group
+    mask = hp.ones_mask(model)
+    for block in hp.find_heads(model):
+        groups = torch.arange(block.n_heads) // block.queries_per_kv
         if block.layer != 1 or len(mask[block.kind]) < 3:
             mask[block.kind][block.layer] = ((groups + block.layer) % 3 != 0).float()
     return mask
@@ -50,7 +42,7 @@ def given_to(model, block, inputs, gates):
     hook = block.part(model, "output").register_forward_pre_hook(
         lambda _, args: found.append(args[0])
     )
-    with masked_heads(model, gates):
+    with hp.masked_heads(model, gates):
         outputs(model, inputs)
     hook.remove()
     return found
@@ -62,8 +54,8 @@ def written(model, block, name, batches, gates):
     weight = projection.weight.data
     weight = weight.T if isinstance(projection, Conv1D) else weight
     columns = []
-    for head in range(len(block.kept)):
-        own = slice(head * block.width, (head + 1) * block.width)
+    for head in range(len(block.kept_heads)):
+        own = slice(head * block.head_dim, (head + 1) * block.head_dim)
         rows = []
         for inputs in batches:
             real = tokens(block, name, inputs)
@@ -76,10 +68,10 @@ def written(model, block, name, batches, gates):
 def plainly(model, mask, name, batches):
     """Gates, and the error of each block with and without them, by lstsq of full passes."""
     gates, errors = {kind: values.double() for kind, values in mask.items()}, []
-    for block in find_heads(model):
+    for block in hp.find_heads(model):
         own = gates[block.kind][block.layer]
         left = own == 1
-        target = written(model, block, name, batches, full_mask(model)).sum(1)
+        target = written(model, block, name, batches, hp.ones_mask(model)).sum(1)
         design = written(model, block, name, batches, gates)[:, left]
         missing = target - design.sum(1)
         change = torch.linalg.lstsq(design, missing[:, None]).solution[:, 0]
@@ -106,7 +98,7 @@ def each(names):
 def test_gates_are_those_of_plain_least_squares(name):
     model, inputs = build(name), batch_for(name)
     mask, batches = some_mask(model), parts_of(inputs)
-    found = tune_mask(model, mask, batches)
+    found = hp.tune_mask(model, mask, batches)
     expected, errors = plainly(model, mask, name, batches)
     near = 5e-3 if (name, "eager") in SINGLE else 1e-6  # inside, these compute in float32
     for kind, gates in found.items():
@@ -122,8 +114,8 @@ def test_gates_are_those_of_plain_least_squares(name):
 def repeating(factor):
     """In the first layer head 1 writes what head 0 writes, by a factor."""
     model = build("bert")
-    block = find_heads(model)[0]
-    first, second = slice(0, block.width), slice(block.width, 2 * block.width)
+    block = hp.find_heads(model)[0]
+    first, second = slice(0, block.head_dim), slice(block.head_dim, 2 * block.head_dim)
     for part in ("query", "key", "value"):
         for values in block.part(model, part).parameters():
             values.data[second] = values.data[first]
@@ -135,14 +127,18 @@ def repeating(factor):
 @pytest.mark.parametrize("gate", [2, 9.9, -9.9, 10.1, -10.1, 900])
 def test_a_head_makes_up_for_one_that_writes_the_same_and_no_gate_is_beyond_ten(gate):
     model = repeating(1 / (gate - 1))
-    gates = tune_mask(model, cut_heads(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
+    gates = hp.tune_mask(model, hp.head_mask(model, [("self", 0, 0)]), [batch_for("bert")])["self"][
+        0
+    ]
     expected = [0, gate if abs(gate) <= 10 else 1, 1, 1]
     torch.testing.assert_close(gates, torch.tensor(expected).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_head_that_writes_nothing_keeps_gate_1():
     model = repeating(0)
-    gates = tune_mask(model, cut_heads(model, [("self", 0, 0)]), [batch_for("bert")])["self"][0]
+    gates = hp.tune_mask(model, hp.head_mask(model, [("self", 0, 0)]), [batch_for("bert")])["self"][
+        0
+    ]
     assert gates[1] == pytest.approx(1, abs=1e-9) and abs(gates[2] - 1) > 1e-3
 
 
@@ -151,11 +147,11 @@ def test_the_model_is_left_as_it_was_after_an_error_too():
     next(model.children()).eval()
     next(model.parameters()).requires_grad_(False)
     weights, before = copy.deepcopy(model.state_dict()), traces(model)
-    tune_mask(model, some_mask(model), [inputs])
+    hp.tune_mask(model, some_mask(model), [inputs])
     assert traces(model) == before
     broken = inputs | {"input_ids": torch.full_like(inputs["input_ids"], 99)}
     with pytest.raises(IndexError):
-        tune_mask(model, some_mask(model), [inputs, broken])
+        hp.tune_mask(model, some_mask(model), [inputs, broken])
     assert traces(model) == before and same_weights(model, weights)
 
 
@@ -163,48 +159,48 @@ def test_the_model_is_left_as_it_was_after_an_error_too():
 def test_folded_and_pruned_is_masked_by_the_gates(name):
     model, inputs = build(name), batch_for(name)
     mask = some_mask(model)
-    gates = tune_mask(model, mask, [inputs])
-    with masked_heads(model, gates):
+    gates = hp.tune_mask(model, mask, [inputs])
+    with hp.masked_heads(model, gates):
         expected = outputs(model, inputs)
-    folded = fold_gates(copy.deepcopy(model), gates)
+    folded = hp.fold_gates(copy.deepcopy(model), gates)
     near = 1e-5 if (name, "eager") in SINGLE else 1e-10
     torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
-    if not any(block.masks_only for block in find_heads(model)):
-        prune_heads(folded, mask)
+    if not any(block.why_not_prunable for block in hp.find_heads(model)):
+        hp.prune_heads(folded, mask)
         torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         assert not torch.allclose(outputs(model, inputs), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "marian"])
 def test_what_was_pruned_is_tuned_and_folded_further(name):
     model, inputs = build(name), batch_for(name)
-    blocks = find_heads(model)
-    first = cut_heads(model, [(block.kind, block.layer, 1) for block in blocks])
-    second = cut_heads(model, [(blocks[0].kind, 0, 2)])
-    pruned = prune_heads(copy.deepcopy(model), first)
-    gates = tune_mask(pruned, second, [inputs])
+    blocks = hp.find_heads(model)
+    first = hp.head_mask(model, [(block.kind, block.layer, 1) for block in blocks])
+    second = hp.head_mask(model, [(blocks[0].kind, 0, 2)])
+    pruned = hp.prune_heads(copy.deepcopy(model), first)
+    gates = hp.tune_mask(pruned, second, [inputs])
     # the same of the whole model, whose heads write nothing where they are gone
-    silent = fold_gates(copy.deepcopy(model), first)
-    expected = tune_mask(silent, second, [inputs])
+    silent = hp.fold_gates(copy.deepcopy(model), first)
+    expected = hp.tune_mask(silent, second, [inputs])
     for kind, values in gates.items():
         assert (values[:, 1] == 1).all()
         torch.testing.assert_close(values, expected[kind], rtol=1e-6, atol=1e-6)
-    with masked_heads(pruned, gates):
+    with hp.masked_heads(pruned, gates):
         masked = outputs(pruned, inputs)
-    fold_gates(pruned, gates)
-    torch.testing.assert_close(outputs(prune_heads(pruned, second), inputs), masked)
+    hp.fold_gates(pruned, gates)
+    torch.testing.assert_close(outputs(hp.prune_heads(pruned, second), inputs), masked)
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
     model, inputs = build("bert"), batch_for("bert")
-    ones, weights = full_mask(model)["self"], copy.deepcopy(model.state_dict())
+    ones, weights = hp.ones_mask(model)["self"], copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match="must hold 0 and 1 only: gates are fitted to a cut"):
-        tune_mask(model, {"self": ones / 2}, [inputs])
+        hp.tune_mask(model, {"self": ones / 2}, [inputs])
     torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[2].attention.output.dense)
     with pytest.raises(ValueError, match="computes its weights from others"):
-        tune_mask(model, some_mask(model), [inputs])
+        hp.tune_mask(model, some_mask(model), [inputs])
     with pytest.raises(ValueError, match="computes its weights from others"):
-        fold_gates(model, {"self": ones / 2})
+        hp.fold_gates(model, {"self": ones / 2})
     name = "bert.encoder.layer.0.attention.output.dense.weight"
     assert torch.equal(model.state_dict()[name], weights[name])

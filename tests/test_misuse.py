@@ -15,26 +15,13 @@ from torch.utils import checkpoint as torch_checkpointing
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    head_importance,
-    load_pruned,
-    masked_heads,
-    one_head_ablation,
-    prune_heads,
-    prune_mask,
-    score_heads,
-    tune_mask,
-    uniform_mask,
-)
+import headprune_lib as hp
 from headprune_lib.ablation import masked_logits
 from headprune_lib.criteria import CRITERIA
 
 
 def first_cut(model):
-    return cut_heads(model, [("self", 0, 1)])
+    return hp.head_mask(model, [("self", 0, 1)])
 
 
 def logits(model, inputs):
@@ -44,38 +31,38 @@ def logits(model, inputs):
 
 def scored(model, by="importance", **changed):
     inputs = {**batch(3), **changed}
-    return score_heads(model, [{k: v for k, v in inputs.items() if v is not None}], by)
+    return hp.score_heads(model, [{k: v for k, v in inputs.items() if v is not None}], by)
 
 
 def under_inference(model):
     with torch.inference_mode():
-        return head_importance(model, [batch(3)])
+        return hp.head_importance(model, [batch(3)])
 
 
 def pruned_by_torch(model):
     query = model.bert.encoder.layer[0].attention.self.query
     torch_prune.l1_unstructured(query, "weight", amount=0.5)
-    prune_heads(model, first_cut(model))
+    hp.prune_heads(model, first_cut(model))
 
 
 def sharing(model):
     first, second, _ = model.bert.encoder.layer
     second.attention.output.dense = first.attention.output.dense
-    find_heads(model)
+    hp.find_heads(model)
 
 
 def removing_under_a_mask(model):
-    with masked_heads(model, cut_heads(model, [("self", 0, 3)])):
-        prune_heads(model, first_cut(model))
+    with hp.masked_heads(model, hp.head_mask(model, [("self", 0, 3)])):
+        hp.prune_heads(model, first_cut(model))
 
 
 def removing_in_a_sweep(model):
-    for _ in one_head_ablation(model, [batch(3)], reduce=lambda *_: removing(model)):
+    for _ in hp.one_head_ablation(model, [batch(3)], reduce=lambda *_: removing(model)):
         pass
 
 
 def removing(model):
-    prune_heads(model, first_cut(model))
+    hp.prune_heads(model, first_cut(model))
 
 
 def one_of(inputs):
@@ -94,66 +81,67 @@ class Rows(torch.utils.data.Dataset):
 
 def masked_with(value):
     def run(model):
-        with masked_heads(model, {"self": value(full_mask(model)["self"])}):
+        with hp.masked_heads(model, {"self": value(hp.ones_mask(model)["self"])}):
             pass
 
     return run
 
 
 def prune_share(amount):
-    return lambda model: prune_mask(model, {"self": torch.rand(3, 4)}, amount)
+    return lambda model: hp.prune_mask(model, {"self": torch.rand(3, 4)}, amount)
 
 
 ONES = torch.ones(3, 4)
 MISUSES = {
     "one batch for a list": (
-        lambda m: head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
+        lambda m: hp.head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, swept": (
-        lambda m: list(one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
+        lambda m: list(hp.one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
     "one batch for a list, tuned": (
-        lambda m: tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
+        lambda m: hp.tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
     "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
     "an array among tensors": (
         lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
     "a single example": (
-        lambda m: head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
+        lambda m: hp.head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
     "a data set": (
-        lambda m: score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
+        lambda m: hp.score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "no examples": (
-        lambda m: head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]), ValueError, "has no rows"),
-    "a model's name": (lambda _: find_heads("bert-base-uncased"), TypeError, "given str; load one"),
+        lambda m: hp.head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
+        ValueError, "has no rows"),
+    "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "given str; load one"),
 
-    "no attention": (lambda _: find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
-    "a wrapped model": (lambda m: find_heads(nn.DataParallel(m)), ValueError, "give the model itself"),
+    "no attention": (lambda _: hp.find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
+    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "give the model itself"),
     "a loss of outputs alone": (
-        lambda m: score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
+        lambda m: hp.score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
     "a loss that is a number": (
-        lambda m: head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
+        lambda m: hp.head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
         TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
     "a mask of integers": (masked_with(lambda ones: ones.long()), TypeError, "bool or floating-point"),
     "a mask of another shape": (masked_with(lambda ones: ones[:2]), ValueError, r"has shape \(2, 4\)"),
     "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
-    "half a head": (lambda m: prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
-    "a head that is not there": (lambda m: cut_heads(m, [("self", 3, 0)]), IndexError, "no head"),
+    "half a head": (lambda m: hp.prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
+    "a head that is not there": (lambda m: hp.head_mask(m, [("self", 3, 0)]), IndexError, "no head"),
     "a name for a mask": (
-        lambda m: prune_heads(m, "self"), TypeError, r"given str.*cut_heads\(model"),
-    "one head for a list": (lambda m: cut_heads(m, ("self", 0, 1)), TypeError, "'self' is no head"),
+        lambda m: hp.prune_heads(m, "self"), TypeError, r"given str.*head_mask\(model"),
+    "one head for a list": (lambda m: hp.head_mask(m, ("self", 0, 1)), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
-        lambda _: prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
+        lambda _: hp.prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
     "heads without their kind": (
-        lambda _: cut_heads(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
+        lambda _: hp.head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
     "half of a group": (
-        lambda _: prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
+        lambda _: hp.prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
     "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
     "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
-    "no folder": (lambda _: load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
+    "no folder": (lambda _: hp.load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
 
 
 }  # fmt: skip
@@ -178,20 +166,22 @@ def test_an_example_without_labels_beside_others_has_loss_0():
     none = torch.full_like(inputs["input_ids"], -100)
     some = none.clone()
     some[0, 1:3] = inputs["input_ids"][0, 1:3]
-    scores = head_importance(model, [{**inputs, "labels": some}], normalize=None)["self"]
+    scores = hp.head_importance(model, [{**inputs, "labels": some}], normalize=None)["self"]
     alone = {k: v[:1] for k, v in {**inputs, "labels": some}.items()}
-    torch.testing.assert_close(3 * scores, head_importance(model, [alone], normalize=None)["self"])
+    torch.testing.assert_close(
+        3 * scores, hp.head_importance(model, [alone], normalize=None)["self"]
+    )
 
 
 def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
     model, inputs = build("bert"), batch(3)
     plain = logits(model, inputs)
-    with masked_heads(model, first_cut(model)):
+    with hp.masked_heads(model, first_cut(model)):
         made = copy.deepcopy(model)
         masked = logits(model, inputs)
         assert torch.equal(logits(made, inputs), masked) and not torch.equal(masked, plain)
     assert torch.equal(logits(made, inputs), plain) and torch.equal(logits(model, inputs), plain)
-    pruned = prune_heads(made, first_cut(made))  # nor does anything refuse the copy
+    pruned = hp.prune_heads(made, first_cut(made))  # nor does anything refuse the copy
     torch.testing.assert_close(logits(pruned, inputs), masked)
 
 
@@ -200,38 +190,38 @@ def test_a_batch_with_flags_and_int32(criterion):
     settings = {"gates": {"updates": 2}, "shapley": {"permutations": 1}}.get(criterion, {})
     model, inputs = build("bert"), batch(3)
     model.set_attn_implementation("eager")
-    expected = score_heads(model, [inputs], criterion, **settings)["self"]
+    expected = hp.score_heads(model, [inputs], criterion, **settings)["self"]
     further = {"token_type_ids": None, "use_cache": False, "output_attentions": True, "extra": 1}
     given = {**inputs, **further, "labels": inputs["labels"].int()}
-    found = score_heads(model, [given], criterion, **settings)["self"]
+    found = hp.score_heads(model, [given], criterion, **settings)["self"]
     torch.testing.assert_close(found, expected)
     assert given["labels"].dtype == torch.int32
 
 
 def test_a_mask_of_one_kind_is_also_the_tensor_alone():
     model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
-    mask = cut_heads(model, [("self", 0, 1), ("self", 2, 3)])
-    assert torch.equal(cut_heads(model, [(0, 1), (2, 3)])["self"], mask["self"])
-    assert torch.equal(cut_heads(model, {0: [1], 2: {3}})["self"], mask["self"])
-    for choose in (prune_mask, uniform_mask):
+    mask = hp.head_mask(model, [("self", 0, 1), ("self", 2, 3)])
+    assert torch.equal(hp.head_mask(model, [(0, 1), (2, 3)])["self"], mask["self"])
+    assert torch.equal(hp.head_mask(model, {0: [1], 2: {3}})["self"], mask["self"])
+    for choose in (hp.prune_mask, hp.uniform_mask):
         assert torch.equal(
             choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
         )
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         expected = logits(model, inputs)
-    with masked_heads(model, mask["self"]):
+    with hp.masked_heads(model, mask["self"]):
         assert torch.equal(logits(model, inputs), expected)
     torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
     for given in ([(0, 1), ("self", 2, 3)], {0: [1], 2: 3}, mask["self"].numpy()):
-        with masked_heads(model, given):
+        with hp.masked_heads(model, given):
             assert torch.equal(logits(model, inputs), expected)
-    torch.testing.assert_close(logits(prune_heads(model, mask["self"]), inputs), expected)
+    torch.testing.assert_close(logits(hp.prune_heads(model, mask["self"]), inputs), expected)
 
 
 @pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])
 def test_what_does_no_harm(state):
     model, inputs = build("bert"), batch(3)
-    expected = head_importance(model, [inputs], normalize=None)["self"]
+    expected = hp.head_importance(model, [inputs], normalize=None)["self"]
     given: object = [inputs]
     if state == "dropout":
         for module in model.train().modules():
@@ -245,7 +235,7 @@ def test_what_does_no_harm(state):
         rows = [{k: v[i] for k, v in inputs.items()} for i in range(3)]
         given = torch.utils.data.DataLoader(rows, batch_size=2)
     with torch.no_grad() if state == "no_grad" else contextlib.nullcontext():
-        found = head_importance(model, given, normalize=None)["self"]
+        found = hp.head_importance(model, given, normalize=None)["self"]
     torch.testing.assert_close(found, expected)
     assert model.training is (state in ("dropout", "checkpointing"))
 
@@ -258,8 +248,8 @@ def trained(name):
         elif isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0
     return model, [
-        cut_heads(model, [(block.kind, block.layer, head) for head in block.groups[0]])
-        for block in find_heads(model)[:2]
+        hp.head_mask(model, [(block.kind, block.layer, head) for head in block.groups[0]])
+        for block in hp.find_heads(model)[:2]
     ]
 
 
@@ -300,16 +290,16 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant,
         kind: (0.5 + mask.float() / 2).requires_grad_() for kind, mask in first.items()
     }
     inputs, expected = batch_for(name), {}
-    for mask in (first, second, full_mask(model)):
-        with masked_heads(model, mask):
+    for mask in (first, second, hp.ones_mask(model)):
+        with hp.masked_heads(model, mask):
             own = gradients(model, model(**inputs).loss)
         expected = {key: own[key] + expected.get(key, 0) for key in own}
     of_mask = {kind: mask.grad.clone() for kind, mask in first.items()}
     checkpoint(model, reentrant)
-    with masked_heads(model, first):
+    with hp.masked_heads(model, first):
         loss = model(**inputs).loss
     loss = loss + model(**inputs).loss
-    with masked_heads(model, second):
+    with hp.masked_heads(model, second):
         loss = loss + model(**inputs).loss
     found = gradients(model, loss)
     assert found.keys() == expected.keys()
@@ -321,11 +311,11 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant,
 
 def test_masks_that_end_out_of_order_are_each_repeated_with_their_own_model():
     model, (mask, _) = trained("bert")
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         expected = gradients(model, model(**batch(3)).loss)
     checkpoint_by_own_code(model)
     other, (other_mask, _) = trained("bert")
-    first, second = masked_heads(other, other_mask), masked_heads(model, mask)
+    first, second = hp.masked_heads(other, other_mask), hp.masked_heads(model, mask)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -342,9 +332,9 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
     checkpoint(model, reentrant)
     before = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
     loss = model(**batch(3)).loss
-    with masked_heads(model, mask), pytest.raises(RuntimeError, match="backward.. outside the"):
+    with hp.masked_heads(model, mask), pytest.raises(RuntimeError, match="backward.. outside the"):
         loss.backward()
-    with masked_heads(model, mask):
+    with hp.masked_heads(model, mask):
         made = copy.deepcopy(model)
     for one in (model, made):  # neither keeps anything of the mask
         gradients(one, one(**batch(3)).loss)
@@ -353,18 +343,18 @@ def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
 
 
 def test_scores_of_a_model_whose_own_code_checkpoints():
-    expected = score_heads(build("bert"), [batch(3)], "second-order")["self"]
+    expected = hp.score_heads(build("bert"), [batch(3)], "second-order")["self"]
     model = build("bert")
     for layer in model.bert.encoder.layer:
         layer.forward = partial(torch_checkpoint, layer.forward, use_reentrant=False)
-    found = score_heads(model, [batch(3)], "second-order")["self"]
+    found = hp.score_heads(model, [batch(3)], "second-order")["self"]
     torch.testing.assert_close(found, expected)
 
 
 def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():
     model, inputs = build("bert"), batch(3)
-    encoder, other = model.bert.encoder, cut_heads(model, [("self", 1, 2)])
-    with masked_heads(model, cut_heads(model, [("self", 0, 1), ("self", 1, 2)])):
+    encoder, other = model.bert.encoder, hp.head_mask(model, [("self", 1, 2)])
+    with hp.masked_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 2)])):
         expected = logits(model, inputs)
-    with masked_heads(encoder, first_cut(encoder)), masked_heads(model, other):
+    with hp.masked_heads(encoder, first_cut(encoder)), hp.masked_heads(model, other):
         assert torch.equal(logits(model, inputs), expected)

@@ -15,16 +15,16 @@ import headprune_lib as hp
 from headprune_lib import pruning
 from headprune_lib.replication.census import tiny as census
 from headprune_lib.saving import unprune_heads
-from headprune_lib.specs import ARCHITECTURES
+from headprune_lib.specs import ATTENTION_SPECS
 
 IDS = torch.arange(10).view(2, 5)
 
 
 def test_masks_may_be_cumulative():
     model, heads = build(), [("self", 0, 1), ("self", 2, 3), ("self", 0, 0)]
-    at_once = hp.prune_heads(build(), hp.cut_heads(model, heads))
+    at_once = hp.prune_heads(build(), hp.head_mask(model, heads))
     for n in (1, 3):
-        hp.prune_heads(model, hp.cut_heads(model, heads[:n]))
+        hp.prune_heads(model, hp.head_mask(model, heads[:n]))
     assert same_weights(model, at_once.state_dict())
 
 
@@ -73,14 +73,14 @@ def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     change(model)
     before = everything(model)
     with pytest.raises(ValueError, match=message):
-        hp.prune_heads(model, hp.cut_heads(model, [("self", 1, 0), ("self", 0, 2)]))
+        hp.prune_heads(model, hp.head_mask(model, [("self", 1, 0), ("self", 0, 2)]))
     assert everything(model) == before
 
 
 @pytest.mark.parametrize("name", ["mpnet", "t5", "gpt2", "llama"])
 def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
     model, done = build(name), []
-    before, mask = everything(model), hp.full_mask(model)
+    before, mask = everything(model), hp.ones_mask(model)
     for values in mask.values():
         values[0, :2] = values[1] = 0
 
@@ -100,12 +100,12 @@ def test_an_error_in_the_middle_leaves_the_model_as_it_was(name, monkeypatch):
 @pytest.mark.parametrize("known", [True, False])
 def test_keys_and_values_fused_beside_a_query_are_masked_and_removed(known, monkeypatch):
     if not known:  # it is then found by its structure
-        monkeypatch.delitem(ARCHITECTURES, "GPT2Attention")
+        monkeypatch.delitem(ATTENTION_SPECS, "GPT2Attention")
     sizes = {"vocab_size": 30, "n_embd": 16, "n_head": 4, "n_layer": 2}
     model = t.GPT2LMHeadModel(t.GPT2Config(**sizes, add_cross_attention=True)).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    mask, states = hp.full_mask(model), torch.randn(2, 3, 16)
+    mask, states = hp.ones_mask(model), torch.randn(2, 3, 16)
     mask["cross"][0, 1] = mask["self"][0, 2] = mask["cross"][1] = 0
     removed_as_masked(model, mask, lambda each: each(IDS, encoder_hidden_states=states).logits)
     value, output = (
@@ -122,7 +122,7 @@ def test_weights_spread_over_processes_are_refused_as_such():
     try:
         model = fully_shard(build(), mesh=init_device_mesh("cpu", (1,)))
         with pytest.raises(ValueError, match="spread over several processes.*before.*sharded"):
-            hp.prune_heads(model, hp.cut_heads(model, [("self", 0, 1)]))
+            hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1)]))
     finally:
         distributed.destroy_process_group()
 
@@ -164,7 +164,7 @@ def times_of_words(model):
 def test_heads_that_the_configuration_names_are_named_anew(named, gone, tmp_path):
     model = whisper()
     model.generation_config.alignment_heads = named
-    mask = hp.cut_heads(model, [("enc-dec", *head) for head in gone])
+    mask = hp.head_mask(model, [("enc-dec", *head) for head in gone])
     with hp.masked_heads(model, mask):
         masked = times_of_words(model)
     pruned = hp.prune_heads(copy.deepcopy(model), mask)
@@ -180,12 +180,12 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     model = whisper()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
-        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
+        hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.cut_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+    hp.prune_heads(model, hp.head_mask(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
     assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
     model.generation_config.alignment_heads = [[0, 3]]
-    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
     assert model.generation_config.alignment_heads == [[0, 2]]
 
 
@@ -193,7 +193,7 @@ def test_the_first_heads_that_a_loss_reads_are_not_removed():
     model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
     assert model.config.use_guided_attention_loss
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
-        hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))
-    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+        hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
     model.config.use_guided_attention_loss = False
-    hp.prune_heads(model, hp.cut_heads(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 1)]))

@@ -16,27 +16,17 @@ import transformers as t
 from safetensors.torch import load_file, save_file
 from tiny import SHAPE, WIDE, batch, batch_for, build, logits_of, same_weights
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    load_pruned,
-    masked_heads,
-    prune_heads,
-    prune_mask,
-    save_pruned,
-    saving,
-    unprune_heads,
-)
+import headprune_lib as hp
+from headprune_lib import saving
 
 
 def pruned(name="bert"):
     """Without two heads of the first layer of each kind, and all of the last; in float32."""
     model = build(name, dtype=torch.float32)
-    mask = full_mask(model)
+    mask = hp.ones_mask(model)
     for values in mask.values():
         values[0, :2] = values[-1] = 0
-    return prune_heads(model, mask)
+    return hp.prune_heads(model, mask)
 
 
 def logits(model, name="bert"):
@@ -44,7 +34,7 @@ def logits(model, name="bert"):
 
 
 def kept(model):
-    return {block.path: block.kept for block in find_heads(model)}
+    return {block.path: block.kept_heads for block in hp.find_heads(model)}
 
 
 def same(loaded, model, name="bert", atol=1e-5):  # another kernel may be taken
@@ -55,7 +45,7 @@ def same(loaded, model, name="bert", atol=1e-5):  # another kernel may be taken
 
 @pytest.fixture
 def folder(tmp_path):
-    return save_pruned(pruned(), tmp_path / "model")
+    return hp.save_pruned(pruned(), tmp_path / "model")
 
 
 def _in_parts(model, folder):
@@ -64,7 +54,7 @@ def _in_parts(model, folder):
 
 
 WRITTEN = {
-    "save_pruned": (save_pruned, {}),
+    "save_pruned": (hp.save_pruned, {}),
     "save_pretrained": (lambda model, folder: model.save_pretrained(folder), {}),
     "in parts": (_in_parts, {}),
     "a variant": (lambda m, folder: m.save_pretrained(folder, variant="fp16"), {"variant": "fp16"}),
@@ -83,17 +73,17 @@ WRITTEN = {
 def test_what_is_gone_is_written_wherever_weights_are(name, way, tmp_path):
     (write, options), model = WRITTEN[way], pruned(name)
     write(model, tmp_path / "one")
-    loaded = load_pruned(tmp_path / "one", **options)
+    loaded = hp.load_pruned(tmp_path / "one", **options)
     same(loaded, model, name)
     loaded.save_pretrained(tmp_path / "two")
-    same(load_pruned(tmp_path / "two"), loaded, name)
+    same(hp.load_pruned(tmp_path / "two"), loaded, name)
 
 
 @pytest.mark.slow
 def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
     model, ids = pruned(), batch(labels=False)
     model.bert.save_pretrained(tmp_path / "inner")
-    inner = load_pruned(tmp_path / "inner")
+    inner = hp.load_pruned(tmp_path / "inner")
     assert type(inner) is t.BertModel
     assert len(kept(inner)) == len(kept(model))
     with torch.no_grad():
@@ -102,15 +92,15 @@ def test_a_model_in_the_pruned_one_and_a_model_around_it(tmp_path):
     around = t.BertForSequenceClassification(t.BertConfig(**SHAPE, **WIDE)).eval()
     around.bert = inner
     around.save_pretrained(tmp_path / "around")
-    same(load_pruned(tmp_path / "around"), around)
+    same(hp.load_pruned(tmp_path / "around"), around)
 
 
 def test_options_go_to_transformers_and_half_precision_is_kept(folder):
     options = {"dtype": torch.bfloat16, "attn_implementation": "eager", "device_map": {"": "cpu"}}
-    loaded = load_pruned(folder, **options)
+    loaded = hp.load_pruned(folder, **options)
     assert loaded.config._attn_implementation == "eager"
     assert not loaded.training
-    again = load_pruned(save_pruned(loaded, folder / "half"))
+    again = hp.load_pruned(hp.save_pruned(loaded, folder / "half"))
     for model in (loaded, again):
         assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
         torch.testing.assert_close(logits(model).float(), logits(pruned()), rtol=0.05, atol=0.05)
@@ -118,11 +108,11 @@ def test_options_go_to_transformers_and_half_precision_is_kept(folder):
 
 @pytest.mark.slow
 def test_a_revision_on_the_hub(tmp_path):
-    save_pruned(pruned(), tmp_path / "served" / "models" / "someone" / "smaller")
+    hp.save_pruned(pruned(), tmp_path / "served" / "models" / "someone" / "smaller")
     code = (
         "from headprune_lib import find_heads, load_pruned\n"
         f"model = load_pruned('someone/smaller', revision={hub.COMMIT!r})\n"
-        "print([len(block.kept) for block in find_heads(model)])\n"
+        "print([len(block.kept_heads) for block in find_heads(model)])\n"
         "try: load_pruned('someone/other')\n"
         "except FileNotFoundError as error: print(error)"
     )
@@ -146,10 +136,10 @@ def test_weights_are_in_memory_once(tmp_path, stored, dtype):
         vocab_size=1000, hidden_size=1024, num_attention_heads=16, num_hidden_layers=4
     )
     model = t.BertModel(config).to(getattr(torch, stored))
-    mask = full_mask(model)
+    mask = hp.ones_mask(model)
     mask["self"][0, :3] = mask["self"][3] = 0
-    save_pruned(prune_heads(model, mask), tmp_path / "model")
-    save_pruned(pruned(), tmp_path / "small")
+    hp.save_pruned(hp.prune_heads(model, mask), tmp_path / "model")
+    hp.save_pruned(pruned(), tmp_path / "small")
     code = f"""
 import torch
 from headprune_lib import load_pruned
@@ -188,7 +178,7 @@ def test_what_trainer_writes_of_a_pruned_model_is_loaded(tmp_path):
         train_dataset=[{name: value[i] for name, value in rows.items()} for i in range(4)],
     )
     trainer.train()
-    same(load_pruned(tmp_path / "checkpoint-1"), model.eval())
+    same(hp.load_pruned(tmp_path / "checkpoint-1"), model.eval())
 
 
 class Own(t.BertForSequenceClassification):
@@ -214,12 +204,14 @@ class Bound(Own):
 
 def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
     model = Own(pruned().config).eval()
-    folder = save_pruned(prune_heads(model, cut_heads(model, [("self", 0, 1)])), tmp_path / "model")
-    same(load_pruned(folder, model_class=Own), model)
+    folder = hp.save_pruned(
+        hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1)])), tmp_path / "model"
+    )
+    same(hp.load_pruned(folder, model_class=Own), model)
     around = Around(model.config)
     around.inside = pruned()
     around.save_pretrained(tmp_path / "around")
-    same(load_pruned(tmp_path / "around", model_class=Around), around.eval())
+    same(hp.load_pruned(tmp_path / "around", model_class=Around), around.eval())
     for name, given, message in (
         ("model", None, r"names \['Own'\], which transformers.*model_class=…"),
         ("model", t.BertModel, "do not fit BertModel, which lacks 2 .*classifier"),
@@ -227,7 +219,7 @@ def test_a_class_of_ones_own_is_loaded_where_it_is_given(tmp_path):
         ("model", dict, "model_class is <class 'dict'>; give a class"),
     ):
         with pytest.raises(ValueError, match=message):
-            load_pruned(tmp_path / name, model_class=given)
+            hp.load_pruned(tmp_path / name, model_class=given)
 
 
 def _adapter(model):
@@ -259,15 +251,15 @@ def _wrapper(model):
 def test_what_could_not_be_loaded_is_not_written(change, message, tmp_path):
     model = change(build(dtype=torch.float32))
     with pytest.raises(ValueError, match=message):
-        save_pruned(model, tmp_path / "model")
+        hp.save_pruned(model, tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_a_compiled_model_is_saved_as_what_it_is(tmp_path):
     model = pruned()
-    save_pruned(torch.compile(model, backend="eager"), tmp_path / "model")
-    same(load_pruned(tmp_path / "model"), model)
+    hp.save_pruned(torch.compile(model, backend="eager"), tmp_path / "model")
+    same(hp.load_pruned(tmp_path / "model"), model)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -282,29 +274,29 @@ def test_a_full_disk_leaves_nothing_behind(there, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(saving, "save_file", full)
         with pytest.raises(OSError, match="No space left"):
-            save_pruned(pruned(), folder)
+            hp.save_pruned(pruned(), folder)
     assert list(tmp_path.iterdir()) == ([folder] if there else [])
     assert not there or not list(folder.iterdir())
-    same(load_pruned(save_pruned(pruned(), folder)), pruned())
+    same(hp.load_pruned(hp.save_pruned(pruned(), folder)), pruned())
     assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_folders_that_are_in_the_way_cut_short_or_unfinished(folder):
     with pytest.raises(FileExistsError, match="not empty"):
-        save_pruned(pruned(), folder)
+        hp.save_pruned(pruned(), folder)
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()
     for missing in (5, 100):
         weights.write_bytes(whole[:-missing])
         with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
-            load_pruned(folder)
+            hp.load_pruned(folder)
     weights.rename(folder / "model.fp16.safetensors")
     with pytest.raises(FileNotFoundError, match=r"no file named model\.safetensors"):
-        load_pruned(folder)
+        hp.load_pruned(folder)
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
-        load_pruned(folder.parent)
+        hp.load_pruned(folder.parent)
     with pytest.raises(FileNotFoundError, match="no folder ./nowhere"):
-        load_pruned("./nowhere")
+        hp.load_pruned("./nowhere")
 
 
 def record_name(weights):
@@ -350,12 +342,12 @@ def test_weights_that_do_not_belong_together(folder, change, message):
     change(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=message):
-        load_pruned(folder)
+        hp.load_pruned(folder)
 
 
 def as_before(model, folder):
     """What version 1.0 of the library wrote: the record beside the weights."""
-    save_pruned(model, folder)
+    hp.save_pruned(model, folder)
     weights = load_file(folder / "model.safetensors")
     plain = {name: v for name, v in weights.items() if not name.endswith("load_pruned")}
     save_file(plain, folder / "model.safetensors", metadata={"format": "pt"})
@@ -367,10 +359,27 @@ def as_before(model, folder):
 @pytest.mark.parametrize("name", ["bert", "t5"])
 def test_an_older_folder_is_loaded(name, tmp_path):
     model = pruned(name)
-    loaded = load_pruned(as_before(model, tmp_path / "old"))
+    loaded = hp.load_pruned(as_before(model, tmp_path / "old"))
     same(loaded, model, name)
     loaded.save_pretrained(tmp_path / "new")
-    same(load_pruned(tmp_path / "new"), model, name)
+    same(hp.load_pruned(tmp_path / "new"), model, name)
+
+
+FORMER = """{"architecture": {"group": "num_key_value_groups", "key": "k_proj", "kv_heads":
+ "config.num_key_value_heads", "n_heads": "config.num_attention_heads", "output": "o_proj",
+ "query": "q_proj", "value": "v_proj"}, "found": {"by_example": true, "how": "found",
+ "keeps_groups": "", "keeps_one": "", "kind": "self", "masks_only": "", "whole_groups": ""},
+ "kept": [2, 3]}"""
+
+
+def test_a_record_with_former_names_is_read(tmp_path):
+    model = hp.prune_heads(t.Qwen2ForCausalLM(t.Qwen2Config(**tiny.GROUPED)), [(0, 0), (0, 1)])
+    file = hp.save_pruned(model, tmp_path / "model") / "model.safetensors"
+    weights = load_file(file)
+    (name,) = (name for name in weights if name.endswith("load_pruned"))
+    weights[name] = torch.tensor(list(FORMER.encode()), dtype=torch.uint8)
+    save_file(weights, file, metadata={"format": "pt"})
+    assert hp.find_heads(hp.load_pruned(file.parent)) == hp.find_heads(model)
 
 
 @pytest.mark.parametrize("change", [{"kept": {}}, {"model_class": None}, {"weights_sha256": "0"}])
@@ -378,19 +387,20 @@ def test_an_older_record_that_cannot_be(tmp_path, change):
     path = as_before(pruned(), tmp_path / "old") / "headprune.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match="model has others|is damaged|changed after they were"):
-        load_pruned(path.parent)
+        hp.load_pruned(path.parent)
 
 
 def cut(model, seed, per_group=False):
     """Some heads of every kind at random, and all of one layer."""
     generator = torch.Generator().manual_seed(seed)
     scores = {
-        kind: torch.rand(mask.shape, generator=generator) for kind, mask in full_mask(model).items()
+        kind: torch.rand(mask.shape, generator=generator)
+        for kind, mask in hp.ones_mask(model).items()
     }
-    mask = prune_mask(model, scores, 0.4, per_group=per_group)
+    mask = hp.prune_mask(model, scores, 0.4, per_group=per_group)
     if not per_group:
         next(iter(mask.values()))[-1] = 0
-    return prune_heads(model, mask)
+    return hp.prune_heads(model, mask)
 
 
 FAST = {"bert", "deberta-v2", "albert", "t5", "gpt2", "gpt-neox", "llama"}
@@ -404,21 +414,21 @@ def test_zeros_or_the_originals_heads_take_the_place_of_what_was_removed(name, d
     original = build(name)
     pruned = cut(copy.deepcopy(original), drawn_seed)
     before = copy.deepcopy(pruned.state_dict())
-    whole = unprune_heads(pruned)
+    whole = hp.unprune_heads(pruned)
     expected = logits_of(pruned, batch_for(name))
     torch.testing.assert_close(logits_of(whole, batch_for(name)), expected, rtol=1e-10, atol=1e-12)
-    assert all(len(block.kept) == block.n_heads for block in find_heads(whole))
-    assert same_weights(unprune_heads(pruned, original), original.state_dict())
+    assert all(len(block.kept_heads) == block.n_heads for block in hp.find_heads(whole))
+    assert same_weights(hp.unprune_heads(pruned, original), original.state_dict())
     assert same_weights(pruned, before)
 
 
 def test_what_the_others_learned_meanwhile_stays():
     original = build("bert")
-    pruned = prune_heads(copy.deepcopy(original), cut_heads(original, [("self", 1, 2)]))
+    pruned = hp.prune_heads(copy.deepcopy(original), hp.head_mask(original, [("self", 1, 2)]))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter += 1
-    whole = unprune_heads(pruned, original)
+    whole = hp.unprune_heads(pruned, original)
     query, before = (
         each.bert.encoder.layer[1].attention.self.query.weight for each in (whole, original)
     )
@@ -446,7 +456,7 @@ def test_heads_of_groups_and_of_classes_that_were_found_are_put_back(make, per_g
     torch.manual_seed(0)
     pruned = cut(make().to(dtype).eval(), 1, per_group=per_group)
     inputs = {"input_ids": torch.arange(4, 12)[None]}
-    expected, logits = (logits_of(each, inputs) for each in (pruned, unprune_heads(pruned)))
+    expected, logits = (logits_of(each, inputs) for each in (pruned, hp.unprune_heads(pruned)))
     torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -454,7 +464,7 @@ def test_what_a_caller_has_is_left_as_it_was():
     pruned = cut(build("bert"), 0).train()
     pruned.bert.embeddings.requires_grad_(False)
     state = torch.get_rng_state()
-    whole = unprune_heads(pruned)
+    whole = hp.unprune_heads(pruned)
     assert torch.equal(torch.get_rng_state(), state) and whole.training
     assert not whole.bert.embeddings.word_embeddings.weight.requires_grad
     assert whole.classifier.weight.requires_grad
@@ -462,7 +472,7 @@ def test_what_a_caller_has_is_left_as_it_was():
         whole.classifier.weight += 1
     assert not torch.equal(whole.classifier.weight, pruned.classifier.weight)
     model = build("bert")
-    copied = unprune_heads(model)
+    copied = hp.unprune_heads(model)
     assert copied is not model and same_weights(copied, model.state_dict())
 
 
@@ -492,16 +502,16 @@ def test_what_cannot_be_made_again_is_refused(name, change, message):
     model = cut(build(name), 0)
     changed = change(model) or model
     with pytest.raises(ValueError, match=message):
-        unprune_heads(changed)
+        hp.unprune_heads(changed)
 
 
 def test_another_original_and_a_mask_are_refused():
     pruned = cut(build("bert"), 0)
     small = t.BertForSequenceClassification(t.BertConfig(hidden_size=8, num_attention_heads=4))
     with pytest.raises(ValueError, match="the model that the heads were removed from"):
-        unprune_heads(pruned, small)
-    with masked_heads(pruned, full_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
-        unprune_heads(pruned)
+        hp.unprune_heads(pruned, small)
+    with hp.masked_heads(pruned, hp.ones_mask(pruned)), pytest.raises(RuntimeError, match="masked"):
+        hp.unprune_heads(pruned)
 
 
 def test_weights_computed_from_others_are_taken_as_they_are():
@@ -513,7 +523,7 @@ def test_weights_computed_from_others_are_taken_as_they_are():
     )  # fmt: skip
     model = t.Wav2Vec2Model(config).eval()  # its positions' convolution has weight_norm
     pruned, sound = cut(model, seed=3), {"input_values": torch.randn(2, 40)}
-    whole = unprune_heads(pruned)
+    whole = hp.unprune_heads(pruned)
     with torch.no_grad():
         expected, states = (each(**sound).last_hidden_state for each in (pruned, whole))
     torch.testing.assert_close(states, expected)

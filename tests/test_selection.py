@@ -9,17 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
 
-from headprune_lib import (
-    cut_heads,
-    find_heads,
-    full_mask,
-    order_mask,
-    prune_heads,
-    prune_mask,
-    prune_order,
-    prune_schedule,
-    uniform_mask,
-)
+import headprune_lib as hp
 from headprune_lib.replication.census import tiny as census_tiny
 from headprune_lib.selection import order_masks
 
@@ -29,22 +19,22 @@ MODELS = {name: build(name) for name in ("bert", "llama", "marian")}
 @settings(deadline=None)
 @given(st.integers(1, 500), st.integers(1, 50))
 def test_the_schedule_is_the_papers(n_heads, steps):
-    schedule = prune_schedule(n_heads, steps)
+    schedule = hp.prune_schedule(n_heads, steps)
     assert schedule == [math.ceil(n_heads * i / steps - 1e-9) for i in range(steps + 1)]
     assert schedule[0] == 0 and schedule[-1] == n_heads and schedule == sorted(schedule)
 
 
 def test_the_order_is_ascending_with_ties_in_place_and_removed_heads_left_out():
     scores = {"self": torch.tensor([[0.3, 0.1], [0.1, float("nan")]])}
-    assert prune_order(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
+    assert hp.rank_heads(scores) == [("self", 0, 1), ("self", 1, 0), ("self", 0, 0)]
 
 
 def test_masks_along_an_order_are_those_of_each_number_of_heads():
     model = build("bart")
-    order = prune_order(scores_of(model, 0))
+    order = hp.rank_heads(scores_of(model, 0))
     counts = [5, 0, len(order), 1]
     for n_cut, mask in zip(counts, order_masks(model, order, counts), strict=True):
-        expected = cut_heads(model, order[:n_cut])
+        expected = hp.head_mask(model, order[:n_cut])
         assert mask.keys() == expected.keys()
         assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
     for wrong in (-1, len(order) + 1):
@@ -56,7 +46,7 @@ def scores_of(model, seed):
     generator = torch.Generator().manual_seed(seed)
     return {  # NaN where a head is gone
         kind: torch.rand(mask.shape, generator=generator).masked_fill(mask.isnan(), torch.nan)
-        for kind, mask in full_mask(model).items()
+        for kind, mask in hp.ones_mask(model).items()
     }
 
 
@@ -65,48 +55,51 @@ def scores_of(model, seed):
 @given(st.sampled_from(sorted(MODELS)), st.floats(0, 1), st.integers(0, 4), st.integers(0, 99))
 def test_a_prune_mask_can_be_removed_and_keeps_to_its_bounds(name, amount, keep, seed):
     model = MODELS[name]
-    mask = prune_mask(model, scores_of(model, seed), amount, keep_at_least=keep)
+    mask = hp.prune_mask(model, scores_of(model, seed), amount, keep_at_least=keep)
     n_heads = sum(values.numel() for values in mask.values())
     cut = n_heads - sum(int(values.sum()) for values in mask.values())
     assert cut <= amount * n_heads + 1e-6
-    for block in find_heads(model):
+    for block in hp.find_heads(model):
         row = mask[block.kind][block.layer]
         assert row.sum() >= keep
-        assert set(row.unflatten(0, (-1, block.group)).sum(1).tolist()) <= {0.0, block.group}
+        assert set(row.unflatten(0, (-1, block.queries_per_kv)).sum(1).tolist()) <= {
+            0.0,
+            block.queries_per_kv,
+        }
     if keep == 0:
-        size = find_heads(model)[0].group
+        size = hp.find_heads(model)[0].queries_per_kv
         assert cut == math.floor(amount * n_heads + 1e-9) // size * size
 
 
 def test_the_least_important_heads_go_and_of_one_kind_if_asked():
     model = MODELS["marian"]
     scores = scores_of(model, 0)
-    order = prune_order(scores)
-    expected = order_mask(model, order, len(order) // 2)
-    mask = prune_mask(model, scores, 0.5)
+    order = hp.rank_heads(scores)
+    expected = hp.order_mask(model, order, len(order) // 2)
+    mask = hp.prune_mask(model, scores, 0.5)
     assert all(torch.equal(mask[kind], expected[kind]) for kind in mask)
-    own = prune_mask(model, scores, 0.25, kinds=["dec-dec"])
+    own = hp.prune_mask(model, scores, 0.25, kinds=["dec-dec"])
     assert int((own["dec-dec"] == 0).sum()) == 2
-    assert torch.equal(own["enc-enc"], full_mask(model)["enc-enc"])
+    assert torch.equal(own["enc-enc"], hp.ones_mask(model)["enc-enc"])
 
 
 def test_a_pruned_model_is_pruned_further():
-    model = prune_heads(build(), cut_heads(build(), [("self", 0, 0), ("self", 0, 1)]))
+    model = hp.prune_heads(build(), hp.head_mask(build(), [("self", 0, 0), ("self", 0, 1)]))
     scores = {"self": torch.arange(12.0).reshape(3, 4)}
     scores["self"][0, :2] = torch.nan
-    mask = prune_mask(model, scores, 0.2)  # of the ten heads left
+    mask = hp.prune_mask(model, scores, 0.2)  # of the ten heads left
     assert (mask["self"] == 0).nonzero().tolist() == [[0, 2], [0, 3]]
-    prune_heads(model, mask)
+    hp.prune_heads(model, mask)
 
 
 def test_scores_that_cannot_be_of_this_model():
     ones, message = torch.ones(3, 4), r"scores of shape .*has .*\(3, 4\).*another model"
     for scores in ({"self": ones[:2]}, {"self": ones, "enc-dec": ones}, {}):
         with pytest.raises(ValueError, match=message):
-            prune_mask(build(), scores, 0.5)
+            hp.prune_mask(build(), scores, 0.5)
     ones[0, 3] = math.nan
     with pytest.raises(ValueError, match=r"layer 0, head 3\) is NaN.*infinite"):
-        prune_mask(build(), {"self": ones}, 0.5)
+        hp.prune_mask(build(), {"self": ones}, 0.5)
 
 
 def left(mask):
@@ -116,7 +109,7 @@ def left(mask):
 def test_the_best_of_each_layer_stay():
     model = build("bert")
     scores = {"self": torch.tensor([[4.0, 1, 3, 2], [10, 40, 20, 30], [0.4, 0.3, 0.2, 0.1]])}
-    kept = uniform_mask(model, scores, 0.5)["self"]
+    kept = hp.uniform_mask(model, scores, 0.5)["self"]
     assert kept.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
 
 
@@ -130,43 +123,43 @@ def test_the_best_of_each_layer_stay():
 )
 def test_as_many_in_each_layer_and_never_more_gone_than_asked(name, amount, keep_at_least, seed):
     model = build(name, dtype=torch.float32)
-    mask = uniform_mask(model, scores_of(model, seed), amount, keep_at_least=keep_at_least)
+    mask = hp.uniform_mask(model, scores_of(model, seed), amount, keep_at_least=keep_at_least)
     for counts in left(mask).values():
         assert len(set(counts)) == 1
         assert 4 >= counts[0] >= max(keep_at_least, (1 - amount) * 4 - 1e-6)
-    prune_heads(copy.deepcopy(model), mask)  # whole groups
+    hp.prune_heads(copy.deepcopy(model), mask)  # whole groups
 
 
 def test_groups_go_by_their_mean():
     model = build("llama")
     scores = {"self": torch.tensor([[0.0, 9, 4, 4], [4, 4, 1, 8], [1, 1, 0, 3]])}
-    kept = uniform_mask(model, scores, 0.5)["self"]
+    kept = hp.uniform_mask(model, scores, 0.5)["self"]
     assert kept.tolist() == [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
 
 
 def test_layers_that_share_position_biases_keep_the_same_heads():
     model = build("t5")
-    mask = uniform_mask(model, scores_of(model, 0), 0.5)
+    mask = hp.uniform_mask(model, scores_of(model, 0), 0.5)
     assert mask["enc-enc"][0].tolist() == mask["enc-enc"][1].tolist()
     assert mask["dec-dec"][0].tolist() == mask["dec-dec"][1].tolist()
     scores = {kind: torch.tensor([[1.0, 0, 0, 9], [5, 1, 0, 0]]) for kind in mask}
-    kept = uniform_mask(model, scores, 0.5)
+    kept = hp.uniform_mask(model, scores, 0.5)
     assert kept["enc-enc"].tolist() == [[1, 0, 0, 1]] * 2
     assert kept["enc-dec"].tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]  # no biases: each its own
 
 
 def test_a_model_that_is_uneven_is_made_even():
     model = build("bert")
-    prune_heads(model, cut_heads(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
-    prune_heads(model, uniform_mask(model, scores_of(model, 0), 0.0))
-    assert [len(block.kept) for block in find_heads(model)] == [2, 2, 2]
+    hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 0, 2), ("self", 1, 0)]))
+    hp.prune_heads(model, hp.uniform_mask(model, scores_of(model, 0), 0.0))
+    assert [len(block.kept_heads) for block in hp.find_heads(model)] == [2, 2, 2]
 
 
 LESS = [
-    (prune_mask, "bert", 0.5, {"keep_at_least": 4}, "asks for 6 of 12 heads, and 0 go: each layer keeps 4"),
-    (prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: .* go together, 2 at a time"),
-    (prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
-    (uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
+    (hp.prune_mask, "bert", 0.5, {"keep_at_least": 4}, "for 6 of 12 heads, and 0 go: each layer keeps 4"),
+    (hp.prune_mask, "llama", 0.3, {}, "asks for 3 of 12 heads, and 2 go: .* go together, 2 at a time"),
+    (hp.prune_mask, "masks only", 0.9, {}, "asks for 7 of 8 heads, and 0 go: heads can only be masked"),
+    (hp.uniform_mask, "bert", 0.1, {}, "amount 0.1 of 4 heads is less than one: no head goes"),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import headprune_lib as hp
 from headprune_lib.budgets import cache_cost, parameters_cost
-from headprune_lib.selection import prune_steps
+from headprune_lib.selection import removal_units
 
 TYPES = ["sliding_attention", "full_attention"]
 CONFIG = {
@@ -52,17 +52,17 @@ def logits(model):
 
 def test_every_layer_is_found_and_says_whose_keys_it_reads():
     blocks = hp.find_heads(build())
-    assert [(b.layer, b.how, b.n_heads, b.group) for b in blocks] == [
+    assert [(b.layer, b.source, b.n_heads, b.queries_per_kv) for b in blocks] == [
         (layer, "found", 4, 2) for layer in range(5)
     ]
-    assert [b.keeps_groups for b in blocks] == [
+    assert [b.why_keep_groups for b in blocks] == [
         "",
         "model.layers.3.self_attn reads its keys and values",
         "model.layers.4.self_attn reads its keys and values",
         "it reads the keys and values of model.layers.1.self_attn",
         "it reads the keys and values of model.layers.2.self_attn",
     ]
-    assert [bool(b.keeps_one) for b in blocks] == [False, True, True, False, False]
+    assert [bool(b.why_keep_one) for b in blocks] == [False, True, True, False, False]
 
 
 def test_masks_and_scores_reach_the_layers_that_read():
@@ -70,7 +70,7 @@ def test_masks_and_scores_reach_the_layers_that_read():
     for layer in READERS:
         zeroed = copy.deepcopy(model)
         zeroed.model.layers[layer].self_attn.o_proj.weight.data[:, 4:8] = 0
-        with hp.masked_heads(model, hp.cut_heads(model, [("self", layer, 1)])):
+        with hp.masked_heads(model, hp.head_mask(model, [("self", layer, 1)])):
             masked = logits(model)
         close(masked, logits(zeroed))
         assert not torch.allclose(masked, logits(model))
@@ -84,7 +84,7 @@ def test_masks_and_scores_reach_the_layers_that_read():
     for layer in range(5):
         losses = []
         for gate in (1 + 2**-9, 1 - 2**-9):  # exact in the float32 of a mask
-            mask = hp.full_mask(model)
+            mask = hp.ones_mask(model)
             mask["self"][layer, 3] = gate
             with hp.masked_heads(model, mask), torch.no_grad():
                 losses.append(loss(model(**batch), batch))
@@ -96,7 +96,7 @@ def test_masks_and_scores_reach_the_layers_that_read():
 def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_path):
     model = build()
     model.set_attn_implementation(kernel)
-    mask = hp.cut_heads(model, CUT)
+    mask = hp.head_mask(model, CUT)
     pruned = removed_as_masked(model, mask, logits, atol=1e-9)
     for how in ({}, {"cache_implementation": "static"}, {"num_beams": 2}, {"use_cache": False}):
         asked = {
@@ -111,10 +111,10 @@ def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_pat
     loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"))
     loaded.set_attn_implementation(kernel)
     close(logits(loaded), logits(pruned))
-    keeps = [block.keeps_groups for block in hp.find_heads(model)]
-    assert [block.keeps_groups for block in hp.find_heads(loaded)] == keeps
+    keeps = [block.why_keep_groups for block in hp.find_heads(model)]
+    assert [block.why_keep_groups for block in hp.find_heads(loaded)] == keeps
     removed_as_masked(
-        loaded, hp.cut_heads(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
+        loaded, hp.head_mask(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
     )
 
 
@@ -131,7 +131,7 @@ def test_keys_that_are_read_stay_and_the_reader_is_named():
     before = copy.deepcopy(model.state_dict())
     for heads, message in REFUSED:
         with pytest.raises(ValueError, match=message):
-            hp.prune_heads(model, hp.cut_heads(model, heads))
+            hp.prune_heads(model, hp.head_mask(model, heads))
         assert same_weights(model, before)
 
 
@@ -139,16 +139,16 @@ def test_keys_that_are_read_stay_and_the_reader_is_named():
 def test_what_an_order_removes_can_be_removed(groups):
     model = build(num_key_value_heads=groups)
     scores = hp.score_heads(model, [], "random")
-    steps = prune_steps(model, scores)
+    steps = removal_units(model, scores)
     n_parameters, n_bytes = parameters_cost(model), cache_cost(model, 2, 6)
     for n in (1, len(steps) // 2, len(steps)):
-        mask = hp.cut_heads(model, [head for step in steps[:n] for head in step])
+        mask = hp.head_mask(model, [head for step in steps[:n] for head in step])
         pruned = removed_as_masked(model, mask, logits, atol=1e-9)
         assert n_parameters(mask) == sum(p.numel() for p in pruned.parameters())
-    assert n_bytes(mask) < n_bytes(hp.full_mask(model))  # of the layer that shares nothing
-    reading = hp.full_mask(model)
+    assert n_bytes(mask) < n_bytes(hp.ones_mask(model))  # of the layer that shares nothing
+    reading = hp.ones_mask(model)
     reading["self"][list(READERS)] = 0
-    assert n_bytes(reading) == n_bytes(hp.full_mask(model))  # they keep no keys of their own
+    assert n_bytes(reading) == n_bytes(hp.ones_mask(model))  # they keep no keys of their own
     n_left = mask["self"].sum(1).tolist()
     assert [n_left[layer] for layer in (*FREE, *READERS)] == [0, 0, 0]
     assert all(n_left[layer] == groups for layer in MAKERS)
@@ -179,10 +179,10 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
     blocks = {block.path: block for block in hp.find_heads(model)}
     assert [p.requires_grad for p in model.parameters()] == learned
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert blocks["layers.0"].keeps_groups == reason
-    assert blocks["layers.2"].keeps_groups == ""
-    group = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 1)])
-    each = hp.cut_heads(model, [("self", 0, 0), ("self", 0, 3)])
+    assert blocks["layers.0"].why_keep_groups == reason
+    assert blocks["layers.2"].why_keep_groups == ""
+    group = hp.head_mask(model, [("self", 0, 0), ("self", 0, 1)])
+    each = hp.head_mask(model, [("self", 0, 0), ("self", 0, 3)])
     if reason:
         with pytest.raises(ValueError, match=reason):
             hp.prune_heads(copy.deepcopy(model), group)
@@ -191,7 +191,7 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
 
 
 def test_without_the_proof_any_layer_may_be_read():
-    assert [block.keeps_groups for block in hp.find_heads(build(), verify=False)] == [
+    assert [block.why_keep_groups for block in hp.find_heads(build(), verify=False)] == [
         *["model.layers.3.self_attn (and 1 more) may read its keys and values"] * 3,
         *["it reads the keys and values of another layer"] * 2,
     ]

@@ -7,7 +7,7 @@ import torch
 import transformers as t
 from tiny import BUILDERS, batch, batch_for, build, inputs_of
 
-from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
+from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 from headprune_lib.replication.census.tiny import build as census_model
 
 _COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
@@ -47,7 +47,7 @@ CUT = (
 def test_generation_with_empty_layers_is_that_of_the_masked_model(name, cut):
     torch.manual_seed(0)
     model = MODELS[name]()
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for kind, layers in cut.items():
         mask[kind][layers] = 0
     pruned = prune_heads(copy.deepcopy(model), mask)
@@ -69,9 +69,9 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
     )  # fmt: skip
     model = t.UMT5ForConditionalGeneration(config).eval()
     pruned, ids = copy.deepcopy(model), torch.randint(3, 40, (2, 7))
-    (kind, *_), mask = full_mask(model), full_mask(model)
+    (kind, *_), mask = ones_mask(model), ones_mask(model)
     for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
-        step = full_mask(model)
+        step = ones_mask(model)
         step[kind][0, heads] = mask[kind][0, heads] = 0
         prune_heads(pruned, step)
     with torch.no_grad(), masked_heads(model, mask):
@@ -83,7 +83,7 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
 
 def _cut(model, cut):
     """A mask without the first layers' heads, or without a key and value head of each layer."""
-    mask = full_mask(model)
+    mask = ones_mask(model)
     for block in find_heads(model):
         if cut == "group":
             mask[block.kind][block.layer, list(block.groups[0])] = 0

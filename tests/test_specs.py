@@ -1,29 +1,31 @@
-"""A class that is not in the table can be taught."""
+"""A class that is not in the table can be taught; former names still work."""
 
 import copy
 import pickle
+from operator import attrgetter
 
 import pytest
 import torch
 from ownmodels import OwnAttention, OwnModel
 from tiny import removed_as_masked
 
-from headprune_lib import cut_heads, find_heads, head_importance, register_attention
-from headprune_lib.specs import ARCHITECTURES
+import headprune_lib
+from headprune_lib import find_heads, head_importance, head_mask, register_attention
+from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec
 
 
 @pytest.fixture
 def taught(forget_taught):
     register_attention(
         OwnAttention, query="wq", key="wk", value="wv", output="wo", n_heads="n_heads",
-        width="head_size", returns=1,
+        head_dim="head_size", returns=1,
     )  # fmt: skip
     torch.manual_seed(0)
     return OwnModel("", "")
 
 
 def test_a_taught_class_is_masked_scored_and_removed(taught):
-    ids, mask = torch.arange(15).view(3, 5), cut_heads(taught, [("self", 0, 1), ("self", 1, 3)])
+    ids, mask = torch.arange(15).view(3, 5), head_mask(taught, [("self", 0, 1), ("self", 1, 3)])
     mask["self"][1] = 0
     pruned = removed_as_masked(taught, mask, lambda model: model(ids))
     assert not torch.allclose(pruned(ids), taught(ids))
@@ -32,10 +34,10 @@ def test_a_taught_class_is_masked_scored_and_removed(taught):
     )
     assert scores["self"].shape == (2, 4) and (scores["self"] > 0).all()
     expected = pruned(ids)
-    ARCHITECTURES.clear()  # as in another program, to which nobody taught the class
+    ATTENTION_SPECS.clear()  # as in another program, to which nobody taught the class
     for copied in (pruned, copy.deepcopy(pruned), pickle.loads(pickle.dumps(pruned))):
         assert torch.equal(copied(ids), expected)
-        assert [block.kept for block in find_heads(copied)] == [(0, 2, 3), ()]
+        assert [block.kept_heads for block in find_heads(copied)] == [(0, 2, 3), ()]
 
 
 THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
@@ -45,7 +47,7 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
     ("names", "message"),
     [
         ({**THREE, "output": ""}, "output is ''.*every attention module has one"),
-        ({**THREE, "more_rows": "positions"}, "give a tuple"),
+        ({**THREE, "extra_projections": "positions"}, "give a tuple"),
         ({"output": "o", "query": "q", "key": "k"}, "all three projections, or the fused one"),
         ({**THREE, "fused": "qkv"}, "all three projections, or the fused one"),
         ({"like": "BertAtention"}, "'BertAtention': did you mean BertAttention"),
@@ -54,4 +56,27 @@ THREE = {"query": "q", "key": "k", "value": "v", "output": "o"}
 def test_names_that_contradict_each_other_are_refused(names, message):
     with pytest.raises((ValueError, TypeError), match=message):
         register_attention("Half", **names)
-    assert "Half" not in ARCHITECTURES
+    assert "Half" not in ATTENTION_SPECS
+
+
+NAMES = {
+    "cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads",
+    "masking.head_grid": "masking.mask_shapes", "selection.prune_steps": "selection.removal_units",
+    "budgets.cut_until": "budgets.prune_to_budget", "budgets.cut_while": "budgets.prune_while",
+    "budgets.Cut": "budgets.BudgetResult", "specs.ARCHITECTURES": "specs.ATTENTION_SPECS",
+    "specs.Architecture": "specs.AttentionSpec", "specs.AttentionBlock": "specs.AttentionLayer",
+    "attention.eager": "attention.eager_attention",
+}  # fmt: skip
+
+
+def test_former_names_work_and_warn(taught):
+    layer, parts = find_heads(taught)[0], AttentionSpec.FORMER
+    spec = register_attention("New", fused="qkv", output="o", **dict.fromkeys(parts.values(), ()))
+    owners = (headprune_lib, NAMES), (layer, AttentionLayer.FORMER), (spec, parts)
+    for owner, former, new in ((o, *pair) for o, names in owners for pair in names.items()):
+        with pytest.warns(DeprecationWarning, match=f"{former} is called {new.split('.')[-1]} now"):
+            assert attrgetter(former)(owner) is attrgetter(new)(owner)
+    with pytest.warns(DeprecationWarning, match="= is called"):
+        assert spec == register_attention(
+            "Old", fused="qkv", output="o", **dict.fromkeys(parts, ())
+        )

@@ -5,7 +5,7 @@ import torch
 from tiny import batch_for, build
 
 from headprune_lib import gradients, head_importance
-from headprune_lib.utils import in_halves
+from headprune_lib.utils import split_on_oom
 
 
 @pytest.mark.parametrize("room", [1, 3, 7])
@@ -20,7 +20,7 @@ def test_a_batch_that_memory_has_no_room_for_is_computed_in_halves(room):
 
     batch = {"input_ids": torch.arange(28).view(7, 4), "labels": torch.arange(7)}
     expected = 10 * batch["input_ids"].sum(1) + batch["labels"]
-    assert torch.equal(in_halves(compute, batch, torch.cat), expected)
+    assert torch.equal(split_on_oom(compute, batch, torch.cat), expected)
     assert tried[0] == 7 and sum(n for n in tried if n <= room) == 7
 
 
@@ -35,7 +35,7 @@ def test_what_cannot_be_halved_is_the_error_of_memory():
         {"input_ids": ids, "scale": torch.tensor(1.0)},
     ):
         with pytest.raises(torch.OutOfMemoryError):
-            in_halves(compute, batch, torch.cat)
+            split_on_oom(compute, batch, torch.cat)
 
 
 @pytest.mark.parametrize("name", ["bert", "marian"])

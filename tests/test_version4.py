@@ -64,5 +64,5 @@ def test_rows_that_stay_are_those_of_version_4():
     prune_heads(model, [(0, 1)])
     found = after("find_pruneable_heads_and_indices", model=model)
     heads, index = VERSION4["find_pruneable_heads_and_indices"]
-    assert {0, 1, 2} & {*found["block"].kept} == {*heads}
+    assert {0, 1, 2} & {*found["block"].kept_heads} == {*heads}
     assert found["stay"].nonzero().flatten().tolist() == index

@@ -50,7 +50,7 @@ def refuse(message: str) -> NoReturn:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
     """Errors of input become one line and code 2: a wrong value, a file that cannot be read.
 
     So does a lack of memory, which other options may mend.
@@ -72,7 +72,7 @@ def _device_here(device: str | None) -> str | None:
     if device not in (None, "cpu"):  # which is everywhere, and torch takes seconds to import
         from headprune_lib.cli.models import check_device
 
-        with refusing():
+        with user_errors():
             check_device(device)
     return device
 

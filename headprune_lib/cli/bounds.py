@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # wrong arguments must not wait for torch
     from torch import nn
 
-    from headprune_lib.budgets import Cut
+    from headprune_lib.budgets import BudgetResult
     from headprune_lib.masking import HeadTensors
     from headprune_lib.selection import Step
     from headprune_lib.utils import Batch
@@ -102,29 +102,31 @@ class Budget:
     def __init__(
         self, bound: Bound, model: nn.Module, steps: Sequence[Step], held_out: Sequence[Batch]
     ) -> None:
-        from headprune_lib.budgets import cut_until
-        from headprune_lib.masking import full_mask
+        from headprune_lib.budgets import prune_to_budget
+        from headprune_lib.masking import ones_mask
 
         self.bound, self.model = bound, model
         self.limit: float | None = None
         if bound.option in _HELD_OUT:
             self.value = _quality(bound.option, model, held_out)
             unit = 100 if bound.option == "--lose-points" else 1
-            self.limit = self.value(full_mask(model)) - bound.value / unit
+            self.limit = self.value(ones_mask(model)) - bound.value / unit
         elif bound.option != "--amount":
             self.value = _cost(bound, model, steps)
             share = bound.option == "--parameters" and bound.value <= 1
-            self.limit = bound.value * (self.value(full_mask(model)) if share else 1)
+            self.limit = bound.value * (self.value(ones_mask(model)) if share else 1)
             # refuses a bound that is out of reach before minutes are spent on scores
-            cut_until(model, [[head for step in steps for head in step]], self.value, self.limit)
+            prune_to_budget(
+                model, [[head for step in steps for head in step]], self.value, self.limit
+            )
 
-    def cut(self, steps: Sequence[Step], mask: HeadTensors) -> Cut:
+    def cut(self, steps: Sequence[Step], mask: HeadTensors) -> BudgetResult:
         """How far an order goes; ``mask`` is what a share of the heads leaves, if that is asked."""
-        from headprune_lib.budgets import Cut, cut_until, cut_while
+        from headprune_lib.budgets import BudgetResult, prune_to_budget, prune_while
 
         if self.limit is None:
-            return Cut(mask, len(taken(steps, mask)), ())
-        walk = cut_while if self.bound.option in _HELD_OUT else cut_until
+            return BudgetResult(mask, len(removed_units(steps, mask)), ())
+        walk = prune_while if self.bound.option in _HELD_OUT else prune_to_budget
         return walk(self.model, steps, self.value, self.limit)
 
     def shown(self, value: float) -> float:
@@ -134,7 +136,7 @@ class Budget:
         return -value if self.bound.option == "--lose-nats" else value
 
 
-def taken(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
+def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
     """The steps that a mask cuts."""
     return [
         step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
@@ -158,7 +160,7 @@ def _quality(
     """Accuracy, or the loss with its sign turned, of a model under a mask."""
     from headprune_lib.cli.quality import names_classes, quality
     from headprune_lib.masking import masked_heads
-    from headprune_lib.utils import on_device
+    from headprune_lib.utils import to_device
 
     if option == "--lose-points" and not names_classes(batches[0]):
         raise ValueError(
@@ -166,7 +168,7 @@ def _quality(
             "of a text; give --lose-nats"
         )
     device = next(model.parameters()).device
-    batches = [on_device(batch, device) for batch in batches]
+    batches = [to_device(batch, device) for batch in batches]
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

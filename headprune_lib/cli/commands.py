@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import Device, app, check_new, refuse, refusing, short
-from headprune_lib.cli.bounds import Budget, one_bound, taken
+from headprune_lib.cli.app import Device, app, check_new, refuse, short, user_errors
+from headprune_lib.cli.bounds import Budget, one_bound, removed_units
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from headprune_lib.budgets import Cut
+    from headprune_lib.budgets import BudgetResult
     from headprune_lib.cli.data import Rows
     from headprune_lib.masking import HeadTensors
     from headprune_lib.utils import Batch
@@ -131,7 +131,7 @@ class Reader:
         from headprune_lib.cli.output import Watched
         from headprune_lib.criteria import get_criterion
 
-        if not any(block.kept for block in find_heads(self.model)):
+        if not any(block.kept_heads for block in find_heads(self.model)):
             raise ValueError("no head is left in the model: there is nothing to score")
         criterion, ends = get_criterion(by), end_ids(self.tokenizer)
         settings: dict[str, Any] = {"normalize": None if normalize == "none" else normalize.value}
@@ -151,7 +151,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     from headprune_lib.cli.models import load_model
     from headprune_lib.cli.output import layers_table, printed, reasons_table, refused_table
 
-    with refusing(), warnings.catch_warnings():
+    with user_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is not taken is listed below
         loaded = load_model(model)
         tables = [table(loaded) for table in (layers_table, reasons_table, refused_table)]
@@ -190,7 +190,7 @@ def score(
     from headprune_lib.cli.output import printed, scores_table
     from headprune_lib.criteria import get_criterion
 
-    with refusing():
+    with user_errors():
         get_criterion(by)  # before a model is loaded
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         scores = reader.scores(reader.batches(data), by, normalize)
@@ -273,7 +273,7 @@ def prune(
         "--lose-points": lose_points,
         "--lose-nats": lose_nats,
     }
-    with refusing():  # before torch is imported
+    with user_errors():  # before torch is imported
         bound = one_bound(bounds, at, held_out)
         if uniform and (bound.option != "--amount" or per_group or group_score != "mean"):
             refuse("--uniform goes with --amount alone, by the mean of whole groups")
@@ -285,7 +285,7 @@ def prune(
 
     from headprune_lib import (
         fold_gates,
-        full_mask,
+        ones_mask,
         prune_heads,
         prune_mask,
         save_pruned,
@@ -297,9 +297,9 @@ def prune(
     from headprune_lib.cli.report import page, write
     from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
-    from headprune_lib.selection import prune_steps
+    from headprune_lib.selection import removal_units
 
-    with refusing():
+    with user_errors():
         get_criterion(by)
         reader = Reader.load(model, device, batch_size, max_length, text_column)
         loaded, batches = reader.model, reader.batches(data)
@@ -319,9 +319,9 @@ def prune(
             else partial(prune_mask, loaded, **rules)
         )
         # what is wrong with the bounds is said before minutes are spent on scores
-        every = full_mask(loaded)
-        possible = prune_steps(loaded, every, **rules)
-        stay = _staying(loaded, kind)
+        every = ones_mask(loaded)
+        possible = removal_units(loaded, every, **rules)
+        stay = _not_prunable(loaded, kind)
         if not possible:
             nothing = stay or "lower --keep-at-least, or name another --kind"
             raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
@@ -331,7 +331,7 @@ def prune(
         mask, less = _mask_of(choose, scores, amount)
         for why in less:
             typer.echo(f"headprune: {why}", err=True)
-        steps = prune_steps(loaded, scores, **rules)
+        steps = removal_units(loaded, scores, **rules)
         cut = budget.cut(steps, mask)
         smaller = copy.deepcopy(loaded)
         if tuned:
@@ -346,7 +346,7 @@ def prune(
                 measured[moment] = {"bleu": value} | measured[moment]
         asked = {"model": model, "by": by, "measured_on": str(test or data)}
         if report:
-            gone = taken(steps, cut.mask)
+            gone = removed_units(steps, cut.mask)
             html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
         with new_folder(out) as staged:
             save_pruned(smaller, staged)
@@ -371,14 +371,14 @@ def prune(
         typer.echo(f"report: {short(report)}")
 
 
-def _staying(model: PreTrainedModel, kinds: list[str] | None) -> str:
+def _not_prunable(model: PreTrainedModel, kinds: list[str] | None) -> str:
     """What is to be told of heads that can only be masked; empty where all can be removed."""
     from headprune_lib import find_heads
 
     blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
-    stay = [block for block in blocks if block.masks_only]
-    n_stay, n_heads = (sum(len(block.kept) for block in part) for part in (stay, blocks))
-    why = "; ".join(dict.fromkeys(block.masks_only for block in stay))
+    stay = [block for block in blocks if block.why_not_prunable]
+    n_stay, n_heads = (sum(len(block.kept_heads) for block in part) for part in (stay, blocks))
+    why = "; ".join(dict.fromkeys(block.why_not_prunable for block in stay))
     told = f"{n_stay} of {n_heads} heads stay, for they can only be masked (masked_heads): {why}"
     return told if stay else ""
 
@@ -400,7 +400,7 @@ def _mask_of(
     return mask, less
 
 
-def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
+def _walked(budget: Budget, cut: BudgetResult, n_heads: int) -> list[dict[str, float]]:
     """Every place that was looked at, in order of heads gone."""
     return [
         {
@@ -412,7 +412,7 @@ def _walked(budget: Budget, cut: Cut, n_heads: int) -> list[dict[str, float]]:
     ]
 
 
-def _curve(walked: list[dict[str, float]], cut: Cut) -> list[dict[str, Any]]:
+def _curve(walked: list[dict[str, float]], cut: BudgetResult) -> list[dict[str, Any]]:
     """Of a long walk a dozen places; the last that was taken is marked."""
     chosen, stride = [point.steps for point in cut.curve].index(cut.steps), -(-len(walked) // 12)
     return [
@@ -465,7 +465,7 @@ def export(
     from headprune_lib.saving import new_folder
 
     told: dict[str, str | float] = {}
-    with refusing():
+    with user_errors():
         loaded = load_model(model)
         if form is Format.GGUF:
             file = export_gguf(loaded, out, tokenizer_from=tokenizer_from)

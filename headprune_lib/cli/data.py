@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from headprune_lib.cli.app import did_you_mean
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
 from headprune_lib.messages import one_line, out_of_memory, unknown
-from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, on_device, pad
+from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, pad, to_device
 
 _FROM_PYTHON = "use head_importance and prune_heads from Python"
 OTHER_TOKENIZER = "is the tokenizer that of another model?"
@@ -304,7 +304,7 @@ def check_runs(model: PreTrainedModel, batch: Batch) -> None:
     device = next(model.parameters()).device
     try:
         with torch.inference_mode():
-            model(**on_device(model_inputs(model, batch), device))
+            model(**to_device(model_inputs(model, batch), device))
     except Exception as error:  # whatever a class makes of what it cannot read
         if out_of_memory(error):
             raise

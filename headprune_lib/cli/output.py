@@ -14,7 +14,7 @@ from torch import nn
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import discovered, find_heads
 from headprune_lib.masking import HeadTensors
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 Row = dict[str, Any]
 
@@ -47,31 +47,36 @@ def layers_table(model: nn.Module) -> list[Row]:
             "kind": block.kind,
             "layer": block.layer + 1,
             "heads": block.n_heads,
-            "kept": len(block.kept),
-            "kept heads": [head + 1 for head in block.kept],
-            "group": block.group,
-            "width": block.width,
+            "kept": len(block.kept_heads),
+            "kept heads": [head + 1 for head in block.kept_heads],
+            "group": block.queries_per_kv,
+            "width": block.head_dim,
             "removal": _removal(block),
-            "known by": block.how,
+            "known by": block.source,
             "module": block.path,
         }
         for block in find_heads(model)
     ]
 
 
-def _removal(block: AttentionBlock) -> str:
-    if block.masks_only:
+def _removal(block: AttentionLayer) -> str:
+    if block.why_not_prunable:
         return "none"
-    if block.keeps_groups and block.keeps_one:
+    if block.why_keep_groups and block.why_keep_one:
         return "all but one a group"
-    return "all but one" if block.keeps_one else "all"
+    return "all but one" if block.why_keep_one else "all"
 
 
 def reasons_table(model: nn.Module) -> list[Row]:
     """One row a reason why heads of a model cannot go, or not alone; empty where all can."""
     paths: dict[str, list[str]] = {}
     for block in find_heads(model):
-        reasons = block.masks_only, block.keeps_one, block.whole_groups, block.keeps_groups
+        reasons = (
+            block.why_not_prunable,
+            block.why_keep_one,
+            block.why_whole_groups,
+            block.why_keep_groups,
+        )
         for why in dict.fromkeys(filter(None, reasons)):
             paths.setdefault(why, []).append(block.path)
     return [{"layers": len(each), "first": each[0], "why": why} for why, each in paths.items()]

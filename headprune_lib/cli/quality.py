@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from headprune_lib.cli.data import kind_of, positions
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
-from headprune_lib.utils import Batch, model_inputs, on_device, pass_seconds
+from headprune_lib.utils import Batch, model_inputs, pass_seconds, to_device
 
 _ROUNDS = 3
 
@@ -34,7 +34,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         ValueError: the first model's loss is no finite number.
     """
     device = next(next(iter(models.values())).parameters()).device
-    batches = [on_device(batch, device) for batch in batches]
+    batches = [to_device(batch, device) for batch in batches]
     figures = {name: quality(model, batches) for name, model in models.items()}
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
@@ -52,7 +52,7 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
         figures[name] |= {
             "examples_per_second": n_examples / seconds,
             "parameters": sum(weight.numel() for weight in model.parameters()),
-            "heads": sum(len(block.kept) for block in find_heads(model)),
+            "heads": sum(len(block.kept_heads) for block in find_heads(model)),
         }
     return figures
 
@@ -129,7 +129,7 @@ def bleu(
         # decoder_input_ids are the reference, which a translation must not see
         source = {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
         with torch.inference_mode():
-            tokens = model.generate(**on_device(source, device), generation_config=settings)
+            tokens = model.generate(**to_device(source, device), generation_config=settings)
         texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         for i, text in zip(members, texts, strict=True):
             translations[i] = text

@@ -16,14 +16,14 @@ import transformers
 from torch import nn
 
 import headprune_lib
-from headprune_lib.budgets import Cut
+from headprune_lib.budgets import BudgetResult
 from headprune_lib.cli.bounds import Budget
 from headprune_lib.cli.output import shown, title
 from headprune_lib.cli.quality import quality
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import HeadTensors, cut_heads, masked_heads
+from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step
-from headprune_lib.utils import Batch, on_device
+from headprune_lib.utils import Batch, to_device
 
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is
@@ -36,7 +36,7 @@ def page(
     before: nn.Module,
     after: nn.Module,
     budget: Budget,
-    cut: Cut,
+    cut: BudgetResult,
     scores: HeadTensors,
     gone: Sequence[Step],
     tested: Sequence[Batch],
@@ -108,7 +108,9 @@ def maps(
         known = values[~values.isnan()]
         low, span = float(known.min()), float(known.max() - known.min()) or 1.0
         states = dict.fromkeys(range(block.n_heads), "gone")
-        states |= dict.fromkeys(block.kept, "removed") | dict.fromkeys(left.kept, "kept")
+        states |= dict.fromkeys(block.kept_heads, "removed") | dict.fromkeys(
+            left.kept_heads, "kept"
+        )
         cells = []
         for head, score in enumerate(values[block.layer].tolist()):
             state = states.get(head, "none")
@@ -123,11 +125,11 @@ def _on_the_way(
 ) -> dict[str, list[tuple[int, float]]]:
     """Loss and accuracy at some places on the way from the uncut model to the pruned one."""
     device = next(model.parameters()).device
-    batches = [on_device(batch, device) for batch in tested]
+    batches = [to_device(batch, device) for batch in tested]
     walks: dict[str, list[tuple[int, float]]] = {}
     for place in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
         heads = [head for step in gone[:place] for head in step]
-        with masked_heads(model, cut_heads(model, heads)):
+        with masked_heads(model, head_mask(model, heads)):
             for name, value in quality(model, batches).items():
                 walks.setdefault(name, []).append((len(heads), value))
     return walks

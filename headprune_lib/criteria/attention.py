@@ -31,8 +31,8 @@ from headprune_lib.gradients import (
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import unknown
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import Batch, Room, in_double
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import Batch, OomLimit, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
@@ -140,12 +140,12 @@ def means_over_queries(
 
 
 def _over_queries(
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     found: Iterable[tuple[int, Weights]],
     statistics: Sequence[Statistic],
 ) -> list[tuple[Tensor, Tensor]]:
     """Sums and counts of each statistic over a batch's queries, (statistic, kept head) a block."""
-    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept)) for block in blocks]
+    sums: list[Any] = [torch.zeros(2, len(statistics), len(block.kept_heads)) for block in blocks]
     for number, weights in found:
         of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
         sums[number] = sums[number].to(of_weights) + of_weights
@@ -231,7 +231,7 @@ def both(
     Raises:
         ValueError: see :func:`importance_entropy`.
     """
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
@@ -245,7 +245,7 @@ def both(
         return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
 
     def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-        of_parts = in_parts(model, batch, blocks, of_part, room)
+        of_parts = in_parts(model, batch, blocks, of_part, oom_limit)
         gradients, of_queries = of_parts[: len(blocks)], of_parts[len(blocks) :]
         for gradient, sums_and_counts in zip(gradients, of_queries, strict=True):
             importance = in_double(gradient).sum(1).abs().sum(0)

@@ -26,12 +26,20 @@ from headprune_lib.gradients import (
 from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, gated
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import NO_LABEL, Batch, Room, evaluating, in_double, on_device, placed
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import (
+    NO_LABEL,
+    Batch,
+    OomLimit,
+    ensure_device,
+    eval_mode,
+    in_double,
+    to_device,
+)
 
 Sum = tuple[Tensor, Tensor | int]
 """A sum over what is averaged, (kept head,), and how much that is."""
-Reduce = Callable[[Tensor, Batch, AttentionBlock], Sum]
+Reduce = Callable[[Tensor, Batch, AttentionLayer], Sum]
 """What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
 
 
@@ -62,10 +70,10 @@ def _mean_of_gradients(
     device: str | torch.device | None,
     reduce: Reduce,
 ) -> HeadTensors:
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[Sum]:
-        gradients = batch_gradients(model, batch, blocks, loss, room)
+        gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
         return [
             reduce(in_double(gradient), batch, block)
             for block, gradient in zip(blocks, gradients, strict=True)
@@ -99,7 +107,7 @@ def _of_mean_loss(gradient: Tensor) -> Tensor:
 
 
 @_of_gradients("importance", variant="example", normalize="l2")
-def importance(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     r"""Eq. 2: absolute derivative of each example's loss in the gate.
 
     :math:`I_h = \mathbb{E}_x |\partial L(x) / \partial \xi_h|` (Michel, Levy & Neubig 2019), exact
@@ -124,11 +132,11 @@ def example_importance(
         ValueError: no batches, a label outside the classes, or examples whose losses depend on each
             other.
     """
-    blocks, device, room = find_heads(model), placed(model, device), Room()
+    blocks, device, oom_limit = find_heads(model), ensure_device(model, device), OomLimit()
     parts: list[list[Tensor]] = []
     for batch in batches:
-        batch = on_device(batch, device)
-        gradients = batch_gradients(model, batch, blocks, loss, room)
+        batch = to_device(batch, device)
+        gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
         if not parts:
             check_examples_independent(model, batch, loss)
         parts.append([gradient.sum(1).abs() for gradient in gradients])
@@ -138,7 +146,7 @@ def example_importance(
 
 
 @_of_gradients("importance-batch", variant="batch", normalize="l2")
-def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Absolute derivative of each batch's mean loss.
 
     Derivatives of examples cancel, so that it depends on the batch size, as in scripts that take the
@@ -162,7 +170,7 @@ def importance_bertology(
     """
     running: dict[str, Tensor] = {}
 
-    def reduce(gradient: Tensor, _batch: Batch, block: AttentionBlock) -> Sum:
+    def reduce(gradient: Tensor, _batch: Batch, block: AttentionLayer) -> Sum:
         running[block.path] = running.get(block.path, 0) + _of_mean_loss(gradient)
         return running[block.path].abs(), 1
 
@@ -170,7 +178,7 @@ def importance_bertology(
 
 
 @_of_gradients("importance-signed")
-def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Derivative with its sign: what removal costs, to first order.
 
     Minus Eq. 2 without the absolute value, in nats; it does not depend on the batch size. Closing a
@@ -182,7 +190,7 @@ def importance_signed(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -
 
 
 @_of_gradients("importance-token", variant="token", normalize="l2")
-def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> Sum:
+def importance_token(gradient: Tensor, batch: Batch, block: AttentionLayer) -> Sum:
     """Absolute value of each token's share of the derivative.
 
     What the code of Michel, Levy & Neubig 2019 computes in place of Eq. 2: a mean over tokens.
@@ -197,7 +205,7 @@ def importance_token(gradient: Tensor, batch: Batch, block: AttentionBlock) -> S
 
 
 @_of_gradients("fisher", variant="fisher")
-def fisher(gradient: Tensor, _batch: Batch, _block: AttentionBlock) -> Sum:
+def fisher(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
     """Fisher information: squared derivative of a batch's mean loss.
 
     In squared nats; it depends on the batch size, as in the code of Kwon et al. 2022.
@@ -257,14 +265,14 @@ def importance_integrated(
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
-    blocks, room = find_heads(model), Room()
+    blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
         integrals: list[Tensor] = []
         for step in range(steps):
             at = (step + 0.5) / steps
-            with gated(model, [torch.full((len(block.kept),), at) for block in blocks]):
-                gradients = batch_gradients(model, batch, blocks, loss, room)
+            with gated(model, [torch.full((len(block.kept_heads),), at) for block in blocks]):
+                gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
             terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
             integrals = (
@@ -318,11 +326,11 @@ def second_order(
     def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
         prove_gradients(model, batch, blocks, loss)
         gates = [_open_gates(model, block) for block in blocks]
-        with evaluating(model, frozen=True), torch.enable_grad(), gated(model, gates):
+        with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates):
             losses = differentiable_losses(model, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            silent = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
-            check_unused(model, batch, loss, silent)
+            unused = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, unused)
             slopes = [
                 torch.zeros_like(gate) if slope is None else slope
                 for slope, gate in zip(found, gates, strict=True)
@@ -337,10 +345,12 @@ def second_order(
         return check_some(model, mean_over_batches(model, batches, device, sums_of))
 
 
-def _open_gates(model: nn.Module, block: AttentionBlock) -> Tensor:
+def _open_gates(model: nn.Module, block: AttentionLayer) -> Tensor:
     """A gate at 1 for each head of a block, that a gradient is wanted in."""
     weight = next(model.parameters())
-    return torch.ones(len(block.kept), dtype=weight.dtype, device=weight.device, requires_grad=True)
+    return torch.ones(
+        len(block.kept_heads), dtype=weight.dtype, device=weight.device, requires_grad=True
+    )
 
 
 def _diagonal(

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
-from headprune_lib.masking import HeadTensors, head_grid
+from headprune_lib.masking import HeadTensors, mask_shapes
 from headprune_lib.messages import unknown
-from headprune_lib.specs import AttentionBlock
-from headprune_lib.utils import Batch, in_double, on_device, placed
+from headprune_lib.specs import AttentionLayer
+from headprune_lib.utils import Batch, ensure_device, in_double, to_device
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""
@@ -105,7 +105,7 @@ def register_criterion(
         ... def first(model, batches, *, loss=None, device=None):
         ...     "Number of the head."
         ...     return {kind: torch.arange(heads).double().expand(layers, heads)
-        ...             for kind, (layers, heads) in head_grid(model).items()}
+        ...             for kind, (layers, heads) in mask_shapes(model).items()}
         >>> get_criterion("first").summary
         'Number of the head.'
         >>> del CRITERIA["first"]
@@ -187,10 +187,10 @@ def mean_over_batches(
     Raises:
         ValueError: no batches.
     """
-    blocks, device = find_heads(model), placed(model, device)
+    blocks, device = find_heads(model), ensure_device(model, device)
     sums: list[tuple[Tensor, Tensor | int]] = []
     for batch in batches:
-        batch = on_device(batch, device)
+        batch = to_device(batch, device)
         of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
         if not sums and check:
             check(batch)
@@ -206,13 +206,13 @@ def mean_over_batches(
 
 
 def to_head_tensors(
-    model: nn.Module, blocks: Sequence[AttentionBlock], values: Sequence[Tensor]
+    model: nn.Module, blocks: Sequence[AttentionLayer], values: Sequence[Tensor]
 ) -> HeadTensors:
     """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN where a head is gone."""
     grids: HeadTensors = {}
-    for kind, shape in head_grid(model).items():
+    for kind, shape in mask_shapes(model).items():
         first = next(value for value, b in zip(values, blocks, strict=True) if b.kind == kind)
         grids[kind] = first.new_full((*first.shape[:-1], *shape), torch.nan)
     for block, value in zip(blocks, values, strict=True):
-        grids[block.kind][..., block.layer, list(block.kept)] = value.to(grids[block.kind])
+        grids[block.kind][..., block.layer, list(block.kept_heads)] = value.to(grids[block.kind])
     return {kind: grid.cpu().double() for kind, grid in grids.items()}

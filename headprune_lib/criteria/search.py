@@ -19,9 +19,9 @@ from headprune_lib.gradients import (
     prove_gradients,
 )
 from headprune_lib.losses import Loss, default_loss
-from headprune_lib.masking import Head, HeadTensors, full_mask, gated, masked_heads, without_heads
+from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
 from headprune_lib.selection import prune_schedule
-from headprune_lib.utils import Batch, check_batch, evaluating, in_double, on_device, placed
+from headprune_lib.utils import Batch, check_batch, ensure_device, eval_mode, in_double, to_device
 
 
 @register_criterion("greedy")
@@ -47,8 +47,8 @@ def greedy(
     if steps < 1:
         raise ValueError(f"steps is {steps}; give at least 1")
     kept = _kept(model, batches, loss)
-    blocks, mask = find_heads(model), full_mask(model)
-    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept]
+    blocks, mask = find_heads(model), ones_mask(model)
+    left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept_heads]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
     for done, after in itertools.pairwise(prune_schedule(n, steps)):
         if after == done:  # more steps than heads
@@ -105,11 +105,11 @@ def mean_loss(
     Raises:
         ValueError: a loss that is not one number an example.
     """
-    device = placed(model, device)
+    device = ensure_device(model, device)
     losses: list[Tensor] = []
     for batch in batches:
-        with evaluating(model), torch.no_grad(), masked_heads(model, mask):
-            losses.append(example_losses(model, on_device(batch, device), loss))
+        with eval_mode(model), torch.no_grad(), masked_heads(model, mask):
+            losses.append(example_losses(model, to_device(batch, device), loss))
     return in_double(torch.cat(losses)).mean()
 
 
@@ -136,18 +136,24 @@ def shapley(
     """
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}; give at least 1")
-    kept, blocks, device = _kept(model, batches, loss), find_heads(model), placed(model, device)
-    heads = [(number, i) for number, block in enumerate(blocks) for i in range(len(block.kept))]
-    values = [in_double(torch.zeros(len(block.kept), device=device)) for block in blocks]
+    kept, blocks, device = (
+        _kept(model, batches, loss),
+        find_heads(model),
+        ensure_device(model, device),
+    )
+    heads = [
+        (number, i) for number, block in enumerate(blocks) for i in range(len(block.kept_heads))
+    ]
+    values = [in_double(torch.zeros(len(block.kept_heads), device=device)) for block in blocks]
     generator = torch.Generator().manual_seed(seed)
     for turn in range(permutations):
         batch = [kept[turn % len(kept)]]
-        mask = {kind: torch.zeros_like(ones) for kind, ones in full_mask(model).items()}
+        mask = {kind: torch.zeros_like(ones) for kind, ones in ones_mask(model).items()}
         before = mean_loss(model, batch, mask, loss=loss, device=device)
         for place in torch.randperm(len(heads), generator=generator).tolist():
             number, i = heads[place]
             block = blocks[number]
-            mask[block.kind][block.layer, block.kept[i]] = 1
+            mask[block.kind][block.layer, block.kept_heads[i]] = 1
             after = mean_loss(model, batch, mask, loss=loss, device=device)
             values[number][i] += (before - after) / permutations
             before = after
@@ -187,12 +193,13 @@ def gates(
     if updates < 1:
         raise ValueError(f"updates is {updates}; give at least 1")
     kept, blocks = _kept(model, batches, loss), find_heads(model)
-    device = placed(model, device)
-    prove_gradients(model, on_device(kept[0], device), blocks, loss)
+    device = ensure_device(model, device)
+    prove_gradients(model, to_device(kept[0], device), blocks, loss)
     # open nine times out of ten before the first update
     start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
     places = [
-        torch.full((len(block.kept),), start, device=device, requires_grad=True) for block in blocks
+        torch.full((len(block.kept_heads),), start, device=device, requires_grad=True)
+        for block in blocks
     ]
     optimizer = torch.optim.Adam(places, lr=learning_rate)
     generator = torch.Generator().manual_seed(seed)
@@ -200,8 +207,8 @@ def gates(
     for batch in itertools.islice(itertools.cycle(kept), updates):
         with torch.enable_grad():
             sampled = [_sampled(place, generator) for place in places]
-            with evaluating(model, frozen=True), gated(model, sampled):
-                losses = differentiable_losses(model, on_device(batch, device), loss)
+            with eval_mode(model, frozen=True), gated(model, sampled):
+                losses = differentiable_losses(model, to_device(batch, device), loss)
             share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
             optimizer.zero_grad()
             (losses.mean().to(share) + penalty * share).backward()

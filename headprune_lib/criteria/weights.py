@@ -13,7 +13,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.slicing import value_rows
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch
 
 
@@ -37,32 +37,32 @@ def magnitude(
     return to_head_tensors(model, blocks, [_norms(model, block) for block in blocks])
 
 
-def _norms(model: nn.Module, block: AttentionBlock) -> Tensor:
+def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
     """(kept heads,): the norm of each head's product, without ever making the product."""
-    n = len(block.kept)
+    n = len(block.kept_heads)
     if not n:
         return torch.zeros(0, dtype=torch.float64)
-    if not block.architecture.makes_keys:
+    if not block.spec.makes_keys:
         raise ValueError(
             f"{block.path} reads the values that another layer makes, so that its weights alone do "
             "not tell its heads' size; score by a criterion that runs the model"
         )
-    matrix = _matrix(model, block, "fused" if block.architecture.fused else "value")
-    rows = value_rows(model, block, block.kept)
-    if len(rows) * block.group != n * block.width:
+    matrix = _matrix(model, block, "fused" if block.spec.fused else "value")
+    rows = value_rows(model, block, block.kept_heads)
+    if len(rows) * block.queries_per_kv != n * block.head_dim:
         raise ValueError(
             f"{block.path}: one projection makes keys and values of a head, and which of its rows "
             "are the values is not known; score by a criterion that runs the model"
         )
-    value = matrix[rows].unflatten(0, (-1, block.width))  # (value heads, width, hidden)
+    value = matrix[rows].unflatten(0, (-1, block.head_dim))  # (value heads, width, hidden)
     value = value.repeat_interleave(n // len(value), 0)
-    output = _matrix(model, block, "output").unflatten(1, (n, block.width)).transpose(0, 1)
+    output = _matrix(model, block, "output").unflatten(1, (n, block.head_dim)).transpose(0, 1)
     # ||O V||^2 is the sum of (O^T O) * (V V^T), both (width, width)
     inside = (output.mT @ output) * (value @ value.mT)
     return inside.sum((1, 2)).clamp(min=0).sqrt()
 
 
-def _matrix(model: nn.Module, block: AttentionBlock, part: str) -> Tensor:
+def _matrix(model: nn.Module, block: AttentionLayer, part: str) -> Tensor:
     """The weight of a projection as (out, in), in float64 on the CPU."""
     module = block.part(model, part)
     weight = getattr(module, "weight", None)
@@ -92,5 +92,5 @@ def random_scores(
     blocks = find_heads(model)
     # drawn for removed heads as well: those left keep their scores when others go
     drawn = [torch.rand(b.n_heads, generator=generator, dtype=torch.float64) for b in blocks]
-    left = [values[list(block.kept)] for block, values in zip(blocks, drawn, strict=True)]
+    left = [values[list(block.kept_heads)] for block, values in zip(blocks, drawn, strict=True)]
     return to_head_tensors(model, blocks, left)

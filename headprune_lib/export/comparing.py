@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 from headprune_lib.example_inputs import Inputs, example_inputs
 from headprune_lib.messages import one_line
-from headprune_lib.utils import evaluating, on_device, placed
+from headprune_lib.utils import ensure_device, eval_mode, to_device
 
 
-def whole(model: Any) -> Any:
+def unwrap_compiled(model: Any) -> Any:
     """The model itself, where torch.compile wraps it.
 
     Raises:
         ValueError: weights that are not in memory (offloaded, or on the meta device).
     """
     model = getattr(model, "_orig_mod", model)
-    placed(model, None)
+    ensure_device(model, None)
     return model
 
 
@@ -31,9 +31,9 @@ def inputs_for(model: nn.Module) -> Inputs:
     """
     problem: Exception | None = None
     for inputs in example_inputs(model):
-        there = on_device(inputs, next(model.parameters()).device)
+        there = to_device(inputs, next(model.parameters()).device)
         try:
-            with torch.no_grad(), evaluating(model):
+            with torch.no_grad(), eval_mode(model):
                 model(**there)
         except Exception as error:  # whatever a model makes of inputs that are none
             problem = problem or error
@@ -52,7 +52,7 @@ def check_same(model: nn.Module, other: nn.Module) -> float:
         ValueError: outputs that differ by more than rounding, 1e-5 in float32.
     """
     inputs = inputs_for(model)
-    with torch.no_grad(), evaluating(model):
+    with torch.no_grad(), eval_mode(model):
         here = floating(model(**inputs))
     with torch.no_grad():
         there = floating(other(**inputs))

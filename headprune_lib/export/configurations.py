@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 # A class whose configuration refuses a number of heads that does not divide the hidden size, and
 # classes that compute the same and do not refuse; with what must be said for them to be the same.
@@ -53,7 +53,7 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
     blocks, owners = find_heads(model), _owners(model)
     if (counts := _one_count_each(blocks, owners, model.config)) is not None:
         yield from _uniform(model, blocks, owners, counts)
-    elif all(block.kept for block in blocks):
+    elif all(block.kept_heads for block in blocks):
         fields = _layer_by_layer(model, blocks, owners)
         yield Candidate(type(model), type(model.config), fields, "per layer")
 
@@ -61,18 +61,18 @@ def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
 def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
     """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
     blocks, owners = find_heads(model), _owners(model)
-    for groups in range(1, min(block.n_heads // block.group for block in blocks)):
-        smaller = [replace(b, kept=tuple(range(groups * b.group))) for b in blocks]
+    for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
+        smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
         counts = _one_count_each(smaller, owners, model.config)
         if counts is None:
             return
         if any(_holds(each, smaller) for each in _uniform(model, smaller, owners, counts)):
-            yield len(smaller[0].kept)
+            yield len(smaller[0].kept_heads)
 
 
 def _uniform(
     model: PreTrainedModel,
-    blocks: Sequence[AttentionBlock],
+    blocks: Sequence[AttentionLayer],
     owners: dict[str, Place],
     counts: Counts,
 ) -> Iterator[Candidate]:
@@ -87,19 +87,19 @@ def _uniform(
     wide = copy.deepcopy(fields)
     for block in blocks:
         config = _at(wide, owners[block.path])
-        config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.width
+        config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.head_dim
     if wide != fields:
         yield Candidate(*own, wide, "uniform, head_dim")
     yield from _hosted(model, wide)
 
 
-def _holds(candidate: Candidate, blocks: Sequence[AttentionBlock]) -> bool:
+def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
     """Whether a candidate's class makes output projections of these numbers of heads."""
     with suppress(Exception), torch.device("meta"):  # whatever the class makes of a number
         model = candidate.model_class(candidate.config())
         outputs: list[Any] = [block.part(model, "output") for block in blocks]
         return all(
-            len(block.kept) * block.width in output.weight.shape
+            len(block.kept_heads) * block.head_dim in output.weight.shape
             for block, output in zip(blocks, outputs, strict=True)
         )
     return False
@@ -109,7 +109,7 @@ def uneven(model: nn.Module) -> dict[str, list[int]]:
     """The kinds whose layers have different numbers of heads left, or none: their numbers."""
     counts: dict[str, list[int]] = {}
     for block in find_heads(model):
-        counts.setdefault(block.kind, []).append(len(block.kept))
+        counts.setdefault(block.kind, []).append(len(block.kept_heads))
     return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
 
 
@@ -148,7 +148,7 @@ def _real_name(config: PreTrainedConfig, name: str) -> str:
     return (getattr(config, "attribute_map", None) or {}).get(name, name)
 
 
-def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
+def _count_names(config: Any, block: AttentionLayer) -> list[tuple[str, int]]:
     """The fields that say how many heads a block has, with the numbers for what is left of it."""
     side = {"enc-enc": "encoder", "enc-dec": "decoder", "dec-dec": "decoder"}.get(block.kind)
     names = [*([f"{side}_attention_heads"] if side else []), "num_attention_heads", "num_heads"]
@@ -156,7 +156,7 @@ def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
     heads = next((real for n in names if (real := _real_name(config, n)) in held), None)
     if heads is None:
         return []
-    said = [(heads, len(block.kept))]
+    said = [(heads, len(block.kept_heads))]
     groups = _real_name(config, "num_key_value_heads")
     if held.get(groups) is not None:
         said.append((groups, len(block.groups)))
@@ -164,14 +164,14 @@ def _count_names(config: Any, block: AttentionBlock) -> list[tuple[str, int]]:
 
 
 def _one_count_each(
-    blocks: Sequence[AttentionBlock], owners: dict[str, Place], config: PreTrainedConfig
+    blocks: Sequence[AttentionLayer], owners: dict[str, Place], config: PreTrainedConfig
 ) -> Counts | None:
     """A number for each field, or None where no one number does."""
     counts: Counts = {}
     for block in blocks:
         place = owners[block.path]
         said = _count_names(reduce(getattr, place, config), block)
-        if not said or not block.kept:
+        if not said or not block.kept_heads:
             return None
         for name, count in said:
             if counts.setdefault((place, name), count) != count:
@@ -180,7 +180,7 @@ def _one_count_each(
 
 
 def _layer_by_layer(
-    model: PreTrainedModel, blocks: Sequence[AttentionBlock], owners: dict[str, Place]
+    model: PreTrainedModel, blocks: Sequence[AttentionLayer], owners: dict[str, Place]
 ) -> dict[str, Any]:
     """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
     fields = model.config.to_dict()

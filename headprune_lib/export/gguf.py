@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.export.comparing import whole
+from headprune_lib.export.comparing import unwrap_compiled
 from headprune_lib.messages import one_line, quiet
 
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
@@ -80,7 +80,7 @@ def export_gguf(
             describe: another class or activation, biases, a sliding window, scaled rotary positions
             other than Llama 3's, a first layer without heads.
     """
-    model, path = whole(model), Path(path)
+    model, path = unwrap_compiled(model), Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; choose a new name for the file")
     if tokenizer_from is not None and not Path(tokenizer_from).is_file():
@@ -105,7 +105,7 @@ def _check_described(model: PreTrainedModel) -> None:
             f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}{otherwise}"
         )
     released = type(model) is getattr(transformers, name)
-    if not released or any(block.how != "table" for block in find_heads(model)):
+    if not released or any(block.source != "table" for block in find_heads(model)):
         raise ValueError(
             f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
             f"would not run it{otherwise}"
@@ -128,7 +128,7 @@ def _check_described(model: PreTrainedModel) -> None:
     kind = config.rope_parameters["rope_type"]
     if kind not in ("default", "llama3"):
         raise ValueError(f"rotary positions scaled by {kind!r} are not written{otherwise}")
-    if not find_heads(model)[0].kept:
+    if not find_heads(model)[0].kept_heads:
         raise ValueError(
             "the first layer has no heads left, and llama.cpp reads the width of a head only where "
             f"the first layer has some: keep one there (prune with --keep-at-least 1){otherwise}"
@@ -151,7 +151,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     import gguf
 
     config, blocks = model.config, find_heads(model)
-    heads = [(len(block.kept), len(block.groups)) for block in blocks]
+    heads = [(len(block.kept_heads), len(block.groups)) for block in blocks]
     even = len(set(heads)) == 1
     writer = gguf.GGUFWriter(path, EVEN if even else UNEVEN)
     writer.add_context_length(config.max_position_embeddings)
@@ -163,7 +163,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.add_head_count(heads[0][0] if even else [queries for queries, _ in heads])
     writer.add_head_count_kv(heads[0][1] if even else [groups for _, groups in heads])
     for width in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
-        width(blocks[0].width)
+        width(blocks[0].head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
@@ -192,11 +192,11 @@ def _tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     for block in find_heads(model):
         layer = model.get_submodule(block.layer_path)
         for name, part in _IN_LAYER.items():
-            if name.startswith("attn") and not block.kept:
+            if name.startswith("attn") and not block.kept_heads:
                 continue
             weight: Any = layer.get_submodule(part).weight
             if name in ("attn_q", "attn_k"):
-                weight = _turned(weight, block.width)
+                weight = _turned(weight, block.head_dim)
             yield f"blk.{block.layer}.{name}.weight", weight
     yield "output_norm.weight", base.norm.weight
     if not model.config.tie_word_embeddings:

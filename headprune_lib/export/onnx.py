@@ -18,10 +18,10 @@ from torch.export import Dim
 from transformers import PreTrainedModel
 
 from headprune_lib.example_inputs import Inputs
-from headprune_lib.export.comparing import difference, floating, inputs_for, whole
+from headprune_lib.export.comparing import difference, floating, inputs_for, unwrap_compiled
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder
-from headprune_lib.utils import evaluating
+from headprune_lib.utils import eval_mode
 
 GRAPH = "model.onnx"
 _TOLERANCE = 1e-4
@@ -59,12 +59,12 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
     _check_installed()
     from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 
-    model, folder = whole(model), Path(folder)
+    model, folder = unwrap_compiled(model), Path(folder)
     inputs = inputs_for(model)
     traced = _sized(inputs, *_TRACED)
     with new_folder(folder) as staged, _silent():
         try:
-            with torch.no_grad(), evaluating(model), _without_cache(model):
+            with torch.no_grad(), eval_mode(model), _without_cache(model):
                 exported = OnnxExporter().export(
                     model, traced, OnnxConfig(dynamic_shapes=_free_axes(traced))
                 )
@@ -129,7 +129,7 @@ def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) 
     session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
     feed = {one.name: inputs[one.name].numpy(force=True) for one in session.get_inputs()}
     made = torch.from_numpy(session.run(None, feed)[0]).double()
-    with torch.no_grad(), evaluating(model), _without_cache(model):
+    with torch.no_grad(), eval_mode(model), _without_cache(model):
         return difference(floating(model(**inputs)), [made], model, _TOLERANCE)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.export.comparing import check_same, whole
+from headprune_lib.export.comparing import check_same, unwrap_compiled
 from headprune_lib.export.configurations import (
     Candidate,
     candidates,
@@ -25,7 +25,7 @@ from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder, unprune_heads
 from headprune_lib.selection import shares_biases
 from headprune_lib.slicing import RECORD
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 _OTHERWISE = (
     "keep the folder of save_pruned, which load_pruned opens; or take --format onnx, which writes "
@@ -75,7 +75,7 @@ def export_transformers(
         ValueError: a model whose class is not transformers' own, or that no configuration
             describes, or whose weights are not in memory; says why, and what does it instead.
     """
-    model = whole(model)
+    model = unwrap_compiled(model)
     if getattr(transformers, type(model).__name__, None) is not type(model):
         raise ValueError(
             f"{type(model).__module__}.{type(model).__qualname__} is no class of transformers, "
@@ -146,7 +146,7 @@ def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """
     weights = {name: v for name, v in model.state_dict().items() if not name.endswith(RECORD)}
     for layers in _sharing_biases(model):
-        kept = {block.kept for block in layers}
+        kept = {block.kept_heads for block in layers}
         if len(kept) > 1:
             raise ValueError(
                 f"the layers of {layers[0].kind!r} share one table of position biases, so that "
@@ -160,12 +160,12 @@ def _plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return weights
 
 
-def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionBlock]]:
-    kinds: dict[str, list[AttentionBlock]] = {}
+def _sharing_biases(model: PreTrainedModel) -> Iterator[Sequence[AttentionLayer]]:
+    kinds: dict[str, list[AttentionLayer]] = {}
     for block in find_heads(model):
         kinds.setdefault(block.kind, []).append(block)
     for layers in kinds.values():
-        if any(len(block.kept) < block.n_heads for block in layers) and (
+        if any(len(block.kept_heads) < block.n_heads for block in layers) and (
             shares_biases(model, layers) or len(layers) == 1
         ):
             yield layers
@@ -192,13 +192,13 @@ def _refusal(model: PreTrainedModel, reasons: Sequence[str]) -> str:
             f"keeps as many in each layer; or {_OTHERWISE}"
         )
     block = find_heads(model)[0]
-    taken = [number for number in numbers_taken(model) if number < len(block.kept)]
+    taken = [number for number in numbers_taken(model) if number < len(block.kept_heads)]
     said = "; ".join(dict.fromkeys(reasons)).rstrip(". ")
     if taken:
         hint = f"It takes {' or '.join(map(str, taken))} heads in every layer: prune to that; or"
     else:
         hint = "Nor does it take fewer heads of this width in all layers:"
     return (
-        f"no configuration of {name} says {len(block.kept)} heads of width {block.width} in every "
+        f"no configuration of {name} says {len(block.kept_heads)} heads of width {block.head_dim} in every "
         f"layer: {said}. {hint} {_OTHERWISE}"
     )

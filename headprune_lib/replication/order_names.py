@@ -13,7 +13,7 @@ from torch import nn
 from headprune_lib.attention import end_ids
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.messages import unknown
 from headprune_lib.replication.store import Arrays
 from headprune_lib.scoring import score_heads
@@ -90,7 +90,7 @@ class NamedOrder:
             left_out = {"leave_out": tokens().special}
         elif self.criterion.leaves_ends_out:
             left_out = {"leave_out": tokens().ends}
-        with masked_heads(model, mask or full_mask(model)):
+        with masked_heads(model, mask or ones_mask(model)):
             found = score_heads(
                 model,
                 batches,

@@ -23,7 +23,7 @@ from headprune_lib.messages import quiet
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.store.files import locked
 from headprune_lib.replication.weights import BFLOAT16, working_precision
-from headprune_lib.utils import on_device
+from headprune_lib.utils import to_device
 
 
 def arguments(
@@ -145,7 +145,7 @@ class BatchTrainer(Trainer):
                 torch.cuda.empty_cache()
 
     def _prepare_inputs(self, inputs: dict) -> dict:
-        return super()._prepare_inputs(on_device(inputs, self.args.device))
+        return super()._prepare_inputs(to_device(inputs, self.args.device))
 
     def _step_in_parts(self, model: nn.Module, inputs: dict, at_once: int) -> Tensor:
         model.train()

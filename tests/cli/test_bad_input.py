@@ -9,7 +9,7 @@ import transformers
 from ownmodels import LABELLED, bert, classifier, kept_in, language_model, translator
 
 import headprune_lib as lib
-from headprune_lib import cli, cut_heads, prune_heads, save_pruned
+from headprune_lib import cli, head_mask, prune_heads, save_pruned
 
 HEAD = "text\tlabel\n"
 TEXTS = "text\nthe film is good\nbad film\n"
@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     kept_in(root / "masked", bert(transformers.BertForMaskedLM))
     for name, heads in (("pruned", [(0, 1)]), ("even", [(0, 0), (1, 0)])):
         model = classifier()
-        save_pruned(prune_heads(model, cut_heads(model, heads)), root / name)
+        save_pruned(prune_heads(model, head_mask(model, heads)), root / name)
     return root
 
 

@@ -10,7 +10,7 @@ from headprune_lib.budgets import cache_cost
 from headprune_lib.cli.bounds import TITLES
 from headprune_lib.cli.data import make_batches, read_rows
 from headprune_lib.cli.quality import quality
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def test_a_cache_per_group_and_the_printed_curve(tmp_path):
     assert result.exit_code == 0, result.output
     assert "bytes of keys and values" in result.output and "<- taken" in result.output
     model = load_pruned(tmp_path / "out")
-    assert cache_cost(model, 4, 16)(full_mask(model)) <= 6000
-    assert {block.group for block in find_heads(model) if block.kept} <= {1, 2}
+    assert cache_cost(model, 4, 16)(ones_mask(model)) <= 6000
+    assert {block.queries_per_kv for block in find_heads(model) if block.kept_heads} <= {1, 2}
 
 
 def test_seconds_by_a_measured_table(tmp_path, labelled):

@@ -15,7 +15,7 @@ from transformers import (
 
 from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.cli.data import make_batches, numbered_batches, read_rows
 from headprune_lib.cli.models import load_model
 from headprune_lib.cli.quality import bleu, check_bleu, measure
@@ -36,7 +36,7 @@ def test_confidence_leaves_the_tokenizers_end_mark_out(tmp_path, labelled):
     rows = json.loads(run("score", folder, labelled, "--by", "confidence", "--json").output)
     model = load_model(str(folder))
     batches = make_batches(model, words, read_rows(labelled, "classification"), 32, 128)
-    with eager(model):
+    with eager_attention(model):
         left_out, counted = (
             score_heads(model, batches, "confidence", leave_out=ids)["self"].flatten()
             for ids in ([words.eos_token_id], [])

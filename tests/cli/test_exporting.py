@@ -7,11 +7,11 @@ import torch
 import transformers as t
 from ownmodels import classifier, kept_in, language_model, run, translator
 
-from headprune_lib import cut_heads, find_heads, prune_heads, save_pruned
+from headprune_lib import find_heads, head_mask, prune_heads, save_pruned
 
 
 def pruned(folder, model, heads):
-    save_pruned(prune_heads(model, cut_heads(model, heads)), folder)
+    save_pruned(prune_heads(model, head_mask(model, heads)), folder)
     return folder
 
 
@@ -27,7 +27,7 @@ def test_prune_uniform_then_export_then_plain_transformers(tmp_path):
     said = json.loads(done.output)
     assert said["route"] == "uniform" and said["largest difference on random inputs"] < 1e-5
     loaded = t.AutoModelForSeq2SeqLM.from_pretrained(plain)
-    assert {len(block.kept) for block in find_heads(loaded)} == {2}
+    assert {len(block.kept_heads) for block in find_heads(loaded)} == {2}
     assert t.AutoTokenizer.from_pretrained(plain)("good film").input_ids
 
 

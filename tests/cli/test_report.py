@@ -7,7 +7,7 @@ import torch
 from bs4 import BeautifulSoup
 from ownmodels import LABELLED, classifier, kept_in, language_model, run
 
-from headprune_lib import cut_heads, prune_heads
+from headprune_lib import head_mask, prune_heads
 from headprune_lib.cli.report import maps, write
 
 
@@ -50,7 +50,7 @@ def test_the_map_the_curves_and_the_table_are_those_of_the_pruning(made, tmp_pat
 
 def test_heads_that_were_gone_before_and_places_without_a_head():
     def model(*gone):
-        return prune_heads(classifier(), cut_heads(classifier(), list(gone)))
+        return prune_heads(classifier(), head_mask(classifier(), list(gone)))
 
     scores = {"self": torch.arange(8.0).reshape(2, 4)}
     scores["self"][0, 1] = torch.nan

@@ -9,7 +9,7 @@ import torch
 from gates import rows_of
 from tiny import batch_for, build
 
-from headprune_lib import prune_order, score_heads
+from headprune_lib import rank_heads, score_heads
 from headprune_lib.criteria import get_criterion
 from headprune_lib.criteria.attention import both, confidence, entropy, importance_entropy, ranks
 from headprune_lib.criteria.gradient import importance
@@ -105,10 +105,10 @@ def test_its_two_ends_are_the_orders_of_its_parts(model, split):
     by_importance, by_entropy = (
         score_heads(model, batches, by) for by in ("importance", "entropy")
     )
-    assert prune_order(ends[0]) == prune_order(by_importance)
-    assert prune_order(ends[1]) == prune_order(by_entropy)
+    assert rank_heads(ends[0]) == rank_heads(by_importance)
+    assert rank_heads(ends[1]) == rank_heads(by_entropy)
     narrow = importance_entropy(model, batches, alpha=0.0, low=True)
-    assert prune_order(narrow) == prune_order(by_entropy)[::-1]
+    assert rank_heads(narrow) == rank_heads(by_entropy)[::-1]
     half = score_heads(model, batches, "importance-entropy")["self"]
     torch.testing.assert_close(half, (ends[0]["self"] + ends[1]["self"]) / 2)
 

@@ -6,7 +6,7 @@ import transformers as t
 from gates import ROUNDING, gate_derivatives, of_examples, rows_of
 from tiny import batch_for, build
 
-from headprune_lib import cut_heads, masked_heads, prune_heads, score_heads
+from headprune_lib import head_mask, masked_heads, prune_heads, score_heads
 from headprune_lib.criteria.gradient import (
     example_importance,
     importance,
@@ -16,7 +16,7 @@ from headprune_lib.criteria.gradient import (
     logits_norm,
     second_order,
 )
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 from headprune_lib.replication.census import tiny as census
 
 
@@ -94,7 +94,7 @@ def test_by_token_it_is_a_mean_over_the_tokens_of_the_side_that_attends(name):
 
 
 def loss_at(model, row, gate, of=None, step=0.0):
-    mask = {"self": torch.full_like(full_mask(model)["self"], gate)}
+    mask = {"self": torch.full_like(ones_mask(model)["self"], gate)}
     if of is not None:
         mask["self"][of] += step
     inputs = {name: value for name, value in row.items() if name != "labels"}
@@ -134,7 +134,7 @@ def by_differences(model, batch, kind, layer, head, norm):
     for row in rows_of(batch):
         inputs, ends = {k: v for k, v in row.items() if k != "labels"}, []
         for gate in (1 + step, 1 - step):
-            mask = full_mask(model)
+            mask = ones_mask(model)
             mask[kind][layer, head] = gate
             with masked_heads(model, mask), torch.no_grad():
                 ends.append(norm(model(**inputs).logits[0], row["labels"][0]))
@@ -160,7 +160,7 @@ def test_labels_are_not_needed_and_a_loss_is_refused(model, examples):
 
 def loss_at_gate(model, batch, head, gate):
     kind, layer, number = head
-    mask = full_mask(model)
+    mask = ones_mask(model)
     mask[kind][layer, number] = gate
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     with masked_heads(model, mask), torch.no_grad():
@@ -198,7 +198,7 @@ def test_random_signs_estimate_the_diagonal(model, examples, split):
 def test_bad_settings_and_heads_that_are_gone(model, examples):
     with pytest.raises(ValueError, match="probes is 0; give at least 1, or None"):
         score_heads(model, [examples], "second-order", probes=0)
-    smaller = prune_heads(build(), cut_heads(build(), [("self", 0, head) for head in range(4)]))
+    smaller = prune_heads(build(), head_mask(build(), [("self", 0, head) for head in range(4)]))
     found = second_order(smaller, [examples])["self"]
     assert found[0].isnan().all() and found[1:].isfinite().all()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import batch, batch_for, build
 
-from headprune_lib import prune_order, register_criterion, score_heads
+from headprune_lib import rank_heads, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA
 
 UNLABELLED = {"confidence", "entropy", "entropy-low", "logits-norm", "magnitude", "random"}
@@ -38,7 +38,7 @@ def test_a_users_own_is_found_by_name_with_its_settings(forget):
     scores = score_heads(model, [], "size")
     assert torch.equal(scores["self"], magnitude(model, [])["self"])
     assert torch.equal(score_heads(model, [], "size", power=2)["self"], scores["self"] ** 2)
-    assert len(prune_order(scores)) == 12
+    assert len(rank_heads(scores)) == 12
     norms = score_heads(model, [], "size", normalize="l2")["self"].norm(dim=1)
     torch.testing.assert_close(norms, torch.ones_like(norms))
     with pytest.warns(DeprecationWarning, match="no longer uses formula, label. Say what"):

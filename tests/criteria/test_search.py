@@ -7,7 +7,7 @@ import torch
 from gates import loss_without
 from tiny import batch_for, build
 
-from headprune_lib import cut_heads, prune_heads, prune_order, score_heads
+from headprune_lib import head_mask, prune_heads, rank_heads, score_heads
 from headprune_lib.criteria import search as module
 from headprune_lib.criteria.search import gates, losses_without, open_probability, shapley
 from headprune_lib.discovery import find_heads
@@ -21,15 +21,15 @@ def test_one_head_a_step_is_backward_elimination(model, examples):
         gone.append(best)
         left.remove(best)
     found = score_heads(model, [examples], "greedy", steps=12)
-    assert prune_order(found) == gone
+    assert rank_heads(found) == gone
     assert sorted(found["self"].flatten().tolist()) == pytest.approx([i / 11 for i in range(12)])
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet", "albert", "modernbert", "marian"])
 def test_reused_activations_give_the_losses_of_plain_passes(name):
     model, batches = build(name), [batch_for(name), batch_for(name, n=3, seed=4)]
-    heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept]
-    mask = cut_heads(model, [heads[1], heads[-1]])
+    heads = [(b.kind, b.layer, head) for b in find_heads(model) for head in b.kept_heads]
+    mask = head_mask(model, [heads[1], heads[-1]])
     left = [head for head in heads if head not in (heads[1], heads[-1])]
     plain = losses_without(model, batches, left, mask, loss=default_loss(model))
     assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
@@ -41,7 +41,7 @@ LEFT = [("self", 0, 1), ("self", 2, 0), ("self", 2, 3)]
 
 def test_one_permutation_gives_each_head_what_it_adds_to_those_before_it(examples):
     """Of three heads that are left, so that every order can be tried."""
-    model = prune_heads(build(), cut_heads(build(), [head for head in EVERY if head not in LEFT]))
+    model = prune_heads(build(), head_mask(build(), [head for head in EVERY if head not in LEFT]))
     possible = []
     for order in itertools.permutations(LEFT):
         losses = [
@@ -85,7 +85,7 @@ def test_the_probability_is_the_share_of_draws_that_are_open(place):
 def test_what_is_closed_first_costs_least(model, examples):
     """Against random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)
-    learned = loss_without(model, examples, prune_order(found)[:6])
+    learned = loss_without(model, examples, rank_heads(found)[:6])
     heads = [("self", layer, head) for layer in range(3) for head in range(4)]
     generator = torch.Generator().manual_seed(0)
     orders = (torch.randperm(12, generator=generator)[:6] for _ in range(20))
@@ -110,7 +110,7 @@ def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
 
 
 def test_a_seed_gives_the_same_and_removed_heads_have_none(examples):
-    smaller = prune_heads(build(), cut_heads(build(), [("self", 1, head) for head in range(4)]))
+    smaller = prune_heads(build(), head_mask(build(), [("self", 1, head) for head in range(4)]))
     one, other, third = (
         gates(smaller, [examples], updates=3, seed=seed)["self"] for seed in (1, 1, 2)
     )

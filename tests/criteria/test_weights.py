@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import build
 
-from headprune_lib import prune_order, score_heads
+from headprune_lib import rank_heads, score_heads
 from headprune_lib.criteria.weights import magnitude
 from headprune_lib.discovery import find_heads
 
@@ -16,25 +16,25 @@ def test_it_is_the_norm_of_what_the_head_does_to_a_lone_key(name):
     found = magnitude(model)
     for block in find_heads(model)[:2]:
         output = block.part(model, "output")
-        projection = block.part(model, "fused" if block.architecture.fused else "value")
-        hidden = output(torch.zeros(1, len(block.kept) * block.width, dtype=torch.float64))
+        projection = block.part(model, "fused" if block.spec.fused else "value")
+        hidden = output(torch.zeros(1, len(block.kept_heads) * block.head_dim, dtype=torch.float64))
         size = projection.weight.shape[0 if type(projection).__name__ == "Conv1D" else 1]
         bias = projection(torch.zeros(1, size, dtype=torch.float64))
         rows = projection(torch.eye(size, dtype=torch.float64)) - bias  # (hidden, outputs)
-        for head in block.kept:
+        for head in block.kept_heads:
             values = rows[:, _columns(block, head)]
-            context = torch.zeros(size, len(block.kept) * block.width, dtype=torch.float64)
-            context[:, head * block.width : (head + 1) * block.width] = values
+            context = torch.zeros(size, len(block.kept_heads) * block.head_dim, dtype=torch.float64)
+            context[:, head * block.head_dim : (head + 1) * block.head_dim] = values
             expected = (output(context) - hidden).norm()
             torch.testing.assert_close(found[block.kind][block.layer, head], expected)
 
 
 def _columns(block, head):
     """Where a head's values lie among the outputs of the projection that makes them."""
-    n, width = len(block.kept), block.width
-    if not block.architecture.fused:
-        start = head // block.group * width
-    elif block.architecture.fused_by_head:
+    n, width = len(block.kept_heads), block.head_dim
+    if not block.spec.fused:
+        start = head // block.queries_per_kv * width
+    elif block.spec.qkv_interleaved:
         start = head * 3 * width + 2 * width
     else:
         start = 2 * n * width + head * width
@@ -45,5 +45,5 @@ def test_a_seed_is_an_order():
     model = build("marian")
     first, again = (score_heads(model, [], "random", seed=3) for _ in range(2))
     assert all(torch.equal(first[kind], again[kind]) for kind in first)
-    assert prune_order(first) != prune_order(score_heads(model, [], "random", seed=4))
+    assert rank_heads(first) != rank_heads(score_heads(model, [], "random", seed=4))
     assert all(((values >= 0) & (values < 1)).all() for values in first.values())

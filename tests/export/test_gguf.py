@@ -5,7 +5,7 @@ import torch
 import transformers as t
 from tiny import GROUPED, build
 
-from headprune_lib import cut_heads, export_gguf, head_importance, prune_heads
+from headprune_lib import export_gguf, head_importance, head_mask, prune_heads
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
@@ -29,7 +29,7 @@ def pruned(cut, model_class=t.LlamaForCausalLM, **more):
     for parameter in model.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.15)
-    return prune_heads(model, cut_heads(model, cut)) if cut else model
+    return prune_heads(model, head_mask(model, cut)) if cut else model
 
 
 def adapted():
@@ -152,7 +152,7 @@ def test_what_is_read_computes_what_was_written(written):
     mine, theirs = (head_importance(one, [batch])["self"] for one in (found, model))
     torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
     group = [("self", 0, 0), ("self", 0, 1)]
-    assert prune_heads(found, cut_heads(found, group)).num_parameters() < model.num_parameters()
+    assert prune_heads(found, head_mask(found, group)).num_parameters() < model.num_parameters()
     found.train()(input_ids=ids, labels=ids).loss.backward()
     assert found.lm_head.weight.grad is not None
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import batch, batch_for, build
 
-from headprune_lib import cut_heads, export_onnx, find_heads, prune_heads
+from headprune_lib import export_onnx, find_heads, head_mask, prune_heads
 from headprune_lib.export import onnx as onnx_graph
 
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
@@ -18,9 +18,11 @@ def pruned(name):
     gone = [
         (block.kind, block.layer, head)
         for block in find_heads(model)
-        for head in range(block.group if block.layer == 0 else 4 if block.layer == 1 else 0)
+        for head in range(
+            block.queries_per_kv if block.layer == 0 else 4 if block.layer == 1 else 0
+        )
     ]
-    return prune_heads(model, cut_heads(model, gone))
+    return prune_heads(model, head_mask(model, gone))
 
 
 def fed(session, inputs):

@@ -12,14 +12,7 @@ import torch
 import transformers as t
 from tiny import BUILDERS, batch_for, build, inputs_of, same_weights
 
-from headprune_lib import (
-    cut_heads,
-    export_transformers,
-    find_heads,
-    full_mask,
-    prune_heads,
-    uniform_mask,
-)
+import headprune_lib as hp
 from headprune_lib.replication.census.tiny import tiny_config
 
 UNGROUPED = {**tiny.GROUPED, "num_key_value_heads": 4}
@@ -29,9 +22,9 @@ CAUSAL = "AutoModelForCausalLM"
 def uniform(model, amount):
     scores = {
         kind: torch.rand(mask.shape, generator=torch.Generator().manual_seed(0))
-        for kind, mask in full_mask(model).items()
+        for kind, mask in hp.ones_mask(model).items()
     }
-    return prune_heads(model, uniform_mask(model, scores, amount))
+    return hp.prune_heads(model, hp.uniform_mask(model, scores, amount))
 
 
 def drawn(model_class, **more):
@@ -43,8 +36,8 @@ def drawn(model_class, **more):
 
 def cut_unevenly(model):
     """One head, and all of another layer."""
-    return prune_heads(
-        model, cut_heads(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
+    return hp.prune_heads(
+        model, hp.head_mask(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
     )
 
 
@@ -54,8 +47,10 @@ def step():
     config.text_config.sliding_window = 8
     torch.manual_seed(0)
     model = t.AutoModelForImageTextToText.from_config(config).eval()
-    gone = next(block for block in find_heads(model) if block.kind == "text")
-    return prune_heads(model, cut_heads(model, [("text", 0, h) for h in range(gone.group)]))
+    gone = next(block for block in hp.find_heads(model) if block.kind == "text")
+    return hp.prune_heads(
+        model, hp.head_mask(model, [("text", 0, h) for h in range(gone.queries_per_kv)])
+    )
 
 
 # what opens it, how it is said, under which class; and the model
@@ -109,7 +104,7 @@ def opened(tmp_path_factory):
     for name, (auto, route, _, make) in ROUTES.items():
         (base / name).mkdir()
         model, inputs = make(), inputs_for(name)
-        written = export_transformers(model, base / name / "out", full_size=route == "full size")
+        written = hp.export_transformers(model, base / name / "out", full_size=route == "full size")
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
     (base / "asked.json").write_text(json.dumps(asked))
@@ -157,9 +152,9 @@ def test_plain_transformers_computes_the_same(name, opened):
 )  # fmt: skip
 def test_layers_that_no_one_number_describes(name, cut, message, tmp_path):
     model = build(name, dtype=torch.float32)
-    prune_heads(model, cut_heads(model, cut))
+    hp.prune_heads(model, hp.head_mask(model, cut))
     with pytest.raises(ValueError, match=message):
-        export_transformers(model, tmp_path / "out")
+        hp.export_transformers(model, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -169,21 +164,21 @@ class Own(t.MistralForCausalLM):
 
 def test_what_is_not_written_at_all(tmp_path):
     with pytest.raises(ValueError, match=r"Own is no class of transformers.*merge adapters"):
-        export_transformers(drawn(Own), tmp_path / "out")
+        hp.export_transformers(drawn(Own), tmp_path / "out")
     with torch.device("meta"):
         empty = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
     with pytest.raises(ValueError, match="are not in memory"):
-        export_transformers(empty, tmp_path / "out")
+        hp.export_transformers(empty, tmp_path / "out")
     (tmp_path / "note").touch()
     with pytest.raises(FileExistsError):
-        export_transformers(drawn(t.MistralForCausalLM), tmp_path)
+        hp.export_transformers(drawn(t.MistralForCausalLM), tmp_path)
 
 
 def test_the_model_is_left_as_it_was(tmp_path):
     model = drawn(t.LlamaForCausalLM)
     before = copy.deepcopy(model.state_dict())
     model.train()
-    export_transformers(model, tmp_path / "out")
+    hp.export_transformers(model, tmp_path / "out")
     assert model.training and model.config.model_type == "llama"
     assert model.config.num_attention_heads == 4
     assert same_weights(model, before)
@@ -199,7 +194,7 @@ def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch)
 
     monkeypatch.setattr(t.MistralForCausalLM, "from_pretrained", broken)
     with pytest.raises(ValueError, match="differs from the model by"):
-        export_transformers(drawn(t.MistralForCausalLM), tmp_path / "out")
+        hp.export_transformers(drawn(t.MistralForCausalLM), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -213,9 +208,9 @@ TAKE_FEWER = {"gemma3", "llama", "mistral", "qwen3", "t5", "vit"}
 def test_every_known_architecture_is_written_or_refused_in_words(name, tmp_path):
     model = uniform(build(name, dtype=torch.float32), 0.5)
     if name in TAKE_FEWER:
-        export_transformers(model, tmp_path / "out")
+        hp.export_transformers(model, tmp_path / "out")
         return
     said = r"says 2 heads of width 4 in every layer.*Nor does it take fewer.*load_pruned.*onnx"
     with pytest.raises(ValueError, match=said):
-        export_transformers(model, tmp_path / "out")
+        hp.export_transformers(model, tmp_path / "out")
     assert not list(tmp_path.iterdir())

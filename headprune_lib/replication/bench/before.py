@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.bench.encoder import padded_batches, sweep_work
@@ -25,7 +25,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.scoring import head_importance, score_heads
-from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.selection import order_mask, rank_heads
 from headprune_lib.utils import without_labels
 
 PINS = ("transformers==4.46.3", "tokenizers==0.20.3", "huggingface-hub==0.36.0")
@@ -48,7 +48,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     few = subject.test.first(max(16, n_sentences // 4))
     sweep_batches, padded = subject.batches(few).batches, padded_batches(subject, few)
     scores = head_importance(subject.model, batches)
-    order = prune_order(scores)
+    order = rank_heads(scores)
     mask = order_mask(subject.model, order, len(order) // 2)
     pruned = prune_heads(copy.deepcopy(subject.model), mask)
 
@@ -76,7 +76,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
         model = prune_heads(copy.deepcopy(subject.model), mask)
         return sum(parameter.numel() for parameter in model.parameters())
 
-    layers = len(full_mask(subject.model)["self"])
+    layers = len(ones_mask(subject.model)["self"])
     cut = {
         layer: [head for head, kept in enumerate(row.tolist()) if not kept]
         for layer, row in enumerate(mask["self"])

@@ -19,7 +19,7 @@ from headprune_lib.replication.measurements.speed import attention_parameters
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.scoring import head_importance, score_heads
-from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.selection import order_mask, rank_heads
 from headprune_lib.utils import pass_seconds
 
 
@@ -128,7 +128,9 @@ def sweep_work(model: torch.nn.Module) -> float:
     That is the feed-forward part of its own layer (8 of 12 products) and the layers above.
     """
     blocks = find_heads(model)
-    cuts = (8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept)
+    cuts = (
+        8 / 12 + len(blocks) - 1 - i for i, block in enumerate(blocks) for _ in block.kept_heads
+    )
     return len(blocks) + sum(cuts)
 
 
@@ -153,7 +155,7 @@ def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
 def half_pruned(subject: EncoderSubject) -> torch.nn.Module:
     """The subject's model without the less important half of its heads."""
     scores = head_importance(subject.model, subject.batches(subject.scoring.first(256)).batches)
-    order = prune_order(scores)
+    order = rank_heads(scores)
     cut = order_mask(subject.model, order, len(order) // 2)
     return prune_heads(copy.deepcopy(subject.model), cut)
 

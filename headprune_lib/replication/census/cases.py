@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from headprune_lib import find_heads, full_mask, masked_heads, prune_heads
+from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 from headprune_lib.example_inputs import example_inputs
-from headprune_lib.hooks import recorded
+from headprune_lib.hooks import record_outputs
 from headprune_lib.masking import HeadTensors
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 
 
 class Case:
@@ -25,7 +25,7 @@ class Case:
         self.model, self.inputs, self.whole = model, inputs, whole
 
     @cached_property
-    def blocks(self) -> list[AttentionBlock]:
+    def blocks(self) -> list[AttentionLayer]:
         """What find_heads finds."""
         return find_heads(self.model)
 
@@ -50,7 +50,7 @@ class Case:
         if not self.made_of_codes:
             return outputs_of(model, inputs)
         layers = dict.fromkeys(block.layer_path for block in self.blocks)
-        with recorded([model.get_submodule(path) for path in layers]) as calls:
+        with record_outputs([model.get_submodule(path) for path in layers]) as calls:
             outputs = outputs_of(model, inputs)
         return [*outputs, *(tensors_of(call.output)[0] for call in calls)]
 
@@ -93,15 +93,17 @@ class Case:
 
         Of each group one where groups stay, for another layer reads their keys and values.
         """
-        mask = full_mask(self.model)
+        mask = ones_mask(self.model)
         for block in self.blocks:
-            units = block.n_heads // block.group
-            if block.keeps_groups and block.group > 1:
-                heads = range(block.layer % block.group, block.n_heads, block.group)
+            units = block.n_heads // block.queries_per_kv
+            if block.why_keep_groups and block.queries_per_kv > 1:
+                heads = range(
+                    block.layer % block.queries_per_kv, block.n_heads, block.queries_per_kv
+                )
                 mask[block.kind][block.layer, heads] = 0
             elif units > 1:
-                first = (block.layer % units) * block.group
-                mask[block.kind][block.layer, first : first + block.group] = 0
+                first = (block.layer % units) * block.queries_per_kv
+                mask[block.kind][block.layer, first : first + block.queries_per_kv] = 0
             elif block.layer % 2 == 0:
                 mask[block.kind][block.layer, : block.n_heads] = 0
         return mask
@@ -109,7 +111,7 @@ class Case:
     @cached_property
     def emptying(self) -> HeadTensors:
         """All heads of every second layer are cut."""
-        mask = full_mask(self.model)
+        mask = ones_mask(self.model)
         for block in self.blocks:
             if block.layer % 2 == 0:
                 mask[block.kind][block.layer, : block.n_heads] = 0
@@ -123,7 +125,7 @@ class Case:
         allowed = {kind: values.clone() for kind, values in mask.items()}
         for block in self.blocks:
             row = allowed[block.kind][block.layer, : block.n_heads]
-            if block.masks_only or (block.keeps_one and not row.any()):
+            if block.why_not_prunable or (block.why_keep_one and not row.any()):
                 row[:] = 1
         return allowed if any((values == 0).any() for values in allowed.values()) else mask
 
@@ -184,7 +186,7 @@ class NotReached(LookupError):
 
 
 def parts_of(
-    model: nn.Module, blocks: list[AttentionBlock]
+    model: nn.Module, blocks: list[AttentionLayer]
 ) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
     """The model with inputs it runs on, then parts of it for the blocks these do not reach.
 

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headprune_lib import full_mask, head_importance, masked_heads
+from headprune_lib import head_importance, masked_heads, ones_mask
 from headprune_lib.replication.census.cases import outputs_of, tensors_of
-from headprune_lib.specs import AttentionBlock
+from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch
 
 _STEPS = (2.0**-9, 2.0**-12, 2.0**-6)  # of a gate; exact in float32
 
 
 def importance_problem(
-    model: nn.Module, batch: Batch, extra: dict[str, Any], blocks: list[AttentionBlock]
+    model: nn.Module, batch: Batch, extra: dict[str, Any], blocks: list[AttentionLayer]
 ) -> str:
     """What importance is where it is no finite difference; empty where it is one.
 
@@ -40,7 +40,7 @@ def importance_problem(
 def _problem(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionBlock],
+    blocks: list[AttentionLayer],
     steps: tuple[float, ...] = _STEPS,
     limit: float = 0.02,
 ) -> str:
@@ -86,7 +86,7 @@ def _difference(
     kind, layer, head = place
     losses = []
     for sign in (1, -1):
-        mask = full_mask(model)
+        mask = ones_mask(model)
         mask[kind][layer, head] = 1 + sign * step
         with masked_heads(model, mask), torch.no_grad():
             torch.manual_seed(0)
@@ -95,7 +95,7 @@ def _difference(
     return float(difference.abs().mean()), float(losses[0].abs().mean())
 
 
-def _some_heads(blocks: list[AttentionBlock]) -> list[tuple[str, int, int]]:
+def _some_heads(blocks: list[AttentionLayer]) -> list[tuple[str, int, int]]:
     """Of each kind the first head of the first layer and the last of the last."""
     first = {b.kind: (b.kind, b.layer, 0) for b in reversed(blocks)}
     last = {b.kind: (b.kind, b.layer, b.n_heads - 1) for b in blocks}

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib import (
-    full_mask,
     load_pruned,
     masked_heads,
+    ones_mask,
     prune_heads,
     save_pruned,
 )
@@ -112,7 +112,7 @@ def _ask_part(model: nn.Module, inputs: dict[str, Any], *, whole: bool) -> dict[
 def _identity(case: Case) -> str:
     if distance(case.run(case.model), case.plain):
         raise Broken("the model returns something else at each pass")
-    with masked_heads(case.model, full_mask(case.model)):
+    with masked_heads(case.model, ones_mask(case.model)):
         if distance(case.run(case.model), case.plain):
             raise Broken("a mask of ones changes the output")
     return YES
@@ -125,7 +125,7 @@ def _columns(case: Case) -> str:
         weight = output.weight.data if isinstance(output, Conv1D) else output.weight.data.T
         for head in range(block.n_heads):
             if case.mask[block.kind][block.layer, head] == 0:
-                weight[head * block.width : (head + 1) * block.width] = 0  # (in, out)
+                weight[head * block.head_dim : (head + 1) * block.head_dim] = 0  # (in, out)
     _same(case.masked, case.run(zeroed), "masked and zeroed")
     if distance(case.masked, case.plain) == 0:
         raise Broken("cut heads change nothing")
@@ -141,7 +141,7 @@ def _same(found: list[Tensor], expected: list[Tensor], what: str) -> None:
 def _importance(case: Case) -> str:
     model, n = case.model, next(len(x) for x in case.inputs.values() if isinstance(x, Tensor))
     batch = {k: v for k, v in case.inputs.items() if isinstance(v, Tensor)}
-    if not (all(block.by_example for block in case.blocks) and _apart(case, n)):
+    if not (all(block.batch_first for block in case.blocks) and _apart(case, n)):
         if any(len(v) != n for v in batch.values()):
             return NO_SUCH  # several images in one tensor: one alone cannot be taken out
         batch = {k: v[:1] for k, v in batch.items()}
@@ -223,7 +223,7 @@ def _places(case: Case) -> str:
         expected = _by_layer(case.model, case, kernel, mask)
         if not expected or (
             not _is_finite(expected)
-            and not _is_finite(_by_layer(case.model, case, kernel, full_mask(case.model)))
+            and not _is_finite(_by_layer(case.model, case, kernel, ones_mask(case.model)))
         ):
             continue  # the unpruned model itself does not run, or returns NaN, under this kernel
         found = _by_layer(pruned, case, kernel)

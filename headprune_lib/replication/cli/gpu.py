@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headprune_lib.cli.app import app, refusing, short
+from headprune_lib.cli.app import app, short, user_errors
 from headprune_lib.replication.cli.options import PANEL
 
 
@@ -53,7 +53,7 @@ def gpu(
 
     started = time.monotonic()
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    with refusing():
+    with user_errors():
         judged, steps = lists.read_list(profile)
         check_here(load_profile("smoke", device=device))
         path = (out or results_folder(load_profile(profile))) / "gpu.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refuse, refusing, short
+from headprune_lib.cli.app import app, refuse, short, user_errors
 from headprune_lib.messages import one_line
 from headprune_lib.replication.cli.options import (
     PANEL,
@@ -69,7 +69,7 @@ def reproduce(
     from headprune_lib.replication import measurements, planning
     from headprune_lib.replication.profiles import check_here
 
-    with refusing():
+    with user_errors():
         settings, pair = measurements.asked(
             artifact,
             profile,
@@ -84,7 +84,7 @@ def reproduce(
         if scheduler is None:  # whose workers compute on what they have
             check_here(settings)
     missed = []
-    with refusing(), spread(workers, scheduler):
+    with user_errors(), spread(workers, scheduler):
         if artifact == "all":
             missed = [
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
@@ -159,7 +159,7 @@ def verify(
     if artifact == "all" or "/" in artifact:
         _check_committed(artifact, drawn_seed)
         return
-    with refusing():
+    with user_errors():
         settings, pair = asked(
             artifact,
             profile,
@@ -188,7 +188,7 @@ def _check_committed(name: str, drawn_seed: int) -> None:
         refuse(unknown("committed result", name, keys))
     disagreeing = []
     for each in keys if name == "all" else [name]:
-        with refusing():
+        with user_errors():
             record, quantities = records.check(keys[each], drawn_seed=drawn_seed)
             records.write_records({each: record})
         missing = f"; not found again: {record['not at hand']}" if record["not at hand"] else ""
@@ -240,7 +240,7 @@ def run_bench(
     from headprune_lib.replication.store import computing_on, provenance
 
     started = time.monotonic()
-    with refusing():
+    with user_errors():
         settings = load_profile(profile)
         rows = bench(half, settings, n_sentences=n_sentences, rounds=rounds)
     command = (
@@ -272,7 +272,7 @@ def plan(
     from headprune_lib.replication import planning
     from headprune_lib.replication.profiles import check_here, load_profile
 
-    with refusing():
+    with user_errors():
         given = read_values(values, data=data, device=device)
         settings = load_profile(profile, **given)
         if settings.lacks_gpu:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from headprune_lib.cli.app import app, refuse, refusing, short
+from headprune_lib.cli.app import app, refuse, short, user_errors
 from headprune_lib.replication.cli.options import PANEL
 
 
@@ -67,7 +67,7 @@ def run(
     for name in notebooks:
         started = time.monotonic()
         try:
-            with refusing():
+            with user_errors():
                 source = find_notebook(name)
                 target = output
                 if target is None and not parameters.keys() <= HOW_NOT_WHAT:
@@ -87,6 +87,6 @@ def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.replication.pages.findings import write_findings
 
-    with refusing():
+    with user_errors():
         for path in write_findings():
             typer.echo(short(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headprune_lib.cli.app import app, refusing, short
+from headprune_lib.cli.app import app, short, user_errors
 from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def train(
     from headprune_lib.replication.measurements.measurement import HALVES
     from headprune_lib.replication.profiles import check_here, load_profile
 
-    with refusing():
+    with user_errors():
         check_task(task, profile, HALVES)
         translated = task in load_profile(profile).translators
         half = "translation" if translated else "encoder"
@@ -99,7 +99,7 @@ def tune(
     from headprune_lib.replication.encoder import tuning
     from headprune_lib.replication.profiles import check_here, load_profile
 
-    with refusing():
+    with user_errors():
         settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
         check_here(settings)
         own = settings.finetuning
@@ -147,7 +147,7 @@ def translate(
     from headprune_lib.replication.translation.weights import load_translator
 
     given = sentences or sys.stdin.read().splitlines()
-    with refusing():
+    with user_errors():
         settings = load_profile(profile)
         translator = load_translator(settings, task, model=settings.model_of(task))
         for line in translator.translate(given, beams=beams):
@@ -176,7 +176,7 @@ def fairseq_iwslt(
     """
     from headprune_lib.replication.translation.fairseq_training import train_iwslt
 
-    with refusing():
+    with user_errors():
         try:
             folders = train_iwslt(data, out, context.args)
         except ChildProcessError as error:

@@ -32,7 +32,7 @@ from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import head_importance, normalize_l2
-from headprune_lib.utils import Batch, Room, in_halves
+from headprune_lib.utils import Batch, OomLimit, split_on_oom
 
 _SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
 _BATCHES_A_UNIT = 8
@@ -135,17 +135,18 @@ class EncoderSubject:
             own order; ``truncated`` counts sentences past the model's limit.
         """
         prepared = self.batches(examples)
-        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
+        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept_heads]
 
         def swept(batch: Batch) -> Tensor:
             ((uncut, cut),) = _SWEEPS[how](self.model, [batch])
             return torch.stack([uncut, *(cut[head] for head in heads)])  # (1 + H, B, class)
 
         def measure(part: list) -> Arrays:
-            correct, loss, room = [], [], Room()
+            correct, loss, oom_limit = [], [], OomLimit()
             for batch in part:
                 right, nats = answers(
-                    in_halves(swept, batch, partial(torch.cat, dim=1), room), batch["labels"]
+                    split_on_oom(swept, batch, partial(torch.cat, dim=1), oom_limit),
+                    batch["labels"],
                 )
                 correct.append(right)
                 loss.append(nats)
@@ -268,8 +269,10 @@ def evaluate(subject: EncoderSubject, prepared: Batches, mask: HeadTensors | Non
         (logits,) = masked_logits(subject.model, [batch], mask)
         return logits
 
-    room = Room()
-    logits = torch.cat([in_halves(masked, batch, torch.cat, room) for batch in prepared.batches])
+    oom_limit = OomLimit()
+    logits = torch.cat(
+        [split_on_oom(masked, batch, torch.cat, oom_limit) for batch in prepared.batches]
+    )
     labels = torch.cat([batch["labels"] for batch in prepared.batches])
     correct, loss = answers(logits, labels)
     return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}

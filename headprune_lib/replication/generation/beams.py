@@ -20,11 +20,11 @@ from headprune_lib.replication.generation.drafts import Translations
 from headprune_lib.replication.generation.greedy import Ids, length_limit, marks_of, until_end
 from headprune_lib.utils import (
     Batch,
-    Room,
-    in_halves,
-    on_device,
+    OomLimit,
     pad,
+    split_on_oom,
     teacher_forced,
+    to_device,
     without_labels,
 )
 
@@ -59,11 +59,11 @@ def searched_under(
     marks, device, n = marks_of(model), next(model.parameters()).device, len(sources)
     ids = pad(sources, marks.pad)
     ended = [[*draft, marks.end] for draft in drafts]
-    scored = on_device(teacher_forced(sources, ended, marks.pad, marks.start), device)
+    scored = to_device(teacher_forced(sources, ended, marks.pad, marks.start), device)
     limits = [length_limit(model, len(source)) for source in sources]
     at_once = max(1, _SEARCHED_TOGETHER // n)
     found: list[Translations] = []
-    room = Room()
+    oom_limit = OomLimit()
     for start in range(0, len(masks), at_once):
         part = masks[start : start + at_once]
         repeated = ids.repeat(len(part), 1)
@@ -73,8 +73,8 @@ def searched_under(
             "mask": torch.arange(len(part)).repeat_interleave(n),
         }
         search = partial(_search, model, stacked_masks(model, part), beams, max(limits))
-        texts = in_halves(
-            search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]], room
+        texts = split_on_oom(
+            search, to_device(batch, device), lambda halves: [*halves[0], *halves[1]], oom_limit
         )
         for number, mask in enumerate(part):
             own = texts[number * n : (number + 1) * n]

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from headprune_lib.hooks import Call, recorded, replayed
+from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
 from headprune_lib.masking import HeadTensors, masked_heads, stacked_masks
 from headprune_lib.replication.generation.greedy import Ids, Marks, length_limit, marks_of
 from headprune_lib.replication.generation.resuming import Pending, decode
-from headprune_lib.utils import on_device, pad
+from headprune_lib.utils import pad, to_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -90,18 +90,18 @@ class _Group:
         ids = pad(sources, marks.pad)
         self.drafts = [list(draft) for draft in drafts]
         self.limits = [length_limit(model, len(source)) for source in sources]
-        self.source = on_device(
+        self.source = to_device(
             {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}, device
         )
         inputs = pad([[marks.start, *draft] for draft in self.drafts], marks.pad)
         targets = pad([[*draft, marks.end] for draft in self.drafts], marks.pad)
-        self.inputs, self.targets = on_device({"in": inputs, "out": targets}, device).values()
+        self.inputs, self.targets = to_device({"in": inputs, "out": targets}, device).values()
         encoder, decoder = model.get_encoder(), model.get_decoder()
-        with recorded(encoder.layers) as self.encoder_layers:
+        with record_outputs(encoder.layers) as self.encoder_layers:
             self.states = encoder(**self.source).last_hidden_state
         with (
-            recorded(decoder.layers) as self.decoder_layers,
-            recorded(_source_projections(model)) as self.source_views,
+            record_outputs(decoder.layers) as self.decoder_layers,
+            record_outputs(_source_projections(model)) as self.source_views,
         ):
             _teacher_forced(model, self, self.states)
 
@@ -116,13 +116,13 @@ def _verified(
         if lowest["enc-enc"] < len(mask["enc-enc"]):
             with _replayed_below(model.get_encoder(), group.encoder_layers, lowest["enc-enc"]):
                 states = model.get_encoder()(**group.source).last_hidden_state
-            with recorded(_source_projections(model)) as views:
+            with record_outputs(_source_projections(model)) as views:
                 logits = _teacher_forced(model, group, states)
         else:
             from_layer = min(lowest["enc-dec"], lowest["dec-dec"])
             with (
                 _replayed_below(model.get_decoder(), group.decoder_layers, from_layer),
-                replayed(_source_projections(model), [view.output for view in views]),
+                replace_outputs(_source_projections(model), [view.output for view in views]),
             ):
                 logits = _teacher_forced(model, group, states)
     choices = logits.argmax(-1).tolist()
@@ -207,6 +207,8 @@ def _lowest_cut(values: Tensor) -> int:
     return int(touched[0]) if len(touched) else len(values)
 
 
-def _replayed_below(stack: Any, calls: list[Call], layer: int) -> AbstractContextManager[None]:
+def _replayed_below(
+    stack: Any, calls: list[ModuleCall], layer: int
+) -> AbstractContextManager[None]:
     """Inside, the layers of an encoder or decoder below ``layer`` return what they did before."""
-    return replayed(stack.layers[:layer], [call.output for call in calls[:layer]])
+    return replace_outputs(stack.layers[:layer], [call.output for call in calls[:layer]])

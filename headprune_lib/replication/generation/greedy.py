@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from headprune_lib.utils import Batch, Room, by_length, in_halves, on_device, pad
+from headprune_lib.utils import Batch, OomLimit, by_length, pad, split_on_oom, to_device
 
 Ids = list[int]
 """Pieces of a sentence, by their numbers."""
@@ -68,7 +68,7 @@ def generate(
     device = next(model.parameters()).device
     marks = marks_of(model)
     outputs: list[list[int]] = [[] for _ in sources]
-    room = Room()
+    oom_limit = OomLimit()
     for members in by_length(sources, batch_size):
         ids = pad([sources[i] for i in members], marks.pad)
         limit = length_limit(model, ids.shape[1])
@@ -84,8 +84,8 @@ def generate(
             return made[:, 1:].tolist()
 
         batch = {"input_ids": ids, "attention_mask": (ids != marks.pad).long()}
-        rows = in_halves(
-            search, on_device(batch, device), lambda halves: [*halves[0], *halves[1]], room
+        rows = split_on_oom(
+            search, to_device(batch, device), lambda halves: [*halves[0], *halves[1]], oom_limit
         )
         for i, row in zip(members, rows, strict=True):
             outputs[i] = until_end(row, marks)[: length_limit(model, len(sources[i]))]

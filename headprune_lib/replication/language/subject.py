@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.ablation import one_head_ablation
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
 from headprune_lib.replication.engine import run_units
@@ -28,7 +28,7 @@ from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
-from headprune_lib.utils import NO_LABEL, Batch, on_device, without_labels
+from headprune_lib.utils import NO_LABEL, Batch, to_device, without_labels
 
 
 @dataclass
@@ -115,7 +115,7 @@ class LanguageSubject:
         """A criterion's scores on the scoring passages."""
 
         def measure() -> Arrays:
-            with eager(self.model):
+            with eager_attention(self.model):
                 return named.scores(
                     self.model,
                     self.batches(self.scoring),
@@ -150,16 +150,16 @@ class LanguageSubject:
         found = []
         with (
             torch.inference_mode(),
-            masked_heads(model, full_mask(model) if mask is None else mask),
+            masked_heads(model, ones_mask(model) if mask is None else mask),
         ):
             for batch in self.batches(self.test):
-                there = on_device(batch, device)
+                there = to_device(batch, device)
                 found.append(next_token_cross_entropy(model(**without_labels(there)), there))
         return torch.cat(found).double().cpu().numpy()
 
     def without_each(self, journal: Journal) -> Arrays:
         """Every head cut in turn: ``heads`` (H, 2), ``loss_uncut`` (n,) and ``loss`` (H, n) in nats."""
-        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept]
+        heads = [(b.kind, b.layer, head) for b in find_heads(self.model) for head in b.kept_heads]
 
         def measure(batch: Batch) -> Arrays:
             ((uncut, cut),) = one_head_ablation(

@@ -21,7 +21,7 @@ from headprune_lib.replication.measurements.records import correlation_record
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _summarise(_half: Half, outcomes: Outcomes, all_runs: Runs, statistics: Stat
     normalised = [normalize_l2({"self": torch.from_numpy(plain)}) for plain in raw["scores"]]
     scores = np.stack([each["self"].numpy() for each in normalised])
     flat = scores.reshape(len(scores), -1)
-    least = [set(prune_order(each)[: statistics.least]) for each in normalised]
+    least = [set(rank_heads(each)[: statistics.least]) for each in normalised]
     pairs = []
     for i, j in itertools.combinations(range(len(flat)), 2):
         rank = correlation_record(

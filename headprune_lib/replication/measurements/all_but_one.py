@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
@@ -119,7 +119,7 @@ def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arra
     masks = all_but_one_masks(subject.model)
     named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
     found = subject.under(
-        {UNCUT: full_mask(subject.model), **named},
+        {UNCUT: ones_mask(subject.model), **named},
         subject.test,
         journal,
         f"the best of each layer, {len(subject.test)} sentences",

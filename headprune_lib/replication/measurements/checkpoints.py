@@ -30,7 +30,7 @@ from headprune_lib.replication.translation.training import (
     train,
     validation_bleu,
 )
-from headprune_lib.selection import order_mask, prune_order, prune_schedule
+from headprune_lib.selection import order_mask, prune_schedule, rank_heads
 
 # --- which ----------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         ``each <kind>`` (verses, layer, head) is |dL(x)/dxi_h|.
     """
     plain = subject.importance(journal, normalize=None)
-    order, steps = prune_order(subject.importance(journal)), subject.profile.steps
+    order, steps = rank_heads(subject.importance(journal)), subject.profile.steps
     schedule = prune_schedule(len(order), steps)
     masks = {
         f"importance {step}": order_mask(subject.model, order, schedule[step])
@@ -179,7 +179,7 @@ def further_masks(
     A random order depends on the number of its draw alone: it is the same for all checkpoints and
     trainings.
     """
-    orders = {"unnormalised": prune_order(plain)} if wanted.unnormalised else {}
+    orders = {"unnormalised": rank_heads(plain)} if wanted.unnormalised else {}
     heads = [(k, *head) for k in KINDS for head in np.ndindex(*plain[k].shape)]
     for draw in range(wanted.random_orders or 0):
         orders[f"random {draw}"] = random_order(heads, draw)

@@ -22,7 +22,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.translation.subject import TranslationSubject
-from headprune_lib.selection import Head, order_masks, prune_order
+from headprune_lib.selection import Head, order_masks, rank_heads
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
 """Of the heads, removed at each step: finely as far as orders are compared."""
@@ -51,7 +51,7 @@ def runs_of(context: Context, order: str, subject: Subject) -> Iterator[Run]:
     finely = dataclasses.replace(context.profile, steps=STEPS)  # what is scored again
     context = dataclasses.replace(context, profile=finely)
     if order == "random":
-        heads = prune_order(subject.importance(context.journal))
+        heads = rank_heads(subject.importance(context.journal))
         for draw in range(n_random(context.half, context.profile)):
             yield random_order(heads, 1000 * subject.seed + draw), str(draw)
     elif order == CONTROL:
@@ -119,7 +119,7 @@ def combined_order(
     """By importance and entropy; with a draw, entropies change places within their layers."""
     if draw is not None:
         wide = {kind: shuffled_within(values, draw) for kind, values in wide.items()}
-    return prune_order(combined(alpha, important, wide))
+    return rank_heads(combined(alpha, important, wide))
 
 
 def alpha_in(said: str) -> float:

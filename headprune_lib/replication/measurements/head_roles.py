@@ -32,7 +32,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_order, prune_schedule
+from headprune_lib.selection import prune_schedule, rank_heads
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
 """Places beside a query."""
@@ -130,7 +130,7 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
         ],
         "means": {name: float(values.mean()) for name, values in roles.items()},
         "orders": {
-            name: _order([head[1:] for head in prune_order(scores[name])], roles, statistics)
+            name: _order([head[1:] for head in rank_heads(scores[name])], roles, statistics)
             for name in ORDERS
         },
     }

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.masking import Head, cut_heads, full_mask
+from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -37,7 +37,7 @@ from headprune_lib.replication.stats.bounds import C8_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.selection import prune_order, prune_steps
+from headprune_lib.selection import rank_heads, removal_units
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
@@ -66,9 +66,9 @@ def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list
     """
     if name in (PER_GROUP, WHOLE_GROUPS):
         scores = subject.scores(journal, read_name(PLAIN))
-        return prune_steps(subject.model, scores, per_group=name == PER_GROUP)
+        return removal_units(subject.model, scores, per_group=name == PER_GROUP)
     named = _scored_once(name)
-    order = prune_order(subject.scores(journal, named))
+    order = rank_heads(subject.scores(journal, named))
     return [[head] for head in (order[::-1] if named.reverse else order)]
 
 
@@ -104,12 +104,12 @@ def _measure(context: Context, part: str) -> Measured:
         }
     else:
         runs = {"": steps_of(subject, context.journal, part)}
-    masks, names, gone = {"no head cut": full_mask(subject.model)}, [], []
+    masks, names, gone = {"no head cut": ones_mask(subject.model)}, [], []
     for name, steps in runs.items():
         for share in settings.shares:
             cut = first_heads(steps, share)
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
-            masks[names[-1]] = cut_heads(subject.model, cut)
+            masks[names[-1]] = head_mask(subject.model, cut)
             gone.append(len(cut))
     found = subject.under(masks, context.journal, f"{context.task}, {part}")
     by_name = dict(zip(masks, found, strict=True))

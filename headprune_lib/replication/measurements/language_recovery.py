@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.masking import cut_heads
+from headprune_lib.masking import head_mask
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.language.tuning import PROJECTIONS, SEED, pruned, tuned
@@ -65,7 +65,7 @@ def _measure(context: Context, part: str) -> Measured:
     subject = LanguageSubject.of(context.profile, context.task)
     steps = steps_of(subject, context.journal, PER_GROUP)
     cut = first_heads(steps, share_in(part))
-    mask, gone = cut_heads(subject.model, cut), len(cut)
+    mask, gone = head_mask(subject.model, cut), len(cut)
 
     def measure() -> Arrays:
         model = pruned(subject, mask)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
@@ -22,7 +22,7 @@ from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import Head, prune_order, prune_schedule
+from headprune_lib.selection import Head, prune_schedule, rank_heads
 
 Subject = EncoderSubject | TranslationSubject
 
@@ -99,7 +99,7 @@ def orders_of(
     """
 
     def important(subject: Subject) -> list[Head]:
-        order = prune_order(subject.importance(context.journal))
+        order = rank_heads(subject.importance(context.journal))
         return [head for head in order if kind in (None, head[0])]
 
     profile, read = context.profile, read_order(context.half, name)
@@ -126,19 +126,19 @@ def _further(context: Context) -> Iterator[Subject]:
 def _single(context: Context, name: str, main: Subject) -> list[Head]:
     plain = main.importance(context.journal, normalize=None)
     if name == "importance unnormalised":
-        return prune_order(plain)
+        return rank_heads(plain)
     if name == "importance reversed":
-        return prune_order(normalize_l2(plain))[::-1]
+        return rank_heads(normalize_l2(plain))[::-1]
     if name == "importance rescored":
         return rescored(context, main, read_name(name))
-    return prune_order(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
+    return rank_heads(_one_by_one(context, main, leak_free=name == ONE_BY_ONE))
 
 
 def by_criterion(context: Context, named: NamedOrder, main: Subject) -> list[Head]:
     """The heads in order of a criterion, the lowest score first unless its name turns it round."""
     if named.rescored:
         return rescored(context, main, named)
-    order = prune_order(main.scores(context.journal, named))
+    order = rank_heads(main.scores(context.journal, named))
     return order[::-1] if named.reverse else order
 
 
@@ -171,13 +171,13 @@ def random_order(heads: list[Head], draw: int) -> list[Head]:
 
 def rescored(context: Context, main: Subject, named: NamedOrder) -> list[Head]:
     """Heads in the order of scores that are measured again after each step, without what is gone."""
-    mask, order = full_mask(main.model), []
+    mask, order = ones_mask(main.model), []
     schedule = prune_schedule(
         sum(values.numel() for values in mask.values()), context.profile.steps
     )
     for done in range(context.profile.steps):
         scores = main.scores(context.journal, named, mask)
-        found = prune_order(scores)[:: -1 if named.reverse else 1]
+        found = rank_heads(scores)[:: -1 if named.reverse else 1]
         left = [head for head in found if head not in order]
         order += left[: schedule[done + 1] - schedule[done]]
         for kind, layer, head in order:

@@ -25,7 +25,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.scoring import head_importance, normalize_l2
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 PRECISIONS = {"float32": False, "bfloat16": True}
 """Name -> whether products are taken in bfloat16 (torch's autocast; weights stay in float32)."""
@@ -71,7 +71,7 @@ def _measure(context: Context, _part: str) -> Measured:
     scores = {
         precision: importance(subject, context.journal, precision) for precision in PRECISIONS
     }
-    order = prune_order(normalize_l2(scores["float32"]))
+    order = rank_heads(normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
     prepared = subject.batches(subject.test.first(EXAMPLES))
@@ -154,7 +154,7 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
     flat = [each["self"].numpy().ravel() for each in scores]
     rank = correlation_record(*flat, "spearman", statistics.resamples, statistics.seed)
     half = flat[0].size // 2
-    first, other = ({*prune_order(each)[:half]} for each in scores)
+    first, other = ({*rank_heads(each)[:half]} for each in scores)
     return {
         "rows": rows,
         "spearman": rank["r"],

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder import retraining as of_encoders
 from headprune_lib.replication.encoder.retraining import WAYS, Way
@@ -95,7 +95,7 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
 
 def _heads(cut: list[Head], model: nn.Module) -> np.ndarray:
     """As :func:`heads_array`, with its columns where there are no heads too."""
-    some = [(kind, 0, 0) for kind in full_mask(model)]
+    some = [(kind, 0, 0) for kind in ones_mask(model)]
     return heads_array(cut).reshape(len(cut), heads_array(some).shape[1])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headprune_lib.losses import cross_entropy
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
@@ -18,7 +18,7 @@ from headprune_lib.replication.translation.subject import (
     forced_batches,
     forced_groups,
 )
-from headprune_lib.utils import NO_LABEL, on_device, without_labels
+from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 
 def reference_losses(
@@ -68,7 +68,7 @@ class _Forced:
     def __init__(self, subject: TranslationSubject, pairs: Pairs) -> None:
         self.model = subject.model
         device = next(self.model.parameters()).device
-        self.batches = [on_device(batch, device) for batch in forced_batches(subject, pairs)]
+        self.batches = [to_device(batch, device) for batch in forced_batches(subject, pairs)]
         self.back = np.argsort(np.concatenate(forced_groups(subject, pairs)))
 
     def losses(self) -> np.ndarray:
@@ -97,7 +97,7 @@ def rounded_losses(
         ``reference_loss_uncut`` (n,) and ``reference_loss_change`` (M, n) in thousandths of a nat,
         the change to five binary digits; ``reference_pieces`` (n,); all in the pairs' own order.
     """
-    every = {"uncut": full_mask(subject.model), **masks}
+    every = {"uncut": ones_mask(subject.model), **masks}
     found = reference_losses(subject, pairs, every, journal)
     loss = np.rint(MILLINAT * found["loss"])
     return {

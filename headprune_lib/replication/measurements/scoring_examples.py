@@ -35,7 +35,7 @@ from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 SIZES = (16, 64, 256, 1_000)
 """Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""
@@ -87,7 +87,7 @@ def _measure(context: Context, part: str) -> Measured:
     found: list[dict[str, Any]] = []
     for n, draw, texts in drawn(wide.scoring):
         scores = scores_on(subject, named, texts, context.journal)
-        order = prune_order(scores)[:: -1 if named.reverse else 1]
+        order = rank_heads(scores)[:: -1 if named.reverse else 1]
         masks = masks_along(subject, order, COMPARED)
         made = outcomes_under(subject, masks, tested(subject), context.journal)
         found.append(

@@ -15,7 +15,7 @@ import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors, full_mask, masked_heads
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.all_but_one import BEST_HEADS
@@ -46,7 +46,7 @@ def _measure(context: Context, _part: str) -> Measured:
     cut, alone = costly_heads(found), heads_in(context.get("best_heads").raw["heads"])
     one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
     masks = {
-        "none": full_mask(subject.model),
+        "none": ones_mask(subject.model),
         **{f"without {head}": one[head] for head in cut},
         **{f"only {head}": but_one[head] for head in alone},
     }

@@ -17,7 +17,7 @@ import transformers
 from torch import nn
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.batches import make_batches
@@ -29,8 +29,8 @@ from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.saving import save_pruned
-from headprune_lib.selection import Head, order_mask, prune_order
-from headprune_lib.utils import on_device, pass_seconds, without_labels
+from headprune_lib.selection import Head, order_mask, rank_heads
+from headprune_lib.utils import pass_seconds, to_device, without_labels
 
 _VARIANTS = ("unpruned", "pruned")
 
@@ -38,7 +38,7 @@ _VARIANTS = ("unpruned", "pruned")
 def _measure(context: Context, _part: str) -> Measured:
     profile, journal, raw = context.profile, context.journal, {}
     subject = EncoderSubject.of(profile)
-    for name, pair in timed_pairs(subject, prune_order(subject.importance(journal))).items():
+    for name, pair in timed_pairs(subject, rank_heads(subject.importance(journal))).items():
         own = name == "finetuned"
         batches = _texts(subject) if own else _random_ids(profile, pair["unpruned"])
         raw |= _timed(pair, batches, profile, journal, name)
@@ -63,7 +63,7 @@ def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[st
     """
     speed = subject.profile.speed
     shape = shaped(speed.shape)
-    heads = prune_order({kind: mask.double() for kind, mask in full_mask(shape).items()})
+    heads = rank_heads({kind: mask.double() for kind, mask in ones_mask(shape).items()})
     pairs = {}
     for name, model, its_order in (
         ("finetuned", subject.model, order),
@@ -137,7 +137,7 @@ def _timed(
     for model in pair.values():
         model.to(profile.device)
     batches = {
-        size: [on_device(batch, profile.device) for batch in parts]
+        size: [to_device(batch, profile.device) for batch in parts]
         for size, parts in batches.items()
     }
 
@@ -193,7 +193,7 @@ def attention_parameters(model: nn.Module) -> int:
     return sum(
         p.numel()
         for block in find_heads(model)
-        for part in block.architecture.projections
+        for part in block.spec.projections
         for p in block.part(model, part).parameters()
     )
 

@@ -25,7 +25,7 @@ from headprune_lib.replication.translation.models import new_model
 from headprune_lib.replication.translation.public import archive_of
 from headprune_lib.replication.translation.training import training_folder
 from headprune_lib.replication.translation.weights import stored_weights
-from headprune_lib.utils import on_device, teacher_forced, without_labels
+from headprune_lib.utils import teacher_forced, to_device, without_labels
 
 # Pairs of each split: newstest's own, MTNT's as its authors say, IWSLT's after fairseq's cleaning.
 _PAIRS = {
@@ -213,7 +213,7 @@ def probe(profile: Profile, task: str, seconds: float) -> Probe:
     size = _CPU_BATCH if device.type == "cpu" else _GPU_BATCH
     marks, rows = marks_of(model), [[5] * _LENGTH] * size
     batch = teacher_forced(rows, rows, marks.pad, marks.start)
-    batch = on_device(without_labels(batch), device)
+    batch = to_device(without_labels(batch), device)
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
 
     def once() -> None:

@@ -19,7 +19,7 @@ from torch import nn
 from headprune_lib.attention import special_ids
 from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
 from headprune_lib.replication.engine import run_units
@@ -161,7 +161,7 @@ class TranslationSubject:
 
         def measure(members: list[int]) -> Arrays:
             own = [sources[i] for i in members]
-            found = self._translated(own, [full_mask(self.model), *masks])
+            found = self._translated(own, [ones_mask(self.model), *masks])
             references = [pairs.targets[i] for i in members]
             each = [self.translator.pieces.counts(one.ids, references) for one in found]
             return {

@@ -49,7 +49,7 @@ from headprune_lib.replication.verification.quantities import Quantity
 from headprune_lib.replication.verification.sheets import sheets
 from headprune_lib.replication.verification.tried import Sheet
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import Head, prune_order
+from headprune_lib.selection import Head, rank_heads
 
 UNPRUNED = {"accuracy": 0.02, "f1": 0.02, "matthews": 0.12, "BLEU": 2.0}
 ALONG = {"accuracy": 0.04, "f1": 0.04, "matthews": 0.12, "BLEU": 3.0}
@@ -85,7 +85,7 @@ def compare(
         return
     again = subject.importance(journal)
     if result.measurement in _CURVES:
-        yield from _along(result, subject, prune_order(again), journal)
+        yield from _along(result, subject, rank_heads(again), journal)
     plain = np.concatenate([normalize_l2(scores)[kind].numpy().ravel() for kind in scores])
     new = np.concatenate([again[kind].numpy().ravel() for kind in scores])
     rank = float(scipy.stats.spearmanr(plain, new).statistic)

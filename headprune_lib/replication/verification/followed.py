@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headprune_lib.discovery import KINDS
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
@@ -36,7 +36,7 @@ from headprune_lib.replication.verification.quantities import (
     same_scores,
 )
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 _SCORED = ("importance unnormalised", "entropy")
 """Scores that are measured again: the others' orders must follow from what is stored."""
@@ -64,7 +64,7 @@ def _orders(
 ) -> Iterator[Quantity]:
     raw, scores = part.raw, _scores(part.raw)
     if scores:
-        heads = prune_order(scores)[:: -1 if read_name(order).reverse else 1]
+        heads = rank_heads(scores)[:: -1 if read_name(order).reverse else 1]
         yield equal(f"order of {order}", heads_in(raw["order"][0]), heads)
         yield equal(f"what is said of {order}", raw["said"].tolist(), [""])
     if order in _SCORED:
@@ -84,7 +84,7 @@ def _orders(
     stored = [heads_in(one) for one in raw["order"]]
     if order == "random":
         normalised = normalize_l2(important)
-        heads = prune_order(normalised)
+        heads = rank_heads(normalised)
         drawn = [random_order(heads, 1000 * subject.seed + int(draw)) for draw in raw["said"]]
         yield same_draws(f"order of {order}", stored, drawn, normalised)
         return
@@ -137,7 +137,7 @@ def losses_along(order: str, raw: Arrays, subject: Subject, journal: Journal) ->
             f"{NATS} nats, and its rounding",
             bool((off <= most).all()),
         )
-    whole = full_mask(subject.model)
+    whole = ones_mask(subject.model)
     nothing = {kind: torch.zeros_like(mask) for kind, mask in whole.items()}
     ends = {0: whole, **({-1: nothing} if raw["shares"][-1] == 1 else {})}
     found = losses_under(subject, list(ends.values()), texts, journal).mean(-1)

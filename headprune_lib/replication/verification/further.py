@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
@@ -44,7 +44,7 @@ from headprune_lib.replication.verification.quantities import (
     same_scores,
 )
 from headprune_lib.replication.verification.scored import few_sentences, other_text, roles
-from headprune_lib.selection import order_mask, prune_order, prune_schedule
+from headprune_lib.selection import order_mask, prune_schedule, rank_heads
 
 
 def further(
@@ -137,7 +137,7 @@ def _sizes(
     result: Result, subject: EncoderSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
     """Parameters before and after removal; times, memory and files are of a machine."""
-    raw, order = own_outcomes(result, subject), prune_order(subject.importance(journal))
+    raw, order = own_outcomes(result, subject), rank_heads(subject.importance(journal))
     for name, pair in timed_pairs(subject, order).items():
         every = [sum(p.numel() for p in model.parameters()) for model in pair.values()]
         attention = [attention_parameters(model) for model in pair.values()]
@@ -176,7 +176,7 @@ def _reference_losses(
 ) -> Quantity:
     """The loss a piece of the first references, uncut and before training again."""
     pairs = subject.headline.first(_REFERENCES)
-    again = losses_under(subject, [full_mask(subject.model), *masks], pairs, journal)
+    again = losses_under(subject, [ones_mask(subject.model), *masks], pairs, journal)
     stored = np.vstack([raw["loss_uncut"], raw["loss_before"]])[:, : len(pairs)] / MILLINAT
     off = float(np.abs(stored - again).max())
     return Quantity(

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from headprune_lib import cut_heads
+from headprune_lib import head_mask
 from headprune_lib.masking import Head
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.language.subject import LanguageSubject
@@ -36,7 +36,7 @@ def drawn_mask(result: Result, generator: random.Random) -> Quantity:
     subject = LanguageSubject.of(profile, result.task)
     subject.test = subject.test[:PASSAGES]
     heads, stored = _drawn(result, generator)
-    found = subject.losses(subject.model, cut_heads(subject.model, heads))
+    found = subject.losses(subject.model, head_mask(subject.model, heads))
     off = float(np.abs(found - stored / MILLINAT).max())
     return Quantity(
         f"losses of {PASSAGES} passages without {len(heads)} heads",

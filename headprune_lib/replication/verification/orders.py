@@ -22,7 +22,7 @@ from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import first_verses
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import Head, prune_order
+from headprune_lib.selection import Head, rank_heads
 
 Subject = EncoderSubject | TranslationSubject
 
@@ -94,21 +94,21 @@ def order_that_follows(
 def _followed(result: Result, subject: Subject, order: str, raw: Arrays) -> list[Head] | None:
     scores, encoder = stored_importance(result, subject.seed), isinstance(subject, EncoderSubject)
     if order == "oracle" and encoder:
-        return prune_order(accuracy.one_by_one_scores(beside(result, subject, "one_head")))
+        return rank_heads(accuracy.one_by_one_scores(beside(result, subject, "one_head")))
     if order == "oracle":
         one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
-        return prune_order(bleu.one_by_one_scores(one))
+        return rank_heads(bleu.one_by_one_scores(one))
     if order == ONE_BY_ONE and "train_heads" in raw:
         tried = {name.removeprefix("train_"): values for name, values in raw.items()}
-        return prune_order(accuracy.one_by_one_scores(tried))
+        return rank_heads(accuracy.one_by_one_scores(tried))
     if not scores:
         return None
     if order in (IMPORTANCE, "random"):
-        return prune_order(normalize_l2(scores))
+        return rank_heads(normalize_l2(scores))
     if order == "importance unnormalised":
-        return prune_order(scores)
+        return rank_heads(scores)
     if order == "importance reversed":
-        return prune_order(normalize_l2(scores))[::-1]
+        return rank_heads(normalize_l2(scores))[::-1]
     return None
 
 

@@ -25,7 +25,7 @@ from headprune_lib.replication.verification.followed import losses_along
 from headprune_lib.replication.verification.orders import beside, own_outcomes, own_parts
 from headprune_lib.replication.verification.quantities import Quantity, equal, same_scores
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 
 def few_sentences(
@@ -40,7 +40,7 @@ def few_sentences(
         yield equal(f"sentences, {name}", raw["n"], [n for n, _, _ in texts])
         yield equal(f"draws, {name}", raw["draw"], [draw for _, draw, _ in texts])
         for row, (n, draw, sentences) in enumerate(texts):
-            order = prune_order({"self": torch.from_numpy(raw["scores"][row])})
+            order = rank_heads({"self": torch.from_numpy(raw["scores"][row])})
             follows = heads_array(order[:: -1 if named.reverse else 1])
             yield equal(f"order of {name}, {n} sentences", raw["order"][row], follows)
             if n == texts[0][0]:

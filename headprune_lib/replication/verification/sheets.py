@@ -39,7 +39,7 @@ from headprune_lib.replication.verification.tried import (
     uncut_row,
 )
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import order_mask, prune_order
+from headprune_lib.selection import order_mask, rank_heads
 
 
 def sheets(result: Result, subject: Subject) -> list[Sheet]:
@@ -137,7 +137,7 @@ def _precision_sheets(result: Result, subject: Subject) -> Iterator[Sheet]:
     """What was measured in float32: bfloat16 is rounded otherwise on another processor."""
     raw = own_outcomes(result, subject)
     shares = tuple(raw["shares"])
-    order = prune_order(normalize_l2({"self": torch.from_numpy(raw["scores"])}))
+    order = rank_heads(normalize_l2({"self": torch.from_numpy(raw["scores"])}))
     names = [f"{share:.0%} masked" for share in shares]
     rows = list(zip(names, masks_along(subject, order, shares), strict=True))
     outcomes = {"correct": raw["correct float32"], "loss": raw["loss float32"] / MILLINAT}

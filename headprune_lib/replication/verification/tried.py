@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.masking import HeadTensors, full_mask
+from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.stats.losses import MILLINAT
@@ -44,12 +44,12 @@ class Sheet:
 
 def uncut_row(model: nn.Module) -> Row:
     """The mask that cuts nothing."""
-    return "no head cut", full_mask(model)
+    return "no head cut", ones_mask(model)
 
 
 def nothing_kept(model: nn.Module) -> HeadTensors:
     """The mask that cuts every head."""
-    return {kind: torch.zeros_like(mask) for kind, mask in full_mask(model).items()}
+    return {kind: torch.zeros_like(mask) for kind, mask in ones_mask(model).items()}
 
 
 def _named(head: Head) -> str:

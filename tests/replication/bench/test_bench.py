@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headprune_lib import cut_heads, masked_heads
+from headprune_lib import head_mask, masked_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations, sweep_work
@@ -67,7 +67,7 @@ def test_work_is_that_of_what_comes_after_each_cut(subject):
 
 def test_the_sweep_that_is_timed_makes_the_same_translations(subject):
     sources = subject.translator.encode(subject.split("test").first(5).sources)
-    mask = cut_heads(subject.model, [("enc-dec", 1, 2)])
+    mask = head_mask(subject.model, [("enc-dec", 1, 2)])
     with torch.inference_mode(), masked_heads(subject.model, mask):
         expected = generate(subject.model, sources)
     drafts = generate(subject.model, sources)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headprune_lib import full_mask, masked_heads
+from headprune_lib import masked_heads, ones_mask
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.losses import cross_entropy
 from headprune_lib.replication.generation import beams
@@ -17,7 +17,7 @@ from headprune_lib.utils import teacher_forced
 def test_searches_are_those_of_generate_under_each_mask(model, sources, monkeypatch, at_once):
     monkeypatch.setattr(beams, "_SEARCHED_TOGETHER", at_once)
     own = sorted(sources, key=len)[:4]
-    masks = [full_mask(model), *list(one_head_masks(model).values())[::5]]
+    masks = [ones_mask(model), *list(one_head_masks(model).values())[::5]]
     drafts = generate(model, own, beams=3, early_stopping=True)
     found = searched_under(model, own, drafts, masks, beams=3)
     marks = marks_of(model)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import build
 
-from headprune_lib import cut_heads, full_mask, masked_heads
+from headprune_lib import head_mask, masked_heads, ones_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.masking import masked_rows
 from headprune_lib.replication.generation.drafts import translations_under
@@ -34,7 +34,7 @@ def test_every_cut_translates_as_masked_generation_does(model, sources, drafts, 
 
 
 def test_no_cut_gives_the_drafts_and_their_log_probability(model, sources, drafts):
-    (found,) = translations_under(model, sources, drafts, [full_mask(model)])
+    (found,) = translations_under(model, sources, drafts, [ones_mask(model)])
     assert found.ids == drafts
     for source, draft, loss in zip(sources, drafts, found.draft_loss, strict=True):
         with torch.no_grad():
@@ -50,9 +50,9 @@ def test_no_cut_gives_the_drafts_and_their_log_probability(model, sources, draft
 def test_each_row_has_its_own_mask_in_beam_search_too(sources):
     model = build("marian")
     masks = [
-        full_mask(model),
-        cut_heads(model, [("enc-enc", 0, 1), ("dec-dec", 1, 2)]),
-        cut_heads(model, [("enc-dec", 0, 3)]),
+        ones_mask(model),
+        head_mask(model, [("enc-enc", 0, 1), ("dec-dec", 1, 2)]),
+        head_mask(model, [("enc-dec", 0, 3)]),
     ]
     ids = torch.randint(4, 30, (5, 6), generator=torch.Generator().manual_seed(2))
     rows = [2, 0, 1, 1, 2]

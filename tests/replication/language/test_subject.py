@@ -7,9 +7,9 @@ import numpy as np
 import plainly
 import pytest
 
-from headprune_lib import cut_heads, find_heads, head_importance, prune_order
+from headprune_lib import find_heads, head_importance, head_mask, rank_heads
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.attention import eager
+from headprune_lib.attention import eager_attention
 from headprune_lib.replication import measurements
 from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.measurements.language_curve import (
@@ -77,9 +77,9 @@ def test_orders_are_the_librarys_and_groups_go_whole_or_evenly(subject, tmp_path
     assert [len(first_heads(whole, share)) for share in (0, 0.2, 0.25, 0.3, 1)] == [0, 2, 2, 4, 8]
     found = [head for (head,) in steps_of(subject, journal, "importance")]
     assert subject.model.config._attn_implementation == before != "eager"
-    with eager(subject.model):
+    with eager_attention(subject.model):
         scores = head_importance(subject.model, subject.batches(subject.scoring))
-    assert found == prune_order(scores)
+    assert found == rank_heads(scores)
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_curve_is_the_loss_under_the_masks_of_its_order(smoke, subject):
     assert set(result.parts) == set(ORDERS)
     for name, part in result.parts.items():
         raw, step = part.raw, 2
-        mask = cut_heads(subject.model, heads_in(raw["order"][-1])[: raw["gone"][-1][step]])
+        mask = head_mask(subject.model, heads_in(raw["order"][-1])[: raw["gone"][-1][step]])
         expected = plainly.passage_nats(subject.model, subject.test, mask)
         found = (raw["loss_uncut"] + raw["loss_change"][-1, step]) / 1000
         np.testing.assert_allclose(found, expected, atol=2e-3, err_msg=name)
@@ -100,7 +100,7 @@ def test_removed_heads_are_masked_ones_and_training_moves_a_copy(smoke, subject,
     assert list(result.parts) == ["removed 0%", "removed 30%"]
     steps = steps_of(subject, Journal(tmp_path), PER_GROUP)
     for part, share in zip(result.parts.values(), (0, 0.3), strict=True):
-        mask = cut_heads(subject.model, first_heads(steps, share))
+        mask = head_mask(subject.model, first_heads(steps, share))
         expected = plainly.passage_nats(subject.model, subject.test, mask)
         np.testing.assert_allclose(part.raw["loss_pruned"] / 1000, expected, atol=2e-3)
         assert np.abs(part.raw["loss_tuned"] - part.raw["loss_pruned"]).max() > 5

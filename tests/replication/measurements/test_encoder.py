@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 import torch
 
-from headprune_lib import find_heads, order_mask, prune_order, score_heads
+from headprune_lib import find_heads, order_mask, rank_heads, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Examples
@@ -104,7 +104,7 @@ def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
     batches, added = subject.batches(subject.scoring).batches, {}
     for alpha in compared.ALPHAS:
         scores = score_heads(subject.model, batches, "importance-entropy", alpha=alpha)
-        order = prune_order(scores)
+        order = rank_heads(scores)
         each = [
             plainly.answers(subject, subject.selection, order_mask(subject.model, order, n))[1]
             for n in range(5)

@@ -15,7 +15,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from headprune_lib import full_mask
+from headprune_lib import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.recipe import file_name, recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -94,7 +94,7 @@ def test_measurements_share_their_passes_and_the_same_mask_on_other_text_is_anot
     assert len(computed) == len({*computed})
     subject, journal = EncoderSubject.of(smoke), Journal(tmp_path)
     here, there, again = (
-        losses_under(subject, [full_mask(subject.model)], text, journal)
+        losses_under(subject, [ones_mask(subject.model)], text, journal)
         for text in (subject.test, subject.selection, subject.test)
     )
     assert (here.shape, there.shape) == ((1, len(subject.test)), (1, len(subject.selection)))

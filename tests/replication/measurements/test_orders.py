@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from headprune_lib import masked_heads, prune_order, register_criterion, score_heads
+from headprune_lib import masked_heads, rank_heads, register_criterion, score_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import KINDS
-from headprune_lib.masking import full_mask
+from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
@@ -54,14 +54,14 @@ def test_a_name_says_the_criterion_its_settings_and_whether_it_is_turned_round(s
     subject = EncoderSubject.of(smoke, kernel="eager")
     batches = subject.batches(subject.scoring).batches
     for name, (by, settings) in cases.items():
-        expected = prune_order(score_heads(subject.model, batches, by, **settings))
+        expected = rank_heads(score_heads(subject.model, batches, by, **settings))
         assert heads_of(result, name) == expected, name
     assert heads_of(result, "fisher reversed") == heads_of(result, "fisher")[::-1]
     raw = measurements.get("pruning_curve", smoke).parts["oracle leak-free"].raw
     swept = {n.removeprefix("train_"): one for n, one in raw.items() if n.startswith("train_")}
     assert swept["loss_change"].shape == (8, smoke.n_selection)
     assert [*raw["order"][0].tolist()] == [
-        [*head[1:]] for head in prune_order(one_by_one_scores(swept))
+        [*head[1:]] for head in rank_heads(one_by_one_scores(swept))
     ]
 
 
@@ -77,11 +77,11 @@ def test_scored_again_after_each_step(smoke, half):
         main = TranslationSubject.of(smoke, smoke.translation_task, kernel="eager")
         batches = forced_batches(main, main.split("score"))
     found = heads_of(measurements.get(artifact, smoke, parts=[name]), name)
-    mask, gone = full_mask(main.model), []
+    mask, gone = ones_mask(main.model), []
     schedule = prune_schedule(len(found), smoke.steps)
     for step in range(smoke.steps):
         with masked_heads(main.model, mask):
-            order = prune_order(score_heads(main.model, batches, name.split()[0]))
+            order = rank_heads(score_heads(main.model, batches, name.split()[0]))
         left = [head for head in order if head not in gone]
         gone += left[: schedule[step + 1] - schedule[step]]
         for kind, layer, head in gone:

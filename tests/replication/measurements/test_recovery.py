@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from headprune_lib import head_importance, order_mask, prune_heads, prune_order
+from headprune_lib import head_importance, order_mask, prune_heads, rank_heads
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder import retraining
 from headprune_lib.replication.encoder.subject import EncoderSubject
@@ -50,7 +50,7 @@ def test_before_training_a_removed_head_is_a_masked_one(result, smoke, subject):
         for run, stored in enumerate(raw["heads"]):
             heads = heads_in(stored)
             if order == "importance":
-                assert heads == prune_order(scores)[: len(heads)]
+                assert heads == rank_heads(scores)[: len(heads)]
             mask = order_mask(subject.model, heads, len(heads))
             right, nats = plainly.answers(subject, subject.test, mask)
             np.testing.assert_array_equal(raw["correct_before"][run], right)

@@ -107,7 +107,7 @@ def test_importance_is_the_mean_over_verses_of_the_derivative(smoke, tmp_path):
     pairs, step, model = subject.split("score"), 1e-4, subject.model.double()
     block = next(b for b in find_heads(model) if (b.kind, b.layer) == ("enc-dec", 1))
     weight = block.part(model, "output").weight.data
-    columns, nats = slice(2 * block.width, 3 * block.width), []
+    columns, nats = slice(2 * block.head_dim, 3 * block.head_dim), []
     for factor in (1 + step, (1 - step) / (1 + step)):
         weight[:, columns] *= factor
         nats.append(plainly.reference_nats(subject, pairs)[0])

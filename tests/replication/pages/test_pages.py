@@ -42,7 +42,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
     for block in blocks:
         exec(compile(block, f"book/{page}.md", "exec"), namespace)
     if page == "prune":
-        assert sum(len(block.kept) for block in find_heads(namespace["model"])) == 5
+        assert sum(len(block.kept_heads) for block in find_heads(namespace["model"])) == 5
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -72,7 +72,7 @@ def test_the_shown_lines_of_a_notebook_run(path):
     cells = nbformat.read(path, as_version=4).cells
     (block,) = BLOCK.findall("\n".join(one.source for one in cells if one.cell_type == "markdown"))
     exec(compile(block, path.name, "exec"), names)
-    left = sum(len(one.kept) for one in find_heads(names["model"]))
+    left = sum(len(one.kept_heads) for one in find_heads(names["model"]))
     assert (left < 18) == ("prune_heads(" in block)
 
 

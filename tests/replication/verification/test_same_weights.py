@@ -20,7 +20,7 @@ from headprune_lib.replication.verification.quantities import (
 from headprune_lib.replication.verification.same_weights import find_again
 from headprune_lib.replication.verification.sheets import sheets
 from headprune_lib.replication.verification.subjects import subjects_of
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 ENCODER = (
     *("figure1b", "table3", "table6", "figure2b", "figure3b", "agreement", "table4"),
@@ -184,7 +184,7 @@ def test_the_bounds():
 
 def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise():
     scores = {"self": torch.tensor([[0.2, 0.5000], [0.5004, 0.9]])}
-    heads = prune_order(scores)
+    heads = rank_heads(scores)
     elsewhere = [heads[0], heads[2], heads[1], heads[3]]  # 0.5004 before 0.5000
     for draw in range(20):
         here, there = random_order(heads, draw), random_order(elsewhere, draw)

@@ -26,7 +26,7 @@ from headprune_lib.replication.pages.tables.pages import (
 from headprune_lib.replication.pages.values import prunable_at, raw_importance, step_at
 from headprune_lib.replication.stats.bounds import C3_KEPT, SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
-from headprune_lib.selection import prune_order, prune_schedule
+from headprune_lib.selection import prune_schedule, rank_heads
 
 Values = Mapping[str, Any] | None
 """The values of a pruning curve; None where it was not measured."""
@@ -138,7 +138,7 @@ def _plain(curve: Result | None, removed: float) -> Numbers:
     scores, step = raw_importance(curve), step_at(curve.values["shares"], removed)
     layers, heads = scores.shape
     n_cut = prune_schedule(scores.size, len(curve.values["shares"]) - 1)[step]
-    cut = prune_order({"self": torch.from_numpy(scores)})[:n_cut]
+    cut = rank_heads({"self": torch.from_numpy(scores)})[:n_cut]
     of_layer = Counter(layer for _, layer, _ in cut)
     gone = [str(layer + 1) for layer in range(layers) if of_layer[layer] == heads]
     return {

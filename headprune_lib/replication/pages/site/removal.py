@@ -19,7 +19,7 @@ from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.titles import order_title, spelled
 from headprune_lib.replication.verification.orders import stored_importance
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 MEASURED = ("pruning_curve", "which_first")
 SHOWN_SHARE = 0.4
@@ -176,11 +176,11 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
         return stored[0]
     scores = stored_importance(result, result.parts[part].runs[0]["seed"])
     if part == "importance unnormalised" and scores:
-        return heads_array(prune_order(scores))
+        return heads_array(rank_heads(scores))
     if part == "oracle" and half_of(result.key) == "encoder":
         single = store.stored(Key("one_head", result.task, result.model))
         if single is not None:
-            return heads_array(prune_order(accuracy.one_by_one_scores(single.raw)))
+            return heads_array(rank_heads(accuracy.one_by_one_scores(single.raw)))
     return None
 
 

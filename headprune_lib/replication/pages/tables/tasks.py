@@ -29,7 +29,7 @@ from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE, TOLERANCES
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2
-from headprune_lib.selection import prune_order
+from headprune_lib.selection import rank_heads
 
 __all__ = [
     "agreement_tasks_table",
@@ -218,7 +218,7 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
         if one.model != two.model or one.task == two.task:
             continue
         heads = x["self"].numel()
-        least = [set(prune_order(side)[: heads // 5]) for side in (x, y)]
+        least = [set(rank_heads(side)[: heads // 5]) for side in (x, y)]
         pairs.append(
             Pair(
                 one.model,
