@@ -23,7 +23,7 @@ def across_datasets(figure2b: Result, figure2a: Result, further: Mapping[str, Re
     return {
         **_classifier(figure2b),
         **_twelve_layers(pick(further, "mpnet", "sst2")),
-        **_mnli(pick(further, "minilm", "mnli")),
+        **(_mnli(mnli) if (mnli := pick(further, "minilm", "mnli")) else {}),
         **_pairs("sick", pick(further, "minilm", "snli")),
         **_pairs("held", pick(further, "minilm", "snli-held")),
         **_pairs("mpnet_held", pick(further, "mpnet", "snli-held")),

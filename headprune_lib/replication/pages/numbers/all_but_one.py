@@ -31,8 +31,7 @@ def all_but_one(
     mnli = pick(tables6, "minilm", "mnli")
     return {
         **_classifier(table6),
-        **_chosen(mnli, "_mnli"),
-        "word_mnli": word_of(mnli, "C2"),
+        **({**_chosen(mnli, "_mnli"), "word_mnli": word_of(mnli, "C2")} if mnli else {}),
         **_chosen(pick(tables6, "mpnet", "sst2"), "12"),
         **_chosen(pick(tables6, "minilm", "snli-held"), "_held"),
         **_chosen(pick(tables6, "mpnet", "snli-held"), "_held12"),

@@ -57,9 +57,10 @@ def iterative_pruning(
         curves: name -> pruning curve of an encoder, or of another smaller translator.
         one_head: name -> result of Figure 1b.
     """
+    mnli = pick(curves, "minilm", "mnli")
     return {
         **_classifier(figure3b),
-        **_mnli(pick(curves, "minilm", "mnli"), pick(one_head, "minilm", "mnli")),
+        **(_mnli(mnli, pick(one_head, "minilm", "mnli")) if mnli else {}),
         **_twelve_layers(pick(curves, "mpnet", "sst2")),
         **_tasks(curves),
         **_translator(figure3a),
