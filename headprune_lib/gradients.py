@@ -287,8 +287,8 @@ def check_unused(
         return
 
     def without(closed: Sequence[AttentionLayer]) -> Tensor:
-        zeros = [torch.zeros(len(b.kept_heads)) if b in closed else None for b in find_heads(model)]
-        with gated(model, zeros):
+        gates = [torch.zeros(len(b.kept_heads)) if b in closed else None for b in unused]
+        with gated(model, gates, unused):
             return example_losses(model, batch, loss)
 
     with torch.no_grad():

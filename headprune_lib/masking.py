@@ -17,9 +17,6 @@ from headprune_lib.hooks import changed_inputs
 from headprune_lib.messages import former_names
 from headprune_lib.specs import AttentionLayer
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
 Head = tuple[str, int, int]
 """A head as ``(kind, layer, head)``, counted from 0."""
 
@@ -27,7 +24,7 @@ Heads = Iterable[Head] | Iterable[tuple[int, int]] | Mapping[int, Iterable[int]]
 """Heads as :func:`head_mask` takes them."""
 
 if TYPE_CHECKING:
-    from jaxtyping import Shaped
+    from jaxtyping import Float, Shaped
 
     HeadTensors = dict[str, Shaped[Tensor, "layer head"]]
 else:

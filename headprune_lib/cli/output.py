@@ -105,7 +105,7 @@ def criteria_table() -> list[Row]:
         {
             "name": name,
             "family": criterion.score.__module__.rpartition(".")[2],
-            "scores": (criterion.score.__doc__ or "").strip().partition("\n")[0],
+            "scores": criterion.summary,
         }
         for name, criterion in sorted(CRITERIA.items())
     ]

@@ -79,6 +79,18 @@ def _mean_of_gradients(
             for block, gradient in zip(blocks, gradients, strict=True)
         ]
 
+    return _mean_over_examples(model, batches, loss, device, sums_of)
+
+
+def _mean_over_examples(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    device: str | torch.device | None,
+    sums_of: Callable[[Batch], list[Sum]],
+) -> HeadTensors:
+    """The mean over batches of what is made of each example's own derivatives."""
+
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
 
@@ -267,7 +279,7 @@ def importance_integrated(
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
     blocks, oom_limit = find_heads(model), OomLimit()
 
-    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+    def sums_of(batch: Batch) -> list[Sum]:
         integrals: list[Tensor] = []
         for step in range(steps):
             at = (step + 0.5) / steps
@@ -282,10 +294,7 @@ def importance_integrated(
             )
         return [(integral.abs().sum(0), len(integral)) for integral in integrals]
 
-    def check(batch: Batch) -> None:
-        check_examples_independent(model, batch, loss)
-
-    return check_some(model, mean_over_batches(model, batches, device, sums_of, check))
+    return _mean_over_examples(model, batches, loss, device, sums_of)
 
 
 @register_criterion("second-order")

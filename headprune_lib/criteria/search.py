@@ -136,11 +136,8 @@ def shapley(
     """
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}; give at least 1")
-    kept, blocks, device = (
-        _kept(model, batches, loss),
-        find_heads(model),
-        ensure_device(model, device),
-    )
+    kept, blocks = _kept(model, batches, loss), find_heads(model)
+    device = ensure_device(model, device)
     heads = [
         (number, i) for number, block in enumerate(blocks) for i in range(len(block.kept_heads))
     ]

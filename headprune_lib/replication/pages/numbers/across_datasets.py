@@ -118,14 +118,15 @@ def _twelve_layers(figure2b: Result | None) -> Numbers:
     }
 
 
-def _mnli(figure2b: Result | None) -> Numbers:
+def _mnli(figure2b: Result) -> Numbers:
     """MNLI's matched and mismatched pairs, the paper's own; its measure is Pearson's in accuracy."""
-    told = {**_pairs("mnli", figure2b), "mnli_word": word_of(figure2b, "C7")}
-    if figure2b is None:
-        return told | {"mnli_pearson": NOT_MEASURED}
-    ((_, found),) = figure2b.values["correlations"].items()
+    (found,) = figure2b.values["correlations"].values()
     pearson = found["accuracy"]["pearson"]
-    return told | {"mnli_pearson": estimate(pearson["r"], pearson["interval"])}
+    return {
+        **_pairs("mnli", figure2b),
+        "mnli_word": word_of(figure2b, "C7"),
+        "mnli_pearson": estimate(pearson["r"], pearson["interval"]),
+    }
 
 
 def _pairs(prefix: str, figure2b: Result | None) -> Numbers:

@@ -84,14 +84,13 @@ def _classifier(figure3b: Result) -> Numbers:
     }
 
 
-def _mnli(curve: Result | None, one_head: Result | None) -> Numbers:
+def _mnli(curve: Result, one_head: Result | None) -> Numbers:
     """The paper's own task and test set: all pairs, and apart by how hard BERT-base finds them."""
-    values = curve and curve.values
-    uncut = values and 100 * values["curves"]["importance"]["mean"][0]
+    values = curve.values
+    importance = values["curves"]["importance"]
     keys = ("n", "accuracy", "kept", "removable")
     told = dict.fromkeys([f"{group}_{key}" for group in ("easy", "hard") for key in keys])
-    groups = strata(curve, one_head)[1:] if curve else []
-    for prefix, group in zip(("easy", "hard"), groups, strict=False):
+    for prefix, group in zip(("easy", "hard"), strata(curve, one_head)[1:], strict=False):
         told |= {
             f"{prefix}_n": f"{group.n:,}",
             f"{prefix}_accuracy": f"{group.uncut.value:.1%}",
@@ -100,8 +99,8 @@ def _mnli(curve: Result | None, one_head: Result | None) -> Numbers:
         }
     return {key: text or NOT_MEASURED for key, text in told.items()} | {
         "mnli_n": _examples(curve),
-        "mnli_seeds": len(values["curves"]["importance"]["runs"]) if values else NOT_MEASURED,
-        "mnli_accuracy": number(uncut, ".1f"),
+        "mnli_seeds": len(importance["runs"]),
+        "mnli_accuracy": number(100 * importance["mean"][0], ".1f"),
         "mnli_kept": _kept(curve),
         "mnli_word": word_of(curve, "C3"),
         "mnli_power": power_of(curve, "C3"),
