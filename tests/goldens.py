@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import pandas as pd
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.pages.shipping import csv_rows
+from headprune_lib.replication.pages.frames import frame
 from headprune_lib.replication.pages.site.cards import cards_html
 from headprune_lib.replication.paths import project_root
 
@@ -55,13 +54,15 @@ def values() -> Golden:
 
 
 def texts() -> Golden:
-    """Every number that a notebook glues into prose."""
+    """Every number that a notebook glues into prose, and every paragraph that its cells write."""
     glued = {}
     for path in sorted((project_root() / "notebooks").glob("[01]*.ipynb")):
         if path.stem.endswith("-run"):
             continue
-        for cell in nbformat.read(path, as_version=4).cells:
+        for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
             for output in cell.get("outputs", []):
+                if words := output.get("data", {}).get("text/markdown"):
+                    glued[f"{path.stem} cell {number}"] = words
                 if name := output.get("metadata", {}).get("scrapbook", {}).get("name"):
                     data = output["data"].get("application/papermill.record/text/plain")
                     if data is not None:  # a figure has none
@@ -73,7 +74,7 @@ def tables() -> Golden:
     """Every line of the CSV files that the site ships."""
     lines = {}
     for key in store.find():
-        text = pd.DataFrame(csv_rows(store.load(key).values)).to_csv(index=False)
+        text = frame(store.load(key)).to_csv(index=False)
         lines |= {f"{'/'.join(key)}:{i}": line for i, line in enumerate(text.splitlines())}
     return lines
 

@@ -3,29 +3,81 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
-from IPython.display import HTML
+from IPython.display import HTML, Markdown
 from matplotlib.figure import Figure
 from myst_nb import glue
 
 from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.verdict import Row
 from headprune_lib.replication.pages.describe import describe
-from headprune_lib.replication.pages.plots.style import NARROW, WIDE
+from headprune_lib.replication.pages.frames import frame
+from headprune_lib.replication.pages.page import collect, open_page, pick
+from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
 from headprune_lib.replication.pages.svg import as_svg
 from headprune_lib.replication.pages.tables.again import again_table
 from headprune_lib.replication.pages.tables.markup import anchor, as_html
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
+from headprune_lib.replication.pages.tables.pages import (
+    NOT_MEASURED,
+    estimate,
+    kept_text,
+    number,
+    points,
+    signed,
+)
 from headprune_lib.replication.pages.tables.verdicts import rows_table
 from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import setting
+
+__all__ = [
+    "collect",
+    "estimate",
+    "frame",
+    "glue_all",
+    "holds",
+    "judge",
+    "kept_text",
+    "number",
+    "open_page",
+    "paragraph",
+    "pick",
+    "points",
+    "say",
+    "setting",
+    "show",
+    "show_again",
+    "show_figure",
+    "show_verdicts",
+    "signed",
+]
+
+NOT_BORNE_OUT = "**Not with these parameters:**"
+"""Begins a conclusion that a run does not bear out."""
 
 
 def glue_all(numbers: Mapping[str, Any]) -> None:
     """Make every number available to the page's prose, under its key."""
     for key, value in numbers.items():
         glue(key, value, display=False)
+
+
+def say(text: str) -> Markdown:
+    """A paragraph for a page, with numbers that the cell has just computed."""
+    return Markdown(textwrap.dedent(text).strip())
+
+
+def holds(condition: bool, sentence: str) -> Markdown:
+    """A conclusion, if what it rests on is so; else that these parameters do not bear it out.
+
+    The committed notebooks hold every conclusion; a run with other parameters reports and goes on.
+    """
+    if condition:
+        return say(sentence)
+    return Markdown(f"{NOT_BORNE_OUT} *{' '.join(sentence.split())}*")
 
 
 def show(table: pd.DataFrame, name: str = "", caption: str = "") -> HTML:
@@ -52,7 +104,8 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
     """
     pictures = []
     for variant, layout in (("wide", WIDE), ("narrow", NARROW)):
-        figure = draw(*what, layout=layout)
+        with style():
+            figure = draw(*what, layout=layout)
         pictures.append(as_svg(figure, anchor(name), f"{name}. {describe(figure)}", variant))
     words = f"<figcaption><strong>{name}.</strong> {caption}</figcaption>"
     return HTML(
@@ -63,6 +116,11 @@ def show_figure(name: str, caption: str, draw: Callable[..., Figure], *what: Any
 def paragraph(text: str) -> HTML:
     """Words for a page that are kept in the code, such as a rule."""
     return HTML(f"<p>{html.escape(text)}</p>")
+
+
+def judge(result: Result, claim: str) -> Row:
+    """What our rule says of a result on a claim: ``word``, ``counts``, ``judged.power``."""
+    return next(row for row in evidence.rows_of(result) if row.claim == claim)
 
 
 def show_verdicts(*results: Result, name: str = "", caption: str = "") -> HTML:

@@ -8,29 +8,49 @@ from pathlib import Path
 from typing import Any
 
 from IPython import get_ipython
+from torch import nn
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication import measurements, planning
+from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.encoder.recipe import recipe
+from headprune_lib.replication.encoder.subject import EncoderSubject
+from headprune_lib.replication.encoder.weights import weights_path
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, check_here, load_profile
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
+from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.replication.translation.weights import stored_weights
+from headprune_lib.utils import Batch
 
 
 class WrongParameter(ValueError):
     """A parameter that a notebook does not have, or a value that it cannot have."""
 
 
-def open_page(profile: str, *, fresh: bool, n_verses: int | None = None, **parameters: Any) -> Page:
-    """The page with a notebook's parameters.
+PARAMETERS = (
+    "task",
+    "model",
+    "language_task",
+    "language_model",
+    "n_examples",
+    "n_verses",
+    "seed",
+    "translation_seed",
+    "data",
+    "device",
+)
+"""What a notebook may replace of its profile, ``None`` leaving the profile's value."""
+
+
+def open_page(parameters: Mapping[str, Any]) -> Page:
+    """The page with a notebook's parameters: ``open_page(globals())``.
 
     Args:
-        profile: name of a profile.
-        fresh: measure in any case, with the weights at hand.
-        n_verses: test verses, of sweeps over all heads and of what is measured on all verses.
-        parameters: what replaces the profile's values; see
-            :func:`headprune_lib.replication.profiles.load_profile`.
+        parameters: ``profile``, the name of a profile; ``fresh``, whether to measure even what is
+            stored; any of :data:`PARAMETERS`. Other names are ignored.
 
     Raises:
         WrongParameter: papermill was given a parameter that the notebook does not have, or a value
@@ -38,10 +58,13 @@ def open_page(profile: str, *, fresh: bool, n_verses: int | None = None, **param
     """
     shell = get_ipython()
     check_injected(shell.user_ns["In"] if shell else ())
+    fresh = parameters.get("fresh", False)
+    values = {name: parameters[name] for name in PARAMETERS if name in parameters}
+    values["n_headline"] = values.get("n_verses")
     try:
         if not isinstance(fresh, bool):
             raise ValueError(f"fresh is {fresh!r}; give True or False")
-        settings = load_profile(profile, n_verses=n_verses, n_headline=n_verses, **parameters)
+        settings = load_profile(parameters["profile"], **values)
         check_here(settings)
     except ValueError as error:
         raise WrongParameter(str(error)) from None
@@ -86,6 +109,34 @@ class Page:
         )
         self._own.append((name, result))
         return result
+
+    def classifier(self, n: int, split: str = "test") -> tuple[nn.Module, list[Batch]]:
+        """The page's fine-tuned classifier, and the first texts of a split in batches with labels.
+
+        A committed model takes the place of one whose weights are not here: a notebook that shows
+        stored numbers does not train for hours.
+
+        Args:
+            n: texts.
+            split: ``"test"``, or ``"train"``.
+        """
+        settings = self.settings
+        weights = weights_path(settings.model, recipe(settings, settings.seed))
+        if not settings.folder and not weights.is_file():
+            settings = load_profile()
+        subject = EncoderSubject.of(settings)
+        texts = TASKS[settings.task].split(split, settings.data).first(n)
+        return subject.model, subject.batches(texts).batches
+
+    def translator(self, n: int, split: str = "test") -> tuple[nn.Module, list[Batch]]:
+        """As :meth:`classifier`: the page's translator, and pairs of sentences as batches whose
+        labels are the reference's tokens.
+        """
+        settings, task = self.settings, self.settings.translation_task
+        if not settings.folder and not stored_weights(settings, task, settings.trainings(task)[0]):
+            settings, task = load_profile(), load_profile().translation_task
+        subject = TranslationSubject.of(settings, task)
+        return subject.model, forced_batches(subject, subject.split(split).first(n))
 
     @property
     def folder(self) -> Path:

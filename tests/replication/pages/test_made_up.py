@@ -44,23 +44,6 @@ def close():
 # Numbers in the prose.
 
 
-def test_the_worst_head_and_the_model_with_the_fewest_are_named():
-    table1 = stored("one_head", "enfr", "post-norm")
-    figure1b = stored("one_head")
-    heads = [{**head, "delta": 0.001 * i - 0.05} for i, head in enumerate(figure1b.values["heads"])]
-    heads[29]["delta"] = -0.1234  # layer 3, head 6
-    figure1b = named(figure1b, "reviews", "minilm", heads=heads)
-    counts = {**figure1b.values["counts"], "removable": 1}
-    fewer = named(figure1b, "snli-held", "mpnet", counts=counts)
-    found = numbers.one_head(figure1b, table1, collect([figure1b, fewer]))
-    assert found["worst"] == pytest.approx(-12.34)
-    assert (found["worst_layer"], found["worst_head"]) == (3, 6)
-    assert (found["least_removable"], found["mpnet_held_removable"]) == (1, 1)
-    assert found["least"].startswith("MPNet, SNLI") and found["held_removable"] == "not measured"
-    nothing = numbers.one_head(figure1b, table1, {})
-    assert {nothing[key] for key in nothing if key.startswith(("least", "held_"))} == UNKNOWN
-
-
 def test_the_best_and_the_worst_domain_and_none_without_an_effect():
     figure2b, figure2a = stored("across_domains"), stored("across_domains", "enfr", "post-norm")
     measures = figure2b.values["correlations"]["amazon"]

@@ -13,6 +13,7 @@ from papermill import PapermillExecutionError
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.pages.display import NOT_BORNE_OUT
 from headprune_lib.replication.pages.notebooks import (
     WrongParameter,
     find_notebook,
@@ -20,13 +21,13 @@ from headprune_lib.replication.pages.notebooks import (
     notebooks_root,
     run_notebook,
 )
+from headprune_lib.replication.pages.page import PARAMETERS
 
 NOTEBOOKS = sorted(
     path for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
 )
 FAST = ("01_one_head",)
 """What is run again in every check; the other ones are slow."""
-PARAMETERS = {"profile", "task", "model", "n_examples", "seed", "device", "fresh"}
 RECORD = "application/papermill.record/"
 # A folder of somebody's machine, or an object's address in memory.
 MACHINE = re.compile(
@@ -92,6 +93,11 @@ def html_of(outputs) -> list[str]:
     ]
 
 
+def words_of(outputs) -> list[str]:
+    """The paragraphs that cells wrote."""
+    return [text for output in outputs if (text := output.get("data", {}).get("text/markdown"))]
+
+
 @pytest.fixture(scope="module")
 def shell():
     shell = InteractiveShell.instance()
@@ -111,8 +117,10 @@ def test_every_cell_gives_what_is_stored(path, shell):
         done.raise_error()
         made = [{"data": out.data, "metadata": out.metadata} for out in captured.outputs]
         if done.result is not None:
-            made.append({"data": {"text/html": done.result.data}})
+            shown, _ = shell.display_formatter.format(done.result)
+            made.append({"data": shown})
         assert html_of(made) == html_of(cell.outputs), "run `headprune run` to store it"
+        assert words_of(made) == words_of(cell.outputs)
         for kind in ("plain", "html"):
             assert glued(made, kind) == glued(cell.outputs, kind)
 
@@ -122,13 +130,14 @@ def test_uses_exactly_its_numbers_and_parameters(path):
     notebook = read(path)
     keys = {key for key, _ in numbers_in_prose(notebook)}
     assert keys == glued(outputs_of(notebook)).keys()
-    code = "\n".join(cell.source for cell in code_cells(path))
-    wanted = PARAMETERS if "page.get(" in code else {"profile"}
-    if "language_task" in code:  # nobody trains these models, and their text is so many tokens
-        wanted = wanted - {"n_examples", "seed"}
-    assert set(notebook_parameters(path)) >= wanted
-    body = code.split("from headprune_lib", 1)[1]
-    assert all(re.search(rf"\b{name}\b", body) for name in notebook_parameters(path)), "unused"
+    wanted = {"profile", "fresh", *PARAMETERS}
+    assert set(notebook_parameters(path)) <= wanted, "open_page would ignore it"
+
+
+@each_notebook
+def test_every_conclusion_is_borne_out(path):
+    """A conclusion that the committed results deny is one to write anew."""
+    assert NOT_BORNE_OUT not in "\n".join(words_of(outputs_of(read(path))))
 
 
 @each_notebook

@@ -53,7 +53,9 @@ def test_a_figure_of_the_paper_is_of_its_own_tasks_the_pages_first(monkeypatch):
 
 
 def test_parameters_reach_the_profile():
-    page = open_page("smoke", fresh=True, n_examples=24, n_verses=16, seed=None)
+    page = open_page(
+        {"profile": "smoke", "fresh": True, "n_examples": 24, "n_verses": 16, "seed": None}
+    )
     assert page.fresh and page.settings.n_examples == 24
     assert page.settings.n_verses == page.settings.n_headline == 16
     assert page.settings.seed == load_profile("smoke").seed
@@ -74,7 +76,7 @@ def test_parameters_reach_the_profile():
 )
 def test_wrong_values_are_refused_before_anything_is_measured(parameters, message):
     with pytest.raises(WrongParameter, match=message):
-        open_page(**{"profile": "smoke", "fresh": False, **parameters})
+        open_page({"profile": "smoke", "fresh": False, **parameters})
 
 
 def test_papermill_sets_what_the_notebook_declares():

@@ -5,13 +5,15 @@ import json
 import os
 import re
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from headprune_lib.replication import store
+from headprune_lib.replication.pages.frames import frame
 from headprune_lib.replication.pages.printing import as_one_page, pages_in_order
-from headprune_lib.replication.pages.shipping import csv_rows, ship
+from headprune_lib.replication.pages.shipping import ship
 from headprune_lib.replication.paths import project_root
 
 ROOT = project_root()
@@ -82,18 +84,29 @@ def test_every_result_is_there_in_both_forms(tmp_path):
         assert shipped.read_bytes() == key.path().read_bytes()
         with shipped.with_suffix(".csv").open() as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == len(csv_rows(store.load(key).values)) > 0 and all(rows[0])
+        assert len(rows) == len(frame(store.load(key))) > 0 and all(rows[0])
     published = tmp_path / "data" / "reference" / "independent_reproductions.json"
     assert json.loads(published.read_text("utf-8"))["grids"]
 
 
-def test_rows_of_a_csv_are_steps_and_checkpoints_and_intervals_two_columns():
-    curve = {"mean": [3, 2], "runs": [[4, 2], [2, 2]]}
-    assert csv_rows({"shares": [0.0, 0.5], "curves": {"random": curve}}) == [
-        {"order": "random", "removed": 0.0, "mean": 3, "run 1": 4, "run 2": 2},
-        {"order": "random", "removed": 0.5, "mean": 2, "run 1": 2, "run 2": 2},
-    ]
-    trainings = [{"seed": seed, "checkpoints": [{"interval": [0.0, seed]}]} for seed in (1, 2)]
-    assert csv_rows({"trainings": trainings}) == [
-        {"training": seed, "interval_low": 0.0, "interval_high": seed} for seed in (1, 2)
-    ]
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        (
+            {
+                "shares": [0.0, 0.5],
+                "curves": {"random": {"mean": [3, 2], "runs": [[4, 2], [2, 2]]}},
+            },
+            [
+                {"order": "random", "removed": 0.0, "mean": 3, "run 1": 4, "run 2": 2},
+                {"order": "random", "removed": 0.5, "mean": 2, "run 1": 2, "run 2": 2},
+            ],
+        ),
+        (
+            {"trainings": [{"seed": n, "checkpoints": [{"interval": [0.0, n]}]} for n in (1, 2)]},
+            [{"training": n, "interval_low": 0.0, "interval_high": n} for n in (1, 2)],
+        ),
+    ],
+)
+def test_rows_of_a_table_are_steps_and_checkpoints_and_intervals_two_columns(values, rows):
+    assert frame(SimpleNamespace(values=values)).to_dict("records") == rows

@@ -11,7 +11,6 @@ from headprune_lib.replication.pages.numbers.board import board
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
-from headprune_lib.replication.pages.numbers.one_head import one_head
 from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
 from headprune_lib.replication.pages.numbers.speed import precision, speed
@@ -32,7 +31,6 @@ __all__ = [
     "independent",
     "iterative_pruning",
     "language_model",
-    "one_head",
     "other_text",
     "precision",
     "recovery",

@@ -7,6 +7,7 @@ counted from 1, changes of accuracy are in percentage points, changes of BLEU in
 from headprune_lib.replication.pages.plots.encoder import *
 from headprune_lib.replication.pages.plots.independent import *
 from headprune_lib.replication.pages.plots.language import *
+from headprune_lib.replication.pages.plots.palette import *
 from headprune_lib.replication.pages.plots.published_orders import *
 from headprune_lib.replication.pages.plots.recovery import *
 from headprune_lib.replication.pages.plots.scores import *

@@ -28,7 +28,6 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     dots,
     estimates,
-    histogram,
     layer_changes,
     not_measured,
     pruning_axes,
@@ -43,7 +42,6 @@ from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import setting, spelled
 
 __all__ = [
-    "figure1",
     "figure2b",
     "figure3b",
     "table3",
@@ -51,54 +49,6 @@ __all__ = [
 ]
 
 ACCURACY_CHANGE = "change of accuracy (points)"
-
-
-def figure1(table1: Mapping[str, Result], figure1b: dict, layout: Layout = WIDE) -> Figure:
-    """Histograms of the change with each head cut: BLEU (a) and accuracy (b), the paper's beside.
-
-    Args:
-        table1: name -> sweep of a translator, a panel each; the encoder's own heads are shown.
-        figure1b: values of the classifier's.
-    """
-    accuracy = np.array([100 * head["delta"] for head in figure1b["heads"]])
-    published = paper("figure1")
-    with style():
-        figure, (*lefts, right) = layout.panels(len(table1) + 1, 300, columns=2)
-        for axes, (name, result) in zip(lefts, table1.items(), strict=True):
-            heads = result.values["heads"]
-            _encoder_heads(axes, np.array([h["delta"] for h in heads if h["kind"] == "enc-enc"]))
-            axes.set_title(f"(a) {'translator' if len(lefts) == 1 else name}, enc-enc")
-        base = paper("table3")["base_accuracy"]
-        within(
-            right,
-            *(100 * (end - base) for end in published["bert_accuracy_range"]),
-            "range in the paper",
-            across=True,
-        )
-        reach = max(1.2, float(np.ceil(10 * np.abs(accuracy).max()) / 10))
-        histogram(right, accuracy, np.arange(-reach, reach + 0.05, 0.1), BLUE, label="heads here")
-        right.set(title="(b) classifier", xlabel=ACCURACY_CHANGE, ylabel="heads")
-        for axes in (*lefts, right):
-            axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        below(figure, layout)
-    return figure
-
-
-def _encoder_heads(axes: Axes, bleu: np.ndarray) -> None:
-    """Figure 1a: how many heads of a translator change BLEU by how much, here and in the paper."""
-    bins, base = np.linspace(-0.6, 0.4, 26), paper("table1")["base_bleu"]
-    reach = (end - base for end in paper("figure1")["wmt_bleu_range"])
-    within(axes, *reach, "range in the paper", across=True)
-    histogram(axes, bleu, bins, BLUE, label="heads here")
-    axes.hist(
-        np.array(paper("table1")["delta_bleu"]).ravel(),
-        bins=bins,
-        histtype="step",
-        color=GREEN,
-        linewidth=2,
-        label="heads in the paper (Table 1)",
-    )
-    axes.set(xlabel="change of BLEU", ylabel="heads")
 
 
 def table3(chosen_on_test: dict, chosen_on_train: dict, layout: Layout = WIDE) -> Figure:

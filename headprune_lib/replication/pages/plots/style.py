@@ -34,8 +34,20 @@ from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
 
 __all__ = [
     "NARROW",
+    "SERIES",
     "WIDE",
+    "Layout",
     "as_png",
+    "below",
+    "dots",
+    "estimates",
+    "histogram",
+    "layer_changes",
+    "not_measured",
+    "pruning_axes",
+    "pruning_curve",
+    "share_in_the_paper",
+    "within",
 ]
 
 _LETTERS = 48  # of a legend, that the narrow layout has room for

@@ -1,0 +1,115 @@
+"""A result's values as a table: a row a head, a layer, a cut, a batch size, or a step of a curve.
+
+The site ships each table as the CSV file of its result, and the notebooks show and plot it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from headprune_lib.replication.store import Result
+
+_LISTS = ("heads", "layers", "cuts", "pairs", "recipes", "recovered", "rows")
+
+
+def frame(result: Result) -> pd.DataFrame:
+    """The table of a result; layers and heads count from 0, intervals are two columns.
+
+    Args:
+        result: of any measurement. Of a pruning curve a row is a step of an order: ``removed``
+            (share of the heads), ``mean`` score, ``interval_low`` and ``interval_high``, ``kept``
+            (share of the score above chance) with its interval, and the score of every run.
+    """
+    return pd.DataFrame(_rows(result.values))
+
+
+def _rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    for name in _LISTS:
+        if name in values:
+            return list(map(dict, map(_flat, values[name])))
+    if "criteria" in values:
+        return [
+            {"criterion": criterion, **row}
+            for criterion, found in values["criteria"].items()
+            for row in (_sizes(found) if isinstance(found, list) else _correlations(found))
+        ]
+    if "trainings" in values:
+        return [
+            {"training": training["seed"], **dict(_flat(point))}
+            for training in values["trainings"]
+            for point in training["checkpoints"]
+        ]
+    if "curves" in values:
+        return [
+            {"order": order, "removed": share, "mean": curve["mean"][step]}
+            | _at(step, curve, values.get("kept", {}).get(order, {}))
+            | {f"run {i}": run[step] for i, run in enumerate(curve["runs"], start=1)}
+            for order, curve in values["curves"].items()
+            for step, share in enumerate(values["shares"])
+        ]
+    if "orders" in values:
+        return [
+            {"order": order, "removed": share, "kept": kept}
+            for order, found in values["orders"].items()
+            for share, kept in zip(values["shares"], found["kept"], strict=False)
+        ]
+    if "finetuned" in values:
+        return [
+            {"model": model, **dict(_flat(row))}
+            for model in ("finetuned", "shape")
+            for row in values[model]["speed"]
+        ]
+    return list(map(dict, values.get("curve", [])))
+
+
+def _at(step: int, curve: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What a curve says at a step beside its mean, intervals as two columns.
+
+    A language model's interval is of its perplexity, and what it keeps is in the curve itself.
+    """
+    if "perplexity" in curve:
+        named = {"perplexity": "perplexity", "perplexity_interval": "interval"}
+        named |= {"kept": "kept", "kept_interval": "kept_interval"}
+        found = {name: curve[field] for name, field in named.items()}
+    else:
+        found = {"interval": curve["interval"]} if "interval" in curve else {}
+        found |= {"kept": kept["kept"], "kept_interval": kept["interval"]} if kept else {}
+    return dict(_flat({name: column[step] for name, column in found.items()}))
+
+
+def _sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A number of sentences a row: what scores on them say beside scores on all."""
+    for row in rows:
+        yield {"sentences": row["n"], "between": row["between"]} | {
+            f"{name} {field}": value
+            for name in ("with_all", "area", "lost")
+            for field, value in _flat(row[name])
+        }
+
+
+def _correlations(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A domain or an effect of single heads a row: the rank correlation of scores with it."""
+    effects = {name: found[name] for name in ("effect", "given_layer", "given_both")}
+    for name, one in {**found["domains"], **effects}.items():
+        if one:
+            yield {"with": name, **dict(_flat(one))}
+
+
+def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Fields with one value; an interval becomes two fields, longer lists stay in the JSON.
+
+    What stands before and after something is told field by field.
+    """
+    for name, value in row.items():
+        if isinstance(value, list):
+            if name.endswith("interval") and len(value) == 2:
+                yield from (
+                    (f"{name}_{end}", one) for end, one in zip(("low", "high"), value, strict=True)
+                )
+        elif not isinstance(value, Mapping):
+            yield name, value
+        elif name in ("before", "after"):
+            yield from ((f"{name}_{inner}", one) for inner, one in _flat(value))
