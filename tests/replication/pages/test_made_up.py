@@ -84,12 +84,6 @@ def test_no_result_takes_the_place_of_another():
     of_others = ("worst12", "worst_held", "power12", "other_worst")
     assert {found[key] for key in of_others} == UNKNOWN
     assert {*numbers.other_text(None).values()} == UNKNOWN
-    fewer = stored("recovery")
-    leads = [one for one in fewer.values["leads"] if one["share"] != 0.6]
-    rows = [one for one in fewer.values["recovered"] if one["share"] != 0.6]
-    found = numbers.recovery(named(fewer, "reviews", "minilm", leads=leads, recovered=rows))
-    assert found["lead_60_after"] == "not measured" != found["lead_after"]
-    assert found["bleu_word"] == "not run"
 
 
 def test_without_any_effect_or_any_bleu_no_number_is_made_up():

@@ -11,7 +11,6 @@ from headprune_lib.replication.pages.numbers.board import board
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
-from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
 from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
@@ -33,7 +32,6 @@ __all__ = [
     "language_model",
     "other_text",
     "precision",
-    "recovery",
     "scores",
     "several_trainings",
     "speed",

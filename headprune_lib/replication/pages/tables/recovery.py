@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from headprune_lib.replication.pages.tables.pages import estimate, points, signed
+from headprune_lib.replication.pages.tables.pages import points, signed
 from headprune_lib.replication.titles import order_title
 
-__all__ = ["leads_table", "trained_again_table"]
+__all__ = ["leads_table"]
 
 _WHEN = ("before", "after")
 _UNITS = {"accuracy": "points", "BLEU": "BLEU"}
@@ -46,31 +46,3 @@ def leads_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataF
             for one in values["leads"]
         ]
     )
-
-
-def trained_again_table(values: Mapping[str, Any], metric: str = "accuracy") -> pd.DataFrame:
-    """One row an order, share and way of training: parameters left, score and loss, minutes."""
-    kept = "kept, after" if metric == "BLEU" else "kept above chance, after"
-    return pd.DataFrame(
-        [
-            {
-                "order": order_title(one["order"]),
-                "removed": f"{one['removed']} ({one['share']:.0%})",
-                "trained": one["way"],
-                "parameters (millions)": f"{one['left'] / 1e6:.2f}",
-                **{f"{metric} {when}": score_text(one[when], metric) for when in _WHEN},
-                kept: estimate(one["after"]["kept"], one["after"]["kept_interval"], ".0%"),
-                "loss before": f"{one['before']['loss']:.3f}",
-                "loss after": f"{one['after']['loss']:.3f}",
-                "minutes": f"{one['seconds'] / 60:.1f}",
-            }
-            for one in values["recovered"]
-        ]
-    )
-
-
-def score_text(state: Mapping[str, Any], metric: str) -> str:
-    """A score with its interval: accuracy in percent, BLEU from 0 to 100."""
-    if metric != "BLEU":
-        return estimate(state["score"], state["interval"], ".1%")
-    return estimate(100 * state["score"], [100 * end for end in state["interval"]], ".1f")
