@@ -11,7 +11,6 @@ from headprune_lib.replication.pages.numbers.board import board
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
-from headprune_lib.replication.pages.numbers.scores import scores
 from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
     several_trainings,
@@ -19,7 +18,6 @@ from headprune_lib.replication.pages.numbers.training_dynamics import (
 )
 from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
-from headprune_lib.replication.pages.numbers.which_first import which_first
 
 __all__ = [
     "Numbers",
@@ -32,10 +30,8 @@ __all__ = [
     "language_model",
     "other_text",
     "precision",
-    "scores",
     "several_trainings",
     "speed",
     "training_dynamics",
     "translation_models",
-    "which_first",
 ]

@@ -17,7 +17,6 @@ from headprune_lib.replication.pages.tables.pages import (
     NOT_MEASURED,
     estimate,
     number,
-    points,
     signed,
 )
 from headprune_lib.replication.store.results import Result
@@ -27,38 +26,10 @@ __all__ = [
     "between_trainings",
     "known_of_heads_table",
     "roles_table",
-    "sentences_table",
     "stability_table",
 ]
 
 NO_TEXT = "reads no text"
-
-
-def sentences_table(values: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a criterion and a number of sentences: ranks, and what the order keeps.
-
-    Args:
-        values: those of ``scoring_examples``.
-    """
-    return pd.DataFrame(
-        [
-            {
-                "criterion": order_title(name),
-                "sentences": f"{row['n']:,}",
-                "draws": len(row["each"]),
-                "rank correlation with all": estimate(
-                    row["with_all"]["value"], row["with_all"]["interval"]
-                ),
-                "of two draws": "" if row["between"] is None else number(row["between"], ".2f"),
-                "kept, mean over 0 to 50% removed": estimate(
-                    row["area"]["value"], row["area"]["interval"], ".1%"
-                ),
-                "less than by all (points)": points(row["lost"]["value"], row["lost"]["interval"]),
-            }
-            for name, rows in _in_order(values["criteria"]).items()
-            for row in rows
-        ]
-    )
 
 
 def _in_order(criteria: Mapping[str, Any]) -> dict[str, Any]:
