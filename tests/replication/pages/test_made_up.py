@@ -83,7 +83,6 @@ def test_no_result_takes_the_place_of_another():
     )
     of_others = ("worst12", "worst_held", "power12", "other_worst")
     assert {found[key] for key in of_others} == UNKNOWN
-    assert {*numbers.other_text(None).values()} == UNKNOWN
 
 
 def test_without_any_effect_or_any_bleu_no_number_is_made_up():
@@ -159,14 +158,12 @@ def test_the_board_has_the_best_first_and_fitted_gates_in_a_column():
         if name in areas
     }
     result = stored("which_first", orders=orders, least_above_chance=0.1)
-    shown, told = tables.leaderboard({"tiny": result}), numbers.board({"tiny": result})
+    shown = tables.leaderboard({"tiny": result})
     labels = [looks(orders)[name].label for name in ("random", "entropy", "importance")]
     assert shown["order"].tolist() == labels
     assert shown["kept, mean over 0 to 50% removed"][0] == "70.0% [10.0%, 100.0%]"
     assert shown["kept, gates fitted"].tolist() == ["", "", "90.0% [10.0%, 100.0%]"]
-    assert told["bests"] == f"{labels[0]} (tiny)" and told["kept_magnitude"] == "not measured"
     below = {"tiny": stored("which_first", orders=orders, least_above_chance=-0.1)}
-    assert numbers.board(below)["bests"] == "none"
     assert {*tables.leaderboard(below)["kept, mean over 0 to 50% removed"]} == {"not above chance"}
     assert tables.once_or_again({"tiny": result}).empty, "all four orders are asked for"
 

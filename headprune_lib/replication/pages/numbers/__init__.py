@@ -7,10 +7,8 @@ may be missing it is text, and says ``not measured`` then: no other result takes
 from headprune_lib.replication.pages.numbers.across_datasets import across_datasets
 from headprune_lib.replication.pages.numbers.all_but_one import all_but_one
 from headprune_lib.replication.pages.numbers.attention_types import attention_types
-from headprune_lib.replication.pages.numbers.board import board
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
-from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
     several_trainings,
@@ -24,11 +22,8 @@ __all__ = [
     "across_datasets",
     "all_but_one",
     "attention_types",
-    "board",
     "independent",
     "iterative_pruning",
-    "language_model",
-    "other_text",
     "precision",
     "several_trainings",
     "speed",

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import pandas as pd
 
 from headprune_lib.replication.claims.rules import language
-from headprune_lib.replication.measurements.language_curve import ORDERS
-from headprune_lib.replication.pages.tables.pages import estimate, kept_text, signed
+from headprune_lib.replication.pages.tables.pages import estimate, kept_text
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import order_title, spelled
+from headprune_lib.replication.titles import spelled
 
-__all__ = ["language_answers", "perplexity_table", "recovery_table"]
+__all__ = ["language_answers", "recovery_table"]
 
 
 def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) -> pd.DataFrame:
@@ -43,30 +42,6 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
             }
         )
     return pd.DataFrame(rows)
-
-
-def perplexity_table(curves: Mapping[str, Result]) -> pd.DataFrame:
-    """One row an order and text: perplexity at each share removed, and loss beside the paper's order."""
-    rows = []
-    for result in curves.values():
-        values = result.values
-        for name in sorted(values["curves"], key=_place):
-            curve = values["curves"][name]
-            row = {"order": order_title(name), "text": spelled(result.task)}
-            for step, share in enumerate(values["shares"]):
-                found, interval = curve["perplexity"][step], curve["interval"][step]
-                row[f"{share:.0%}"] = estimate(found, interval, ".1f" if found < 1000 else ",.0f")
-            beside = values.get("differences", {}).get(name)
-            row["loss a token beside the paper's order, mean over 0–50% (nats)"] = (
-                signed(beside["difference"], beside["interval"]) if beside else ""
-            )
-            rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _place(order: str) -> int:
-    """As the measurement lists its orders; others last."""
-    return ORDERS.index(order) if order in ORDERS else len(ORDERS)
 
 
 def recovery_table(found: Mapping[str, Result]) -> pd.DataFrame:
