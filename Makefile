@@ -4,12 +4,11 @@
 # make check           lint, types, and the fast tests
 # make test            every kind of check: lint, types, and one pytest run
 # make test-all        also what takes minutes a test: the census, every result on its weights, fairseq
-# make pdf             prints the built book to _build/headprune.pdf; needs Chromium
 # make clean           removes what these made (.venv, _build, caches of the checks)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book pdf lint check test test-all install clean
+.PHONY: book lint check test test-all install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -32,10 +31,6 @@ book: $(INSTALLED) $(MATHJAX)
 	$(BIN)/jupyter-book build . -n -W --keep-going
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
-
-pdf: $(INSTALLED)
-	[ -f _build/html/index.html ] || $(MAKE) book
-	$(BIN)/python -m headprune_lib.replication.pages.printing _build/html _build/headprune.pdf
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check --quiet .

@@ -12,7 +12,6 @@ import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.pages.frames import frame
-from headprune_lib.replication.pages.printing import as_one_page, pages_in_order
 from headprune_lib.replication.pages.shipping import ship
 from headprune_lib.replication.paths import project_root
 
@@ -43,37 +42,8 @@ def test_the_workflow_runs_what_is_there():
     assert (jobs["test"]["needs"], jobs["publish"]["needs"]) == ("check", "test")
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     made = {name for command in commands for name in re.findall(r"make ([a-z]+)", command)}
-    assert made == {"check", "book", "pdf"} <= targets
+    assert made == {"check", "book"} <= targets
     assert os.access(ROOT / ".ci/run", os.X_OK)
-
-
-def test_the_book_as_one_page_keeps_its_links(tmp_path):
-    (tmp_path / "book").mkdir()
-    page = "<html><head></head><body><article class='bd-article'>{}</article></body></html>"
-    index = (
-        "<h1 id='a'>A</h1><a href='book/b.html#a'>b</a><a href='search.html'>search</a>"
-        "<a href='https://example.org'>out</a><details><p>folded</p></details>"
-    )
-    inner = "<h1 id='a'>B</h1><img src='../_images/x.png'><a href='#a'>here</a>"
-    (tmp_path / "index.html").write_text(page.format(index))
-    (tmp_path / "book" / "b.html").write_text(page.format(inner))
-    whole = as_one_page(tmp_path, ["index", "book/b"])
-    for part in (
-        'href="#book-b--a">b<',
-        'href="#book-b--a">here<',
-        "<a>search</a>",
-        'href="https://example.org"',
-        'src="_images/x.png"',
-        '<details open="">',
-    ):
-        assert part in whole
-    with pytest.raises(FileNotFoundError, match=r"c\.html"):
-        as_one_page(tmp_path, ["index", "c"])
-
-
-def test_every_page_is_printed():
-    assert pages_in_order()[0] == "index"
-    assert not [page for page in pages_in_order() if not [*ROOT.glob(f"{page}.*")]]
 
 
 @pytest.mark.slow

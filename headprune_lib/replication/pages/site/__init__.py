@@ -9,7 +9,6 @@ from headprune_lib.replication.pages.site.building import (
     prepare_page,
     substitutions,
 )
-from headprune_lib.replication.pages.site.code_fold import append_code
 from headprune_lib.replication.pages.site.directive import Stored
 
 
@@ -19,7 +18,6 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_config_value("site_repository", "", "html")
     app.add_directive("stored", Stored)
     app.connect("config-inited", substitutions, priority=100)
-    app.connect("doctree-read", append_code)
     app.connect("html-page-context", prepare_page, priority=900)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
