@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from headprune_lib.replication.claims.others import kept_by_others, others_rows
+from headprune_lib.replication.claims.kept import kept_by_others
+from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.published_masks import masked_tasks
 from headprune_lib.replication.published_orders import five_seeds, published_orders
 from statements import found, on, timings, values

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headprune_lib.replication.claims.rules import language
+from headprune_lib.replication.claims import questions
 from statements import on, result
 
 PAGE = "notebooks/12_language_model.ipynb"
@@ -47,7 +47,7 @@ def on_reviews(order):
 
 def answers():
     found = [result("language_curve", text, "smollm2").values for text in ("reviews", "web")]
-    return [language.together(one) for one in found]
+    return [questions.redundancy(one) for one in found]
 
 
 STATEMENTS = on(

@@ -1,6 +1,6 @@
 """Page 14."""
 
-from headprune_lib.replication.claims.recovery import WAY, decide, word_of
+from headprune_lib.replication.claims.questions import WAY, decide_recovery, recovery_word
 from headprune_lib.replication.pages.numbers.recovery import lead_of, row_of
 from statements import on, result
 
@@ -48,8 +48,8 @@ STATEMENTS = on(
         "on a small encoder, by a hair, and on a small translator it {glue:text}`bleu_word`: of "
         "its lead over random orders a fifth is left on the first and an eighth on the second, "
         "after one epoch of training.": lambda: (
-            decide(values()).word == decide(translated()).word == "still matters"
-            and 0 < decide(values()).after[1] < 0.001
+            decide_recovery(values()).word == decide_recovery(translated()).word == "still matters"
+            and 0 < decide_recovery(values()).after[1] < 0.001
             and all(round(1 / left(lead(share))) == 5 for share in SHARES)
             and round(1 / left(bleu_lead(0.4))) == 8
         ),
@@ -98,10 +98,11 @@ STATEMENTS = on(
             for of in (lead, bleu_lead)
         ),
         "**By LoRA** it is open whether the order matters with 20 and 40% removed": lambda: all(
-            word_of(lead(share, way="LoRA")["after"]["interval"]) == "open" for share in (0.2, 0.4)
+            recovery_word(lead(share, way="LoRA")["after"]["interval"]) == "open"
+            for share in (0.2, 0.4)
         ),
         "With 60% it still matters": lambda: (
-            word_of(lead(0.6, way="LoRA")["after"]["interval"]) == "still matters"
+            recovery_word(lead(0.6, way="LoRA")["after"]["interval"]) == "still matters"
         ),
         "by importance the model ends 0.1 BLEU below the uncut one with 20% of the heads "
         "removed, and 1 BLEU below it with 60%.": lambda: (

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from headprune_lib.replication.claims.contrasts import above_chance, decide, nearest_to_chance
+from headprune_lib.replication.claims.questions import (
+    above_chance,
+    decide_contrasts,
+    nearest_to_chance,
+)
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
 from headprune_lib.replication.measurements.orders import training_in
 from statements import found, on, result
@@ -12,7 +16,7 @@ PAGE = "notebooks/11_which_first.ipynb"
 
 def contrast(name, of=None):
     of = found("which_first") if of is None else of
-    decided = decide({"/".join(each.key): each.values for each in of})
+    decided = decide_contrasts({"/".join(each.key): each.values for each in of})
     (one,) = [one for one in decided if one.name == name]
     return one
 

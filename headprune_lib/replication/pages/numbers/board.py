@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.claims.contrasts import above_chance
+from headprune_lib.replication.claims.questions import above_chance
 from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers

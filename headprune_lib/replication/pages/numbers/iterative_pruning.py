@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.by_difficulty import strata
-from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.claims.questions import strata
+from headprune_lib.replication.claims.rules import kept_at, share_judged
 from headprune_lib.replication.pages.numbers.judged import power_of, word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick

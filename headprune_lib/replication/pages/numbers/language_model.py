@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headprune_lib.replication.claims.rules import language
+from headprune_lib.replication.claims import questions
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, kept_text
 from headprune_lib.replication.store import Result
@@ -27,7 +27,7 @@ def other_text(curve: Result | None) -> Numbers:
     }
     if curve is None:
         return dict.fromkeys(["other_tokens", "other_kept", "other_answer", *told], NOT_MEASURED)
-    values, many = curve.values, language.together(curve.values)
+    values, many = curve.values, questions.redundancy(curve.values)
     at = [float(share) for share in values["shares"]].index
     return {
         "other_tokens": f"{values['tokens']:,}",
@@ -63,7 +63,7 @@ def language_model(curve: Result, heads: Result, recovery: Result) -> Numbers:
         "cut_ratio": f"{cut['pruned'] / whole['pruned']:.1f}",
         "tuned_ratio": f"{cut['tuned'] / whole['tuned']:.1f}",
     }
-    many, one = language.together(values), language.one_at_a_time(heads.values)
+    many, one = questions.redundancy(values), questions.single_heads(heads.values)
     return numbers | {
         "together_answer": many.answer,
         "together_kept": kept_text({"kept": many.kept, "interval": many.interval}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headprune_lib.replication.claims.recovery import ORDER, SHARE, WAY, decide
+from headprune_lib.replication.claims.questions import ORDER, SHARE, WAY, decide_recovery
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, points
 from headprune_lib.replication.pages.tables.recovery import score_text
@@ -46,7 +46,7 @@ def recovery(result: Result, translated: Result | None = None) -> Numbers:
 
 
 def _answer(values: Mapping[str, Any], metric: str) -> Numbers:
-    numbers: Numbers = {"word": decide(values).word}
+    numbers: Numbers = {"word": decide_recovery(values).word}
     for name, (order, share, when) in _STATES.items():
         found = row_of(values, order, share)
         numbers[name] = score_text(found[when], metric) if found else NOT_MEASURED

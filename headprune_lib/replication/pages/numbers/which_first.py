@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headprune_lib.replication.claims.contrasts import (
+from headprune_lib.replication.claims.questions import (
     FAMILY,
     Contrast,
     above_chance,
-    decide,
+    decide_contrasts,
     nearest_to_chance,
 )
 from headprune_lib.replication.measurements.contrasts import COMBINED
@@ -37,13 +37,13 @@ def which_first(found: Mapping[str, Result]) -> Numbers:
         "control": NOT_MEASURED,
         "left_out": _named([name for name in values if name not in able]),
     }
-    for one in decide(values):
+    for one in decide_contrasts(values):
         numbers |= _contrast(one)
         if one.control is not None:
             numbers["control"] = points(one.control[0], one.control[1:])
     nearest = nearest_to_chance(values)
     numbers["nearest"] = nearest or NOT_MEASURED
-    for one in decide({name: one for name, one in values.items() if name != nearest}):
+    for one in decide_contrasts({name: one for name, one in values.items() if name != nearest}):
         numbers |= {f"without_{key}": value for key, value in _contrast(one).items()}
     sides = {key: _sides(able, name) for name, key in _KEYS.items()}
     for side, names in sides["entropy"].items():

@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.by_difficulty import strata
-from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.claims.questions import strata
+from headprune_lib.replication.claims.rules import kept_at, share_judged
 from headprune_lib.replication.claims.verdict import Judged
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.pages.tables.pages import (
