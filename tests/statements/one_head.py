@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headprune_lib.replication.stats.bounds import C1_REMOVABLE_LOW, DELTA
+from headprune_lib.replication.bounds import C1_REMOVABLE_LOW, DELTA
 from statements import found, on, row, values
 
 PAGE = "notebooks/01_one_head.ipynb"

@@ -16,9 +16,9 @@ import numpy as np
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements.curves import score_of
 from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.published import bert_curve, published_share
 from headprune_lib.replication.stats import TrainingsMean
-from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Arrays, Key, Part, Result
 from headprune_lib.replication.translation.outcomes import all_counts
 

@@ -16,13 +16,12 @@ import numpy as np
 import scipy.stats
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import C1_NEEDED, C1_REMOVABLE, C3_KEPT
 from headprune_lib.replication.claims import kept, rules
 from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, defined
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.published import right_of_100_berts
-from headprune_lib.replication.stats.bounds import C1_NEEDED, C1_REMOVABLE, C3_KEPT
-from headprune_lib.replication.stats.power import Z95
-from headprune_lib.replication.stats.trainings import TrainingsMean
+from headprune_lib.replication.stats import Z95, TrainingsMean
 from headprune_lib.replication.store import OUTCOMES, Result
 
 Values = Mapping[str, Any]

@@ -20,21 +20,7 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication import measurements, stats
-from headprune_lib.replication.claims import kept
-from headprune_lib.replication.claims.kept import BERT_TASKS, kept_by_others
-from headprune_lib.replication.claims.verdict import (
-    NOT_RUN,
-    NOTHING_TO_KEEP,
-    Estimate,
-    Judged,
-    Word,
-    defined,
-)
-from headprune_lib.replication.measurements.measurement import HALVES, Half
-from headprune_lib.replication.published import paper, published_shares, published_task
-from headprune_lib.replication.stats import all_of, detectable, power_above, standard_error
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import (
+from headprune_lib.replication.bounds import (
     ALPHA,
     C1_NEEDED,
     C1_REMOVABLE,
@@ -48,7 +34,20 @@ from headprune_lib.replication.stats.bounds import (
     DELTA_BLEU,
     LEAST_BLEU,
 )
-from headprune_lib.replication.stats.power import Z95
+from headprune_lib.replication.claims import kept
+from headprune_lib.replication.claims.kept import BERT_TASKS, kept_by_others
+from headprune_lib.replication.claims.verdict import (
+    NOT_RUN,
+    NOTHING_TO_KEEP,
+    Estimate,
+    Judged,
+    Word,
+    defined,
+)
+from headprune_lib.replication.measurements.measurement import HALVES, Half
+from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.published import paper, published_shares, published_task
+from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.replication.translation.outcomes import all_counts

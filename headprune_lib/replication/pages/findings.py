@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from headprune_lib.replication import measurements
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence, rules
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
@@ -21,7 +22,6 @@ from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Candidate, load_profile
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.results import Result
 
