@@ -10,9 +10,9 @@ import numpy as np
 import yaml
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import independent_curves
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 
 _HEADS = 144
 _TITLES = {

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headprune_lib.replication import published
-from headprune_lib.replication.stats.bounds import C7_RELIABILITY
+from headprune_lib.replication.bounds import C7_RELIABILITY
 from statements import found, on, row, rows, values
 
 PAGE = "notebooks/03_across_datasets.ipynb"

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from headprune_lib.replication.bounds import DELTA
 from headprune_lib.replication.claims.verdict import LEAST_POWER
 from headprune_lib.replication.published import paper
-from headprune_lib.replication.stats.bounds import DELTA
 from statements import found, on, row, values
 
 PAGE = "notebooks/02_all_but_one.ipynb"

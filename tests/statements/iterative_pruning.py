@@ -1,7 +1,7 @@
 """Page 04: the encoders."""
 
-from headprune_lib.replication.claims.evidence import share_judged
-from headprune_lib.replication.claims.others import kept_by_others
+from headprune_lib.replication.claims.kept import kept_by_others
+from headprune_lib.replication.claims.rules import share_judged
 from headprune_lib.replication.published import published_shares, published_task
 from statements import found, on, result, row, values
 from statements.curves import (

@@ -1,7 +1,7 @@
 """Page 04: the translators."""
 
-from headprune_lib.replication.claims.evidence import share_judged
 from headprune_lib.replication.claims.others import others_rows
+from headprune_lib.replication.claims.rules import share_judged
 from headprune_lib.replication.published import published_shares
 from statements import on, row, values
 from statements.curves import CURVE, EARLY, WHOLE, fine_tunings, kept, seen, word

@@ -16,10 +16,39 @@ import numpy as np
 from headprune_lib.replication import stats, store
 from headprune_lib.replication.measurements.curves import score_of
 from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.published import bert_curve, published_share
 from headprune_lib.replication.stats import TrainingsMean
-from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Arrays, Key, Part, Result
 from headprune_lib.replication.translation.outcomes import all_counts
+
+HEADS = 144
+"""Of BERT-base."""
+BERT_TASKS = {"mnli": "MNLI", "sst2": "SST-2", "cola": "CoLA"}
+"""Tasks on which others published BERT-base's curve -> how they are spelled."""
+
+
+def kept_by_others(task: str) -> float:
+    """Share of the score above chance that BERT-base keeps at the paper's share, by others.
+
+    1, nothing lost, for a task of which there is no such curve, and for translation.
+    """
+    curve = bert_curve(task)
+    return bert_at_share(curve)[0] if curve else 1.0
+
+
+def bert_at_share(curve: Mapping[str, Any]) -> tuple[float, float]:
+    """Share kept of the score above chance at the paper's share, and the score there."""
+    cut = float(np.interp(published_share(curve["task"]), *bert_steps(curve)))
+    return (cut - curve["chance"]) / (curve["base"] - curve["chance"]), cut
+
+
+def bert_steps(curve: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of BERT-base's heads removed by others and the scores, the whole model first."""
+    return (
+        np.array([0, *curve["heads_removed"]]) / HEADS,
+        np.array([curve["base"], *curve["score"]]),
+    )
 
 
 @dataclass(frozen=True)

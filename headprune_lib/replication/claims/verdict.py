@@ -125,9 +125,9 @@ class Row:
     @property
     def kind(self) -> str:
         """Exploratory where its data were seen when the bounds were fixed, else confirmatory."""
-        if self.seen == "partly":
-            return "partly known"
-        return "" if self.seen is None else "exploratory" if self.seen else "confirmatory"
+        return {True: "exploratory", False: "confirmatory", "partly": "partly known", None: ""}[
+            self.seen
+        ]
 
 
 @dataclass(frozen=True)
@@ -164,58 +164,35 @@ class Verdict:
         if self.word == "not run":
             return "Not measured."
         numbers = Counter(row.word for row in self.counted)
-        parts = [f"{numbers[word]} {word}" for word in WORDS if numbers[word]]
+        parts = ", ".join(f"{numbers[word]} {word}" for word in WORDS if numbers[word])
         others = sum(row.word != "not run" for row in self.rows) - len(self.counted)
         told = f"Results that count: {len(self.counted)}"
-        told += f" ({', '.join(parts)})" if parts else ""
-        told += f"; that do not: {others}"
+        told += f" ({parts}); that do not: {others}" if parts else f"; that do not: {others}"
         if self.one_way:
             told += f", of which {len(self.one_way)} could only differ and did"
         return f"{told}."
 
 
 def combine(rows: Sequence[Row], others: Sequence[Row] = ()) -> Verdict:
-    """The verdict on a claim from its results, by :data:`COMBINING`; those of others never count.
+    """The verdict on a claim from its results, at least one, by :data:`COMBINING`.
 
-    Raises:
-        ValueError: no row, or rows of several claims.
+    Args:
+        rows: all on one claim.
+        others: what others measured; it never counts.
     """
-    if not rows or len({row.claim for row in rows}) > 1:
-        raise ValueError(
-            f"rows on {[row.claim for row in rows]}; expected at least one, all on one claim"
-        )
-    return Verdict(rows[0].claim, _word(rows), tuple(rows), tuple(others))
-
-
-def _word(rows: Sequence[Row]) -> Word:
-    if all(row.word == "not run" for row in rows):
-        return "not run"
     numbers = Counter(row.word for row in rows if row.counts)
-    if len(numbers) == 1:
-        return next(iter(numbers))
-    if numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
-        return "mixed"
-    if not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
-        return "replicates"
-    return "undecided"
-
-
-def ends(interval: Sequence[float]) -> tuple[float, float]:
-    """Low and high; raises ValueError unless both are finite and in this order."""
-    low, high = interval
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ValueError(f"interval is [{low}, {high}]; expected two finite numbers, low first")
-    return low, high
+    word: Word = "undecided"
+    if all(row.word == "not run" for row in rows):
+        word = "not run"
+    elif len(numbers) == 1:
+        (word,) = numbers
+    elif numbers["mixed"] or (numbers["replicates"] and numbers["differs"]):
+        word = "mixed"
+    elif not numbers["differs"] and 2 * numbers["replicates"] >= numbers.total() > 0:
+        word = "replicates"
+    return Verdict(rows[0].claim, word, tuple(rows), tuple(others))
 
 
 def defined(*numbers: float | None) -> bool:
     """Whether every number is there; a stored file has None where a value is not defined."""
     return all(number is not None and math.isfinite(number) for number in numbers)
-
-
-def by_sign(intervals: Sequence[Sequence[float]], sign: int) -> Word:
-    """Replicates if every interval lies on the side of ``sign``, differs if one on the other."""
-    found = [sorted(sign * end for end in ends(interval)) for interval in intervals]
-    if all(low > 0 for low, _ in found):
-        return "replicates"
-    return "differs" if any(high < 0 for _, high in found) else "undecided"

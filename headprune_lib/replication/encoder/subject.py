@@ -25,10 +25,10 @@ from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.metrics import millinats
 from headprune_lib.replication.order_names import NamedOrder, tokens_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.weights import check_worker_has
 from headprune_lib.scoring import head_importance, normalize_l2

@@ -11,9 +11,9 @@ from headprune_lib.replication.data import TASKS, Examples
 from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.encoder.training import finetune, training_folder
+from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal
 from headprune_lib.replication.training import checkpoints_in

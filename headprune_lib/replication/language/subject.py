@@ -24,9 +24,9 @@ from headprune_lib.replication.language.models import (
     load_language_model,
     load_language_tokenizer,
 )
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.utils import NO_LABEL, Batch, to_device, without_labels
 

@@ -11,8 +11,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
-from headprune_lib.replication.stats.bounds import ALPHA, DELTA
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.bounds import ALPHA, DELTA
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays
 
 

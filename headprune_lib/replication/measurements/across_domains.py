@@ -31,9 +31,8 @@ from headprune_lib.replication.measurements.records import (
     correlation_record,
     partial_record,
 )
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import rows_of
 from headprune_lib.replication.translation.outcomes import all_counts, first_verses

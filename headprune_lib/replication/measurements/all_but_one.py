@@ -25,8 +25,8 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
+from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_in, rows_of
 from headprune_lib.replication.translation.outcomes import all_counts, mean_losses

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from headprune_lib.replication.bounds import C5_REMOVED
 from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
 from headprune_lib.replication.measurements.dynamics import (
     SHARED,
@@ -31,7 +32,6 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bounds import C5_REMOVED
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
 

@@ -12,9 +12,8 @@ import torch
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import ALPHA, DELTA_BLEU
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.bounds import ALPHA, DELTA_BLEU
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.translator import BESIDE

@@ -13,13 +13,13 @@ import numpy as np
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors
+from headprune_lib.replication.bounds import C5_REMOVED
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.references import rounded_losses
+from headprune_lib.replication.metrics import coarse
 from headprune_lib.replication.profiles import Checkpoints
-from headprune_lib.replication.stats.bounds import C5_REMOVED
-from headprune_lib.replication.stats.losses import coarse
 from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import coarse_losses

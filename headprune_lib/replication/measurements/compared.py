@@ -11,16 +11,16 @@ import torch
 from headprune_lib.criteria.attention import combined
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.parallel import Pairs
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.orders import Subject, by_criterion, random_order
 from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.selection import Head, order_masks, rank_heads
 

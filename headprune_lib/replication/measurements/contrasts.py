@@ -10,14 +10,12 @@ from typing import TypedDict
 import numpy as np
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.measurements.measurement import Runs
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import interval_record
-from headprune_lib.replication.stats.bleu import corpus_bleu, unpack
-from headprune_lib.replication.stats.bootstrap import count_chunks
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
-from headprune_lib.replication.stats.losses import MILLINAT
-from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.metrics import MILLINAT, SCORES, corpus_bleu, unpack
+from headprune_lib.replication.stats import count_chunks
 from headprune_lib.replication.store import Arrays, Outcomes
 
 COMBINED = "importance-entropy chosen"

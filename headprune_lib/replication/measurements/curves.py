@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import C8_UP_TO, TOLERANCES
 from headprune_lib.replication.measurements.measurement import Half
 from headprune_lib.replication.measurements.orders import IMPORTANCE, training_in
 from headprune_lib.replication.measurements.records import (
@@ -18,9 +19,7 @@ from headprune_lib.replication.measurements.records import (
     interval_record,
     prunable_record,
 )
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import C8_UP_TO, TOLERANCES
-from headprune_lib.replication.stats.metrics import SCORES, Score
+from headprune_lib.replication.metrics import SCORES, Score, corpus_bleu
 from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.translator import BESIDE

@@ -12,11 +12,10 @@ import scipy.stats
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
 from headprune_lib.replication.measurements.records import interval_record
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import C5_REMOVED, LEAST_BLEU
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.translator import BESIDE

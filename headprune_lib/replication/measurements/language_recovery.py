@@ -29,9 +29,9 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
 from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.training import checkpoint_folder
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.measurements.records import interval_record
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.discovery import KINDS
+from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO
 from headprune_lib.replication.measurements import curves as curves_module
 from headprune_lib.replication.measurements.curves import curve_values, read_curves
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Own, Runs
@@ -23,7 +24,6 @@ from headprune_lib.replication.measurements.orders import (
 from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bounds import C4_SHOWN, C4_UP_TO
 from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
 

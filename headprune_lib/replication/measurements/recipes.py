@@ -28,9 +28,8 @@ from headprune_lib.replication.measurements.records import (
     difference_record,
     interval_record,
 )
+from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
-from headprune_lib.replication.stats.losses import MILLINAT, millinats
-from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Measured, Outcomes
 
 

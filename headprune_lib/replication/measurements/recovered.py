@@ -15,8 +15,7 @@ from headprune_lib.replication.measurements.records import (
     difference_record,
     interval_record,
 )
-from headprune_lib.replication.stats.bleu import corpus_bleu, unpack
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, unpack
 from headprune_lib.replication.store import Arrays
 
 NO_ORDER, RANDOM = "uncut", "random"

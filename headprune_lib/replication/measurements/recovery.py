@@ -30,9 +30,9 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.measurements.recovered import NO_ORDER, Statistics, Values, values_of
 from headprune_lib.replication.measurements.retrainable import Retrainable, retrainable
 from headprune_lib.replication.measurements.which_first import WHICH_FIRST
+from headprune_lib.replication.metrics import millinats
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.losses import millinats
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation import retraining as of_translators

@@ -11,7 +11,7 @@ from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.translation.subject import (
     TranslationSubject,

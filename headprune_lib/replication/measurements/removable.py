@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.stats.bounds import (
+from headprune_lib.replication.bounds import (
     C1_REMOVABLE,
     C1_REMOVABLE_LOW,
     PAPER_CHANGING,

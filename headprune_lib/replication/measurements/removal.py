@@ -10,8 +10,7 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import Context
-from headprune_lib.replication.stats.losses import MILLINAT, millinats
-from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
 from headprune_lib.replication.store import Measured
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import coarse_losses

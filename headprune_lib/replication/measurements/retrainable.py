@@ -15,8 +15,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import piece_losses
-from headprune_lib.replication.stats.bleu import pack
-from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.metrics import SCORES, pack
 from headprune_lib.replication.store import Arrays, Measured
 from headprune_lib.replication.translation import retraining as of_translators
 from headprune_lib.replication.translation.subject import TranslationSubject

@@ -31,8 +31,8 @@ from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
 from headprune_lib.replication.measurements.shared_masks import outcomes_under
 from headprune_lib.replication.measurements.which_first import N_EXAMPLES, tested
+from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.selection import rank_heads

@@ -26,8 +26,8 @@ from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import Correlation, correlation_record
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 
 CRITERIA = (

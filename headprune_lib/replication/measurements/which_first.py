@@ -45,9 +45,9 @@ from headprune_lib.replication.measurements.orders import (
 )
 from headprune_lib.replication.measurements.shared_masks import Texts, outcomes_under
 from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, tuned
+from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.order_names import read_name, tuned_in
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.subject import TranslationSubject

@@ -11,7 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE
+from headprune_lib.replication.claims import evidence, rules
 from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.leaderboard import leaderboard_files
 from headprune_lib.replication.pages.page import collect, pick
@@ -21,7 +22,6 @@ from headprune_lib.replication.pages.tables.pages import kept_text
 from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Candidate, load_profile
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.files import replace_files
 from headprune_lib.replication.store.results import Result
 
@@ -54,8 +54,8 @@ def findings(curve: Result) -> str:
         prunable_at(figure3b, order)["share"]
         for order in ("importance", "importance main", "random")
     )
-    removed = evidence.share_judged(_TASK, "encoder")
-    at_share = evidence.kept_at(curve)
+    removed = rules.share_judged(_TASK, "encoder")
+    at_share = rules.kept_at(curve)
     kept, trainings = kept_text(at_share), at_share["trainings"]
     picture = (
         f"![Accuracy against the share of heads removed, for several orders of removal; by importance "

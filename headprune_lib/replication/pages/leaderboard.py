@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.replication.claims.contrasts import above_chance
+from headprune_lib.replication.claims.questions import above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.titles import order_title

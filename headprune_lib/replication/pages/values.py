@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.measurements.records import tolerance_key
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store import Result
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headprune_lib.replication.stats.bleu import unpack
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.metrics import MILLINAT, coarse, unpack
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.translation.translator import BESIDE
 

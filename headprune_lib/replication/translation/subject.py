@@ -2,7 +2,7 @@
 
 A verse is a pair of sentences, whatever text it is from.
 
-Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.stats.bleu`).
+Counts are kept packed (matches and length, see :mod:`headprune_lib.replication.metrics`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.generation.beams import searched_under
 from headprune_lib.replication.generation.drafts import Translations, translations_under
 from headprune_lib.replication.generation.greedy import generate, marks_of
+from headprune_lib.replication.metrics import pack
 from headprune_lib.replication.order_names import NamedOrder, Tokens
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.stats.bleu import pack
 from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.translation.outcomes import joined

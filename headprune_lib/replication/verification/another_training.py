@@ -33,15 +33,14 @@ import scipy.stats
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.curves import Curves, Statistics, read_curves
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.removal import along
-from headprune_lib.replication.stats.bleu import corpus_bleu
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
-from headprune_lib.replication.stats.metrics import SCORES
+from headprune_lib.replication.metrics import SCORES, corpus_bleu
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.verification.orders import Subject, stored_importance

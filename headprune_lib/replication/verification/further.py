@@ -23,7 +23,7 @@ from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
-from headprune_lib.replication.stats.losses import MILLINAT, coarse
+from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.replication.translation.outcomes import first_verses

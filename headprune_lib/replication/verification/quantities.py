@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headprune_lib.masking import Head, HeadTensors
-from headprune_lib.replication.stats.bleu import corpus_bleu
+from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.store import Arrays
 
 ANSWERS, NATS = 2, 0.01

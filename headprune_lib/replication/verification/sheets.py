@@ -20,8 +20,7 @@ from headprune_lib.replication.measurements.precision import EXAMPLES
 from headprune_lib.replication.measurements.search import BEAMS
 from headprune_lib.replication.measurements.tuned import factors_along
 from headprune_lib.replication.measurements.which_first import tested
-from headprune_lib.replication.stats.bleu import sentence_counts, unpack
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT, sentence_counts, unpack
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.subject import TranslationSubject

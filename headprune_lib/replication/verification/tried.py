@@ -13,7 +13,7 @@ from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.data import Examples
 from headprune_lib.replication.data.verses import Pairs
-from headprune_lib.replication.stats.losses import MILLINAT
+from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation.outcomes import all_counts

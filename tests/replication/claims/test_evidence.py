@@ -6,16 +6,12 @@ import pytest
 
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims import evidence, rules
-from headprune_lib.replication.measurements.obtaining import results_folder
-
-
-def all_verdicts(smoke):
-    return evidence.all_verdicts(results_folder(smoke))
+from headprune_lib.replication.claims.rules import CLAIMS
 
 
 def test_without_results_nothing_was_run(tmp_path):
     judged = evidence.all_verdicts(tmp_path)
-    assert [v.claim for v in judged] == [f"C{i}" for i in range(1, 9)]
+    assert [v.claim for v in judged] == [c.id for c in CLAIMS] == [f"C{i}" for i in range(1, 9)]
     assert {v.word for v in judged} == {"not run"}
     assert judged[0].rows[0].name == "figure1b" and len(judged[2].others) == 8
 
@@ -56,7 +52,10 @@ def test_both_halves_count_and_a_result_of_another_task_needs_no_list(smoke, tmp
 
 def test_what_was_measured_before_the_bounds_is_exploratory(smoke):
     own = measurements.get("figure1b", smoke)
-    for date, kind in (("2026-11-21T00:00:00+00:00", "exploratory"), (rules.FIXED, "confirmatory")):
+    for date, kind in (
+        ("2026-11-21T00:00:00+00:00", "exploratory"),
+        (evidence.FIXED, "confirmatory"),
+    ):
         parts = {
             name: dataclasses.replace(part, provenance={**part.provenance, "date": date})
             for name, part in own.parts.items()
@@ -82,4 +81,4 @@ def test_of_texts_with_one_home_the_most_reliable_counts(smoke):
     correlations = {"near": reliable(0.8), "far": reliable(0.95)}
     values = {**result.values, "correlations": correlations}
     near, far = evidence.rows_of(dataclasses.replace(result, values=values))
-    assert near.why_not == evidence.SAME_HOME and far.why_not != evidence.SAME_HOME
+    assert near.why_not == rules.SAME_HOME and far.why_not != rules.SAME_HOME

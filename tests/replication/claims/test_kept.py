@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headprune_lib.replication import stats, store
-from headprune_lib.replication.claims import by_difficulty, kept
+from headprune_lib.replication.claims import kept, questions
 from headprune_lib.replication.claims.evidence import rows_of
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.store import Key, Part, Result
@@ -104,13 +104,13 @@ def test_what_most_berts_get_right_and_the_rest_are_judged_apart(monkeypatch):
     measured = (store.load(Key(of, "reviews", "minilm")) for of in ("pruning_curve", "one_head"))
     curve, heads = measured
     ((name, sha256),) = heads.parts["outcomes"].signature["data"].items()
-    counted = by_difficulty.right_of_100_berts()
+    counted = questions.right_of_100_berts()
     assert TASKS["mnli"].registered[counted["dataset"]] == counted["sha256"]
     assert len(counted["right"]) == 9815 and sum(n >= 90 for n in counted["right"]) == 7563
     counted = {"dataset": name, "sha256": sha256, "right": [90, 89, 90] * 900}
-    monkeypatch.setattr(by_difficulty, "right_of_100_berts", lambda: counted)
+    monkeypatch.setattr(questions, "right_of_100_berts", lambda: counted)
     curve, heads = (dataclasses.replace(one, dataset=name) for one in (curve, heads))
-    every, easy, hard = by_difficulty.strata(curve, heads)
+    every, easy, hard = questions.strata(curve, heads)
     assert every.one_at_a_time.measured == rows_of(heads)[0].judged.measured
     raw, uncut, cut = (
         curve.parts["importance"].raw,
@@ -128,6 +128,6 @@ def test_what_most_berts_get_right_and_the_rest_are_judged_apart(monkeypatch):
         lost, gained = (sides[:, texts].sum(1) for sides in (uncut & ~cut, ~uncut & cut))
         low, _ = stats.paired_proportion_interval(lost, gained, group.n)
         assert group.one_at_a_time.measured.startswith(f"{(low > -0.01).sum()} of 72 heads")
-    assert by_difficulty.strata(curve, None)[0].one_at_a_time.word == "not run"
+    assert questions.strata(curve, None)[0].one_at_a_time.word == "not run"
     counted["sha256"] = "of another order"
-    assert by_difficulty.strata(curve, heads) == []
+    assert questions.strata(curve, heads) == []

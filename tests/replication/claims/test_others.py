@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from headprune_lib.replication.claims.others import kept_by_others, others_rows
+from headprune_lib.replication.claims.kept import kept_by_others
+from headprune_lib.replication.claims.others import others_rows
 from headprune_lib.replication.pages.tables.published_masks import alike
 from headprune_lib.replication.published import bert_base_masks, independent_curves
 from headprune_lib.replication.published_masks import masked_tasks

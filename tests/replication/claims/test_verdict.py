@@ -4,14 +4,12 @@ import dataclasses
 
 import pytest
 
-from headprune_lib.replication.claims.claims import CLAIMS
 from headprune_lib.replication.claims.verdict import (
     LEAST_POWER,
     NOT_RUN,
     Judged,
     Row,
     combine,
-    ends,
 )
 
 
@@ -74,14 +72,3 @@ def test_the_papers_criterion_is_counted_over_all_results_that_show_it():
 )
 def test_what_was_seen_is_exploratory(seen, kind):
     assert dataclasses.replace(row("differs"), seen=seen).kind == kind
-
-
-@pytest.mark.parametrize("interval", [[0.4, 0.3], [float("nan"), 1.0], [0.0, float("inf")]])
-def test_an_interval_has_two_finite_ends(interval):
-    with pytest.raises(ValueError, match="two finite numbers, low first"):
-        ends(interval)
-
-
-def test_claims_are_eight_and_complete():
-    assert [claim.id for claim in CLAIMS] == [f"C{i}" for i in range(1, 9)]
-    assert all(all(dataclasses.astuple(claim)) for claim in CLAIMS)

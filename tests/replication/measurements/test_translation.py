@@ -15,8 +15,8 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
 from headprune_lib.replication.measurements.quality import shared_ngrams
+from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
-from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.translation.outcomes import all_counts
 from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches

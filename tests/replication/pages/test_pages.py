@@ -2,27 +2,19 @@
 
 import re
 
-import nbformat
-import numpy as np
 import pytest
 import torch
 import transformers as t
-from tiny import SHAPE, TWO_SIDED
 
 from headprune_lib import find_heads
-from headprune_lib.replication.pages.notebooks import notebooks_root
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOTEBOOKS = sorted(
-    path for one in ("0", "12", "14") for path in notebooks_root().glob(f"{one}*.ipynb")
-)
 SENTENCES = (
     "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
 )
-IDS = [[5, 6, 7, 2], [8, 9, 4, 2]]
 
 
 @pytest.mark.parametrize("page", ["prune", "teach"])
@@ -43,37 +35,6 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
         exec(compile(block, f"book/{page}.md", "exec"), namespace)
     if page == "prune":
         assert sum(len(block.kept_heads) for block in find_heads(namespace["model"])) == 5
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_shown_lines_of_a_notebook_run(path):
-    """On what the pages take for granted, tiny; a layer 3 with a head 6 is among the model's."""
-    torch.manual_seed(0)
-    wide = {"hidden_size": 24, "num_attention_heads": 6, "intermediate_size": 24}
-    model = t.BertForSequenceClassification(t.BertConfig(**SHAPE, **wide, num_hidden_layers=3))
-    translator = t.MarianMTModel(t.MarianConfig(**TWO_SIDED, bad_words_ids=None)).eval()
-    sources = {"input_ids": torch.tensor(IDS), "attention_mask": torch.ones(2, 4, dtype=torch.long)}
-    batch = {**sources, "labels": torch.tensor([0, 1])}
-    names = {
-        "model": model.eval(),
-        "batch": batch,
-        "batches": [batch],
-        "other_batches": [batch],
-        "scores": {"self": torch.rand(3, 6)},
-        "translator": translator,
-        "checkpoint": translator,
-        "pairs": [{**sources, "labels": torch.tensor(IDS)}],
-        "sources": sources,
-        "translations": ["a small house"],
-        "references": ["a small house"],
-        "effects_here": np.arange(12.0).reshape(3, 4),
-        "effects_there": np.arange(12.0).reshape(3, 4) ** 2,
-    }
-    cells = nbformat.read(path, as_version=4).cells
-    (block,) = BLOCK.findall("\n".join(one.source for one in cells if one.cell_type == "markdown"))
-    exec(compile(block, path.name, "exec"), names)
-    left = sum(len(one.kept_heads) for one in find_heads(names["model"]))
-    assert (left < 18) == ("prune_heads(" in block)
 
 
 def test_the_page_of_reruns_names_every_profile_model_and_variable():

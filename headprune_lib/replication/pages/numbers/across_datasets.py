@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headprune_lib.replication.bounds import C7_RELIABILITY
 from headprune_lib.replication.pages.numbers.judged import word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, number
-from headprune_lib.replication.stats.bounds import C7_RELIABILITY
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU
 from headprune_lib.replication.pages.numbers.judged import power_of, word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
-from headprune_lib.replication.stats.bounds import ALPHA, DELTA, DELTA_BLEU
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.by_difficulty import strata
-from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.bounds import C3_KEPT, SHOWN_TOLERANCE
+from headprune_lib.replication.claims.questions import strata
+from headprune_lib.replication.claims.rules import kept_at, share_judged
 from headprune_lib.replication.pages.numbers.judged import power_of, word_of
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.page import pick
@@ -24,7 +25,6 @@ from headprune_lib.replication.pages.tables.pages import (
     signed,
 )
 from headprune_lib.replication.pages.values import prunable_at, raw_importance, step_at
-from headprune_lib.replication.stats.bounds import C3_KEPT, SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 from headprune_lib.selection import prune_schedule, rank_heads
 

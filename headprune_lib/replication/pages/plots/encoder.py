@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from headprune_lib.replication.claims.evidence import share_judged, task_judged
-from headprune_lib.replication.claims.others import HEADS
+from headprune_lib.replication.claims.kept import HEADS
+from headprune_lib.replication.claims.rules import share_judged, task_judged
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLACK,

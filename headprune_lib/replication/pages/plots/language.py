@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims.rules.language import DELTA_NATS
+from headprune_lib.replication.claims.questions import DELTA_NATS
 from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHOLE_GROUPS
 from headprune_lib.replication.pages.plots.orders import Look, looks
 from headprune_lib.replication.pages.plots.style import (

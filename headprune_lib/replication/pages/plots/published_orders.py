@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,
@@ -16,7 +17,6 @@ from headprune_lib.replication.pages.plots.style import (
     style,
 )
 from headprune_lib.replication.published_orders import published_orders
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.titles import spelled
 
 __all__ = ["others_curves"]

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.pages.plots.encoder import (
     ACCURACY_CHANGE,
     bert_by_others,
@@ -33,7 +34,6 @@ from headprune_lib.replication.pages.tables import paper, published_share, publi
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
 from headprune_lib.replication.pages.values import kept_above_chance
 from headprune_lib.replication.paper import ARTIFACTS
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 

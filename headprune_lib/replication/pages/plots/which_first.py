@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.claims.contrasts import above_chance
+from headprune_lib.replication.bounds import ORDERS_UP_TO
+from headprune_lib.replication.claims.questions import above_chance
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
@@ -20,7 +21,6 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     style,
 )
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 
 __all__ = ["areas_of_orders", "curves_of_orders"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.claims.claims import CLAIMS
+from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result

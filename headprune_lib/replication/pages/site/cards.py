@@ -8,41 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from headprune_lib.replication.claims.claims import CLAIMS, Claim
 from headprune_lib.replication.claims.others import WHO
+from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
 from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
 
-# Claim -> the page where it is measured, and the table or figure of it that shows it.
-PAGES = {
-    "C1": ("notebooks/01_one_head", "figure-1"),
-    "C2": ("notebooks/02_all_but_one", "table-6"),
-    "C3": ("notebooks/04_iterative_pruning", "figure-3b"),
-    "C4": ("notebooks/06_attention_types", "figure-4"),
-    "C5": ("notebooks/07_training_dynamics", "figure-5"),
-    "C6": ("notebooks/05_speed", "table-4"),
-    "C7": ("notebooks/03_across_datasets", "figure-2b"),
-    "C8": ("notebooks/04_iterative_pruning", "figure-3b"),
-}
-# Claim -> what its dots show, how they are written, and on which side of the bound the paper is.
-SHOWN = {
-    "C1": ("share of the heads that can go alone", "{:.0%}", "right"),
-    "C2": ("share of the layers where one head is enough", "{:.0%}", "right"),
-    "C3": ("share of the score above chance that is kept", "{:.0%}", "right"),
-    "C4": ("BLEU kept, enc-dec minus another kind, mean over the curve", "{:+.2f}", "left"),
-    "C5": (
-        "change of the share of BLEU kept for each e-fold of training updates",
-        "{:+.2f}",
-        "right, for random orders to its left",
-    ),
-    "C6": (
-        "times as fast as the whole model",
-        "{:.2f}",
-        "right at batches of 16 and 64, to its left at 1 and 4",
-    ),
-    "C7": ("rank correlation of the heads' effects on two texts", "{:.2f}", "right"),
-    "C8": ("gain over the one-by-one order, share of the score above chance", "{:+.2f}", "right"),
-}
 _MET = {True: "met", False: "not met", None: "not readable"}
 
 
@@ -66,7 +36,7 @@ def tally_html(verdicts: Iterable[Verdict]) -> str:
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     met, read = verdict.met
-    name, (page, artifact) = claim.id.lower(), PAGES[claim.id]
+    name, (page, artifact) = claim.id.lower(), claim.page
     rows = [row for row in verdict.rows if row.word != "not run"]
     criterion = f"met in {met} of {read}" if read else "not measured"
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
@@ -126,7 +96,7 @@ def short_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
 
 def _plot(claim: Claim, rows: Sequence[Row]) -> str:
-    form = SHOWN[claim.id][1]
+    form = claim.shown[1]
     estimates = [(row, one) for row in rows for one in row.judged.estimates]
     if not estimates:
         return "<p>Nothing was measured that this claim could be read from.</p>"
@@ -179,7 +149,7 @@ def _kind(row: Row) -> str:
 
 def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     """What the dots are, and which side of the bound is the paper's."""
-    what, form, side = SHOWN[claim.id]
+    what, form, side = claim.shown
     kinds: dict[float, set[str]] = {}  # a rule may ask less of one kind of model than of another
     for row in rows:
         kind = "translators" if row.half == "translation" else "encoders"

@@ -9,7 +9,7 @@ import numpy as np
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.claims.evidence import share_judged, task_judged
+from headprune_lib.replication.claims.rules import share_judged, task_judged
 from headprune_lib.replication.measurements import accuracy, half_of
 from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.orders import training_in

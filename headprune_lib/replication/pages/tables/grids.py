@@ -11,9 +11,9 @@ import pandas as pd
 from IPython.display import HTML
 
 from headprune_lib.discovery import KINDS
+from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.published import paper
-from headprune_lib.replication.stats.bounds import ALPHA
 from headprune_lib.replication.store.results import Result
 
 __all__ = ["heads_grid", "kinds_grid", "layers_grid", "other_kinds_grid"]

@@ -12,10 +12,10 @@ from scipy.stats import spearmanr
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ALPHA
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import paper
-from headprune_lib.replication.stats.bounds import ALPHA
 
 __all__ = [
     "grid",

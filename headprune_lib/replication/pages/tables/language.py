@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from headprune_lib.replication.claims.rules import language
+from headprune_lib.replication.claims import questions
 from headprune_lib.replication.pages.tables.pages import estimate, kept_text
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
@@ -22,17 +22,17 @@ def language_answers(curves: Mapping[str, Result], heads: Mapping[str, Result]) 
     """
     rows = []
     for result in curves.values():
-        found = language.together(result.values)
+        found = questions.redundancy(result.values)
         rows.append(
             {
-                "question": f"{language.REMOVED:.0%} of the heads together, in the paper's order",
+                "question": f"{questions.LANGUAGE_SHARE:.0%} of the heads together, in the paper's order",
                 "text": spelled(result.task),
                 "found": f"{kept_text({'kept': found.kept, 'interval': found.interval})} kept",
                 "the paper's redundancy": found.answer,
             }
         )
     for result in heads.values():
-        one = language.one_at_a_time(result.values)
+        one = questions.single_heads(result.values)
         rows.append(
             {
                 "question": "one head at a time",

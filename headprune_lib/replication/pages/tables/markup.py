@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from headprune_lib.replication.claims.claims import CLAIMS
+from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import WORDS
 
 __all__ = ["Markup", "anchor", "as_html"]

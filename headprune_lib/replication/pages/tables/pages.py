@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.claims.verdict import Judged, defined
-from headprune_lib.replication.stats.bounds import C8_UP_TO
 from headprune_lib.replication.titles import order_title
 
 __all__ = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.published_orders import (
     five_seeds,
     published_orders,
     said_of_training,
     trained_methods,
 )
-from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.titles import spelled
 
 __all__ = ["entropy_over_seeds", "others_board", "trained_board"]

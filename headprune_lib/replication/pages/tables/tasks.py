@@ -12,8 +12,9 @@ import pandas as pd
 import torch
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.claims.by_difficulty import strata
-from headprune_lib.replication.claims.evidence import kept_at, share_judged
+from headprune_lib.replication.bounds import SHOWN_TOLERANCE, TOLERANCES
+from headprune_lib.replication.claims.questions import strata
+from headprune_lib.replication.claims.rules import kept_at, share_judged
 from headprune_lib.replication.claims.verdict import Judged
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.pages.tables.pages import (
@@ -25,7 +26,6 @@ from headprune_lib.replication.pages.tables.pages import (
 )
 from headprune_lib.replication.pages.values import prunable_at, raw_importance
 from headprune_lib.replication.published import published_share
-from headprune_lib.replication.stats.bounds import SHOWN_TOLERANCE, TOLERANCES
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2

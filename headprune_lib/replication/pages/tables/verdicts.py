@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from headprune_lib.replication.claims.claims import CLAIMS
+from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import Row, Verdict
 from headprune_lib.replication.paths import reference_root
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from headprune_lib.replication.bench.criteria import SCORES_BY
 from headprune_lib.replication.bench.stored import read_runs
-from headprune_lib.replication.claims.contrasts import Contrast, above_chance
+from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
 from headprune_lib.replication.order_names import tuned_in

@@ -1,4 +1,4 @@
-"""BLEU from counts is sacrebleu's, and the paired bootstrap over it is sacrebleu's too."""
+"""Scores from counts: BLEU is sacrebleu's, and of classes what others compute."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib.replication.stats.bleu import (
+from headprune_lib.replication import metrics
+from headprune_lib.replication.metrics import (
     corpus_bleu,
     pack,
     sentence_counts,
@@ -37,5 +38,14 @@ def test_five_counts_hold_all_ten(pairs):
 
 def test_signature_and_errors():
     assert "tok:13a" in signature() and "smooth:exp" in signature()
-    with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
+    with pytest.raises(ValueError, match="shorter"):
         sentence_counts(["a", "b"], ["a"])
+
+
+def test_matthews_and_f1_golden():
+    target, predicted = np.random.default_rng(0).integers(0, 2, size=(2, 300))
+    cells = metrics.confusion(target, predicted).sum(axis=0)
+    assert cells.sum() == 300
+    assert metrics.matthews(cells) == pytest.approx(np.corrcoef(target, predicted)[0, 1])
+    assert metrics.f1(np.array([6, 2, 4, 100])) == pytest.approx(12 / 18)
+    assert metrics.matthews(np.array([0, 0, 4, 9])) == metrics.f1(np.array([0, 0, 0, 9])) == 0

@@ -1,11 +1,14 @@
-"""Statistics against scipy, statsmodels, published values, hand computation and exact coverage."""
+"""Statistics against scipy, statsmodels, published values, plain loops and coverage."""
+
+import random
 
 import numpy as np
 import pytest
 import scipy.stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from headprune_lib.replication import stats
+from headprune_lib.replication import metrics, stats
+from headprune_lib.replication.metrics import corpus_bleu
 
 RNG = np.random.default_rng(20190525)
 
@@ -17,11 +20,6 @@ def test_gini_is_the_mean_absolute_difference():
     np.testing.assert_allclose(
         stats.gini([[2, 2, 2], [0, 0, 5], [0, 0, 0]]), [0, 2 / 3, 0], atol=1e-15
     )
-    with pytest.raises(ValueError, match="none below 0"):
-        stats.gini([1.0, -1.0])
-
-
-SHARES = np.linspace(0, 1, 11)
 
 
 def test_mcnemar_equals_statsmodels_for_every_pair_of_small_counts():
@@ -80,23 +78,18 @@ def test_holm_golden_and_shape():
     assert stats.holm([0.6, 0.9]).tolist() == [1, 1]
 
 
-def test_paired_t_golden_and_equal_to_scipy():
-    hand = stats.paired_t([1.0, 2.0, 3.0])
-    assert (hand.value, hand.low, hand.high, hand.p) == pytest.approx(
-        (2, 2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5, 0.0741799), abs=1e-5
-    )
+def test_paired_t_is_scipys_and_takes_constant_rows():
     rows = RNG.normal(0.1, 1, size=(2, 3, 50))
-    ours = stats.paired_t(rows, confidence=0.99)
-    theirs = scipy.stats.ttest_1samp(rows, 0, axis=-1)
+    ours, theirs = stats.paired_t(rows), scipy.stats.ttest_1samp(rows, 0, axis=-1)
     np.testing.assert_allclose(ours.p, theirs.pvalue)
-    np.testing.assert_allclose((ours.low, ours.high), theirs.confidence_interval(0.99))
-    assert ours.value.shape == (2, 3)
-
-
-def test_paired_t_of_constant_rows():
-    rows = stats.paired_t([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1], [1.0, 2.0, 3.0]])
-    np.testing.assert_allclose([rows.low[:2], rows.high[:2]], [[0, 0.1], [0, 0.1]])
-    assert rows.p[0] == 1 and rows.p[1] == 0 and rows.p[2] == pytest.approx(0.0741799, abs=1e-6)
+    np.testing.assert_allclose((ours.low, ours.high), theirs.confidence_interval(0.95))
+    some = stats.paired_t([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1], [1.0, 2.0, 3.0]])
+    half = 4.302653 / 3**0.5
+    np.testing.assert_allclose(some.value, [0, 0.1, 2])
+    np.testing.assert_allclose(
+        [some.low, some.high], [[0, 0.1, 2 - half], [0, 0.1, 2 + half]], rtol=1e-6
+    )
+    np.testing.assert_allclose(some.p, [1, 0, 0.0741799], rtol=1e-5)
 
 
 def test_ratio_interval():
@@ -105,23 +98,14 @@ def test_ratio_interval():
     assert found == pytest.approx((4, 4 * np.exp(-half), 4 * np.exp(half)), rel=1e-5)
 
 
-def test_matthews_and_f1_golden():
-    target, predicted = RNG.integers(0, 2, size=(2, 300))
-    cells = stats.confusion(target, predicted).sum(axis=0)
-    assert cells.sum() == 300
-    assert stats.matthews(cells) == pytest.approx(np.corrcoef(target, predicted)[0, 1])
-    assert stats.f1(np.array([6, 2, 4, 100])) == pytest.approx(12 / 18)
-    assert stats.matthews(np.array([0, 0, 4, 9])) == stats.f1(np.array([0, 0, 0, 9])) == 0
-
-
-@pytest.mark.parametrize("statistic", [stats.matthews, stats.f1])
+@pytest.mark.parametrize("statistic", [metrics.matthews, metrics.f1])
 def test_paired_bootstrap_equals_the_loop(statistic):
     target = RNG.integers(0, 2, size=80)
     uncut = np.where(RNG.uniform(size=80) < 0.9, target, 1 - target)
     cuts = np.stack(
         [np.where(RNG.uniform(size=80) < right, target, 1 - target) for right in (0.9, 0.6)]
     )
-    cells, cut_cells = stats.confusion(target, uncut), stats.confusion(target, cuts)
+    cells, cut_cells = metrics.confusion(target, uncut), metrics.confusion(target, cuts)
     ours = stats.paired_bootstrap(statistic, cells, cut_cells, resamples=400, seed=3)
     loop = np.array(
         [
@@ -172,7 +156,7 @@ def test_area_golden():
     ],
 )
 def test_prunable_share_golden(scores, share):
-    assert stats.prunable_share(SHARES[::2], scores, chance=0.5, tolerance=0.02) == share
+    assert stats.prunable_share(np.linspace(0, 1, 6), scores, chance=0.5, tolerance=0.02) == share
 
 
 @pytest.mark.parametrize(
@@ -195,6 +179,11 @@ def plain_partial(x, y, given, groups):
     design = np.column_stack([np.ones(len(x)), *others, *given])
     left = [side - design @ np.linalg.lstsq(design, side)[0] for side in (x, y)]
     return scipy.stats.pearsonr(*left)[0]
+
+
+def test_of_what_others_determine_nothing_is_left():
+    with pytest.raises(ValueError, match="expected more heads"):
+        stats.partial_spearman(np.arange(2), np.arange(2), [], np.arange(2), 5)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
@@ -235,23 +224,139 @@ def test_perfect_reliability_and_the_ceiling():
     assert stats.correlation_ceiling(-0.1, 0.4) == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: stats.holm([0.1, np.nan]), "1 NaN of 2"),
-        (lambda: stats.holm([]), "p is empty"),
-        (lambda: stats.mcnemar_exact([1, 2], [1]), r"\(2,\) and \(1,\)"),
-        (lambda: stats.paired_proportion_interval(5, 6, 10), "n is 10, but 11"),
-        (lambda: stats.ratio_interval([1.0, 0.0], [1.0, 1.0]), "> 0"),
-        (lambda: stats.bootstrap_curves({}, 5, 0), "no curve"),
-        (lambda: stats.confusion([0, 2], [0, 1]), "classes 0 and 1"),
-        (lambda: stats.area_under_curve([0, 0], [1, 1]), "each above the last"),
-        (lambda: stats.prunable_share([0.1, 0.2], [1, 1], 0, 0.02), "expected 0, the unpruned"),
-        (lambda: stats.correlation([1, 1, 1], [1, 2, 3]), "not all alike"),
-        (lambda: stats.split_half_reliability(np.ones((2, 9))), "3 heads"),
-        (lambda: stats.partial_spearman([1, 2], [2, 1], [], [0, 1], 5), "expected more heads"),
-    ],
-)
-def test_errors_say_what_is_wrong(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+@pytest.mark.parametrize(("true", "bound", "error"), [(1.0, 0.95, 0.02), (0.0, -0.01, 0.004)])
+def test_power_of_an_interval_is_how_often_it_lies_above(true, bound, error, drawn_seed):
+    seen = np.random.default_rng(drawn_seed).normal(true, error, 40_000)
+    found = (seen - 1.96 * error > bound).mean()
+    assert stats.power_above(true, bound, error) == pytest.approx(found, abs=0.015)
+
+
+@pytest.mark.parametrize("runs", [3, 5])
+def test_power_of_a_t_interval_is_how_often_it_lies_above(runs, drawn_seed):
+    draws = np.random.default_rng(drawn_seed).normal(0.2, 0.1, (20_000, runs))
+    low = scipy.stats.ttest_1samp(draws, 0.0, axis=1).confidence_interval(0.95).low
+    found = stats.power_above(0.2, 0.05, 0.1 / np.sqrt(runs), runs - 1)
+    assert found == pytest.approx((low > 0.05).mean(), abs=0.015)
+
+
+def test_what_is_detectable_is_found_four_times_in_five():
+    error = stats.standard_error([-0.02, 0.03])
+    assert error == pytest.approx(0.05 / 3.92, rel=1e-3)
+    assert stats.power_above(stats.detectable(error), 0.0, error) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_all_of_is_a_lower_bound():
+    assert stats.all_of([0.9, 0.95]) == pytest.approx(0.85)
+    assert stats.all_of([0.3, 0.4]) == 0.0
+
+
+def _sweep(seed, cuts=20, error=0.003):
+    rng = np.random.default_rng(seed)
+    change = np.zeros(cuts)
+    drawn = rng.normal(0, error, (500, cuts))
+    return change, change - 1.96 * error, drawn
+
+
+def test_the_interval_of_a_share_is_that_of_moved_intervals(drawn_seed):
+    change, low, drawn = _sweep(drawn_seed, error=0.006)
+    share, ends = stats.share_above(change, low, drawn, -0.01)
+    assert share == 0.0  # -0.01176 is below the bound
+    plain = [np.mean([low[i] + row[i] > -0.01 for i in range(len(low))]) for row in drawn]
+    assert ends == pytest.approx(np.quantile(plain, [0.025, 0.975]))
+
+
+def test_the_power_of_a_share_falls_with_the_noise(drawn_seed):
+    rule = {"bound": -0.01, "spared": 18, "least": 0.8, "least_low": 0.7, "worlds": 100}
+    powers = [
+        stats.power_of_share(*_sweep(drawn_seed, error=error), **rule)
+        for error in (0.001, 0.004, 0.01)
+    ]
+    assert powers[0] == 1.0 and powers[2] == 0.0 and powers[0] >= powers[1] >= powers[2]
+    # fewer cuts that truly cost nothing than the rule asks for
+    assert stats.power_of_share(*_sweep(drawn_seed, error=0.001), **{**rule, "spared": 15}) == 0.0
+
+
+def test_leaving_one_head_out_is_a_plain_loop(drawn_seed):
+    x, y = np.random.default_rng(drawn_seed).normal(size=(2, 9)).round(1)
+    plain = [
+        scipy.stats.spearmanr(np.delete(x, i), np.delete(y, i)).statistic for i in range(len(x))
+    ]
+    assert stats.spearman_without_one(x, y) == pytest.approx((min(plain), max(plain)))
+
+
+def test_influences_add_up_to_the_jackknifes_variance():
+    cells = metrics.confusion(*np.random.default_rng(0).integers(0, 2, (2, 60)))
+    without = [metrics.matthews(np.delete(cells, i, 0).sum(0)) for i in range(60)]
+    variance = 59 / 60 * np.square(without - np.mean(without)).sum()
+    influences = stats.text_influences(metrics.matthews, cells[None])
+    assert np.square(influences).sum() == pytest.approx(variance)
+    right = np.random.default_rng(1).random((2, 60, 1)) < 0.7  # of a mean it is exact
+    influences = stats.text_influences(lambda sums: sums[..., 0] / 60, right)
+    error = right[..., 0].std(1) / 60**0.5
+    np.testing.assert_allclose(np.square(influences).sum(1) ** 0.5, error, rtol=0.02)
+
+
+def test_the_interval_by_hand():
+    values, influences = [0.2, 0.3, 0.7], [[0.1, -0.1, 0.0], [0.2, -0.2, 0.0], [0.0, 0.0, 0.0]]
+    of_trainings, of_texts = (0.04 + 0.01 + 0.09) / 2 / 3, 0.1**2 + 0.1**2
+    freedom = (of_trainings + of_texts) ** 2 / (of_trainings**2 / 2 + of_texts**2 / 2)
+    mean = stats.over_trainings(values, influences)
+    error = (of_trainings + of_texts) ** 0.5
+    assert (mean.value, mean.error, mean.freedom) == pytest.approx((0.4, error, freedom))
+    half = scipy.stats.t.ppf(0.975, freedom) * error
+    assert (mean.low, mean.high) == pytest.approx((0.4 - half, 0.4 + half))
+    alone = stats.over_trainings(values[:1], influences[:1])
+    assert (alone.error, alone.freedom) == pytest.approx((0.02**0.5, 2))
+
+
+def test_of_three_trainings_it_covers_where_the_percentile_bootstrap_does_not():
+    """Trainings differ about as much as texts make the mean uncertain, as MPNet's on SST-2 do."""
+    rng, worlds, texts, resamples = np.random.default_rng(3), 2_000, 100, 300
+    common = rng.normal(0, 1, (worlds, 1, texts))
+    own = rng.normal(0, 0.6, (worlds, 3, texts))
+    outcomes = rng.normal(0, 0.2, (worlds, 3, 1)) + common + own  # the truth is 0
+    values = outcomes.mean(-1)
+    influences = (outcomes - values[..., None]) / texts
+    means = [stats.over_trainings(*one) for one in zip(values, influences, strict=True)]
+    covered = np.mean([mean.low <= 0 <= mean.high for mean in means])
+    weights = rng.multinomial(texts, np.full(texts, 1 / texts), resamples) / texts
+    scores = outcomes @ weights.T  # (worlds, trainings, resamples)
+    chosen = rng.integers(0, 3, (3, resamples))
+    drawn = scores[:, chosen, np.arange(resamples)].mean(1)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
+    bootstrap = ((low <= 0) & (high >= 0)).mean()
+    assert bootstrap < 0.93 <= covered <= 0.975
+    assert bootstrap > 0.8
+
+
+def plain_bleu(sentences):
+    """BLEU of summed counts, written out; no order of these is without a match."""
+    sums = [sum(column) for column in zip(*sentences, strict=True)]
+    precisions = [sums[i] / sums[4 + i] for i in range(4)]
+    brevity = min(1.0, np.exp(1 - sums[9] / sums[8]))
+    return 100 * brevity * np.prod(precisions) ** 0.25
+
+
+def test_compare_mts_p_is_a_plain_loops():
+    """Half of the sentences without replacement; one minus the better system's share of wins."""
+    rng = np.random.default_rng(5)
+    totals = np.tile([10, 9, 8, 7], (40, 1))
+    lengths = np.full((40, 2), 10)
+
+    def system(lost):
+        matches = totals - rng.binomial(3, lost, (40, 4)) - 2
+        return np.concatenate([matches, totals, lengths], 1)
+
+    uncut, cuts = system(0.3), np.stack([system(0.36), system(0.3), system(0.9)])
+    ours = stats.share_of_wins(corpus_bleu, uncut, cuts, resamples=4000, seed=1)
+    generator = random.Random(2)
+    for p, cut in zip(ours, cuts, strict=True):
+        wins = [0, 0]
+        for _ in range(1500):
+            chosen = generator.sample(range(40), 20)
+            scores = [plain_bleu([one[i].tolist() for i in chosen]) for one in (uncut, cut)]
+            wins[0] += scores[0] > scores[1]
+            wins[1] += scores[1] > scores[0]
+        assert p == pytest.approx(1 - max(wins) / 1500, abs=0.04)
+    assert ours[2] == 0 and min(ours[:2]) > 0 and max(ours) <= 0.51
+    assert stats.share_of_wins(corpus_bleu, uncut, uncut[None], 50, 0)[0] == 1  # always level

@@ -1,0 +1,367 @@
+"""Questions beyond the paper's claims, each with an answer whose rule was fixed beforehand.
+
+Which of two orders of removal is better, over all tasks (:func:`decide_contrasts`); whether the order
+still matters once a model is trained again (:func:`decide_recovery`); whether a language model's heads
+can go together (:func:`redundancy`) and one at a time (:func:`single_heads`); and what C1's and C3's
+rules say of MNLI's easy and hard pairs apart (:func:`strata`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.stats
+
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import C1_NEEDED, C1_REMOVABLE, C3_KEPT
+from headprune_lib.replication.claims import kept, rules
+from headprune_lib.replication.claims.verdict import NOT_RUN, Judged, defined
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.published import right_of_100_berts
+from headprune_lib.replication.stats import Z95, TrainingsMean
+from headprune_lib.replication.store import OUTCOMES, Result
+
+Values = Mapping[str, Any]
+Interval = tuple[float, float, float]
+"""An estimate, and the low and high end of its 95% interval."""
+
+# Which order first
+
+FAMILY = (
+    "combined against importance",
+    "entropy against random",
+    "scored again against once",
+    "not normalised against normalised",
+)
+"""Corrected together by Holm's procedure."""
+CONDITION = {"combined against importance": "combined against its control"}
+"""The follow-up's idea holds only if what it adds is lost when entropies change places."""
+FAMILY_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A contrast over all tasks that have both orders.
+
+    Attributes:
+        value: mean over tasks of the difference of areas (share of the metric above chance kept,
+            mean over 0 to 50% removed), with its 95% interval.
+        p: two-sided, that it is 0; ``p_holm`` corrected over the family.
+        loss: the same of the loss that is not added, in nats, and its interval.
+        control: of a contrast with a condition, the difference from the control and its interval.
+        tasks: which it is over: those that have both orders, and whose uncut model has a score
+            above chance, of which a share can be kept, in every resample.
+    """
+
+    name: str
+    word: Literal["better", "worse", "no difference shown", "not run"]
+    value: float = float("nan")
+    interval: tuple[float, float] = (float("nan"), float("nan"))
+    p: float = float("nan")
+    p_holm: float = float("nan")
+    loss: Interval | None = None
+    control: Interval | None = None
+    tasks: tuple[str, ...] = ()
+
+
+def decide_contrasts(found: Mapping[str, Values]) -> list[Contrast]:
+    """The contrasts of the family, each with its word.
+
+    Better or worse if p is below 0.05 after Holm's correction over those that were run; the
+    combined order besides only if its difference from the control has an interval above 0.
+
+    Args:
+        found: task -> values of ``which_first``.
+    """
+    able = {task: values["contrasts"] for task, values in found.items() if above_chance(values)}
+    run = {name: [task for task in able if name in able[task]] for name in FAMILY}
+
+    def pooled(
+        name: str, tasks: Sequence[str], what: str = "area"
+    ) -> tuple[Interval, float] | None:
+        """The mean of independent tasks' estimates, and the two-sided p that it is 0."""
+        rows = [able[task][name][what] for task in tasks if name in able[task]]
+        if not rows:
+            return None
+        value = float(np.mean([row["value"] for row in rows]))
+        error = float(np.sqrt(np.sum([row["error"] ** 2 for row in rows])) / len(rows))
+        certain = 1.0 if value == 0 else 0.0
+        p = float(2 * scipy.stats.norm.sf(abs(value) / error)) if error else certain
+        return (value, value - Z95 * error, value + Z95 * error), p
+
+    areas = {name: pooled(name, tasks) for name, tasks in run.items() if tasks}
+    adjusted = stats.holm([p for _, p in areas.values()]).tolist() if areas else []
+    holm = dict(zip(areas, adjusted, strict=True))
+    decided = []
+    for name in FAMILY:
+        if name not in areas:
+            decided.append(Contrast(name, "not run"))
+            continue
+        (value, *ends), p = areas[name]
+        loss, _ = pooled(name, run[name], "loss")
+        control, _ = pooled(CONDITION.get(name, ""), run[name]) or (None, None)
+        word = "better" if value > 0 else "worse"
+        if holm[name] >= FAMILY_ALPHA or (
+            value > 0 and name in CONDITION and not (control and control[1] > 0)
+        ):
+            word = "no difference shown"
+        decided.append(
+            Contrast(name, word, value, tuple(ends), p, holm[name], loss, control, tuple(run[name]))
+        )
+    return decided
+
+
+def above_chance(values: Values) -> bool:
+    """Whether the uncut model has a score above chance, of which a share can be kept.
+
+    Args:
+        values: of ``which_first``.
+    """
+    return values["least_above_chance"] > 0
+
+
+def nearest_to_chance(found: Mapping[str, Values]) -> str | None:
+    """The task that counts and whose uncut model falls nearest to chance in some resample.
+
+    Measured by what it has above chance on its whole test set, on the trainings that its orders are
+    shown on. None where no task counts.
+
+    Args:
+        found: task -> values of ``which_first``.
+    """
+
+    def left(task: str) -> float:
+        values = found[task]
+        whole = next(iter(values["orders"].values()))["score"][0] - values["chance"]
+        return values["least_above_chance"] / whole
+
+    return min((task for task in found if above_chance(found[task])), key=left, default=None)
+
+
+# The order, once a model is trained again
+
+ORDER, SHARE, WAY = "importance", 0.4, "all weights"
+"""What decides: the paper's order, so many heads removed, all weights trained."""
+HARDLY = 0.01
+"""A lead of less than a point of accuracy, or of less than 1 BLEU, hardly matters."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The word, and what it is read off.
+
+    Attributes:
+        before, after: accuracy, or BLEU as a fraction, by importance minus the mean of the random
+            orders', before and after training; None where it was not run.
+    """
+
+    word: Literal["still matters", "random is better", "hardly matters", "open", "not run"]
+    before: Interval | None = None
+    after: Interval | None = None
+
+
+def decide_recovery(values: Values | None) -> Recovery:
+    """What the stored values of ``recovery`` say; None where there are none.
+
+    The word is that of the lead's interval after training: beside 0, within ``HARDLY`` of it, or
+    neither.
+    """
+    for lead in (values or {}).get("leads", ()):
+        if (lead["order"], lead["share"], lead["way"]) == (ORDER, SHARE, WAY):
+            before, after = (
+                (lead[when]["difference"], *lead[when]["interval"]) for when in ("before", "after")
+            )
+            return Recovery(recovery_word(after[1:]), before, after)
+    return Recovery("not run")
+
+
+def recovery_word(interval: Sequence[float]) -> str:
+    """The word of an interval of the lead after training.
+
+    >>> recovery_word((0.002, 0.03)), recovery_word((-0.004, 0.006)), recovery_word((-0.02, 0.006))
+    ('still matters', 'hardly matters', 'open')
+    """
+    low, high = interval
+    if low > 0:
+        return "still matters"
+    if high < 0:
+        return "random is better"
+    return "hardly matters" if low >= -HARDLY and high <= HARDLY else "open"
+
+
+# A language model's heads
+
+LANGUAGE_SHARE = 0.2
+"""The share of the heads at which it is asked: the paper's for its large translator."""
+DELTA_NATS = 0.01
+"""The largest added loss a token that still counts as none: 1% of perplexity."""
+
+Answer = Literal["there", "not there", "open"]
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """Whether heads can go together.
+
+    ``kept`` is the share of the uncut model's gain over the frequencies of tokens; None where it
+    has no gain.
+    """
+
+    answer: Answer
+    kept: float | None
+    interval: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class SingleHeads:
+    """How many heads can go one at a time, and how many cannot."""
+
+    answer: Answer
+    heads: int
+    removable: int
+    needed: int
+
+
+def redundancy(values: Values, order: str = "importance") -> Redundancy:
+    """From the values of ``language_curve``, in the paper's order.
+
+    Raises:
+        ValueError: 20% removed was not measured.
+    """
+    steps = np.flatnonzero(np.isclose(values["shares"], LANGUAGE_SHARE))
+    if not len(steps):
+        raise ValueError(f"{LANGUAGE_SHARE:.0%} removed was not measured, only {values['shares']}")
+    curve = values["curves"][order]
+    share, (low, high) = curve["kept"][steps[0]], curve["kept_interval"][steps[0]]
+    if not defined(share, low, high):
+        return Redundancy("open", None, (None, None))
+    answer: Answer = "there" if low >= C3_KEPT else "not there" if high < C3_KEPT else "open"
+    return Redundancy(answer, float(share), (float(low), float(high)))
+
+
+def single_heads(values: Values) -> SingleHeads:
+    """From the values of ``language_heads``."""
+    low, high = np.array([head["interval"] for head in values["heads"]]).T
+    heads, removable, needed = (
+        len(low),
+        int((high <= DELTA_NATS).sum()),
+        int((low > DELTA_NATS).sum()),
+    )
+    enough = removable >= C1_REMOVABLE * heads - 1e-9
+    many = needed > C1_NEEDED * heads + 1e-9
+    answer: Answer = "there" if enough else "not there" if many else "open"
+    return SingleHeads(answer, heads, removable, needed)
+
+
+# MNLI's easy and hard pairs: our models are trained on a twentieth of MNLI and are right less often than
+# the paper's; where an answer is the same for both, it does not hang on that.
+
+EASY = 90
+"""A pair is easy if at least so many of 100 fine-tuned BERT-base models get it right."""
+_OF_TEXTS = ("correct", "correct_uncut", "labels", "loss", "loss_change", "loss_uncut")
+"""Outcomes whose last axis is texts."""
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """What a model does on some of MNLI's pairs.
+
+    Attributes:
+        name: which pairs.
+        n: how many.
+        berts: mean share of them that the 100 BERTs get right.
+        uncut: accuracy with all heads, in the mean over fine-tunings.
+        chance: accuracy of the best constant answer among these pairs.
+        together: what C3's rule says of them alone.
+        one_at_a_time: what C1's rule says of them alone.
+    """
+
+    name: str
+    n: int
+    berts: float
+    uncut: TrainingsMean
+    chance: float
+    together: Judged
+    one_at_a_time: Judged
+
+
+def strata(curve: Result, one_head: Result | None) -> list[Stratum]:
+    """All pairs, the easy ones, and the others; empty where it is not known how hard the pairs are.
+
+    Args:
+        curve: a pruning curve on MNLI's matched development set, or on its first pairs.
+        one_head: the effects of single heads on the same pairs; None if they were not measured.
+    """
+    right = _right_by_berts(curve)
+    if right is None or (one_head and _right_by_berts(one_head) is None):
+        return []
+    groups = {
+        "all": np.ones(len(right), bool),
+        f"at least {EASY} of 100 BERTs are right": right >= EASY,
+        "the others": right < EASY,
+    }
+    return [
+        _stratum(name, chosen, right, curve, one_head)
+        for name, chosen in groups.items()
+        if chosen.any()
+    ]
+
+
+def _right_by_berts(result: Result) -> np.ndarray | None:
+    """How many of 100 BERTs get each text of a result right, (texts,); None where nobody counted.
+
+    The counts are in the order of the texts, which a checksum tells.
+    """
+    counted = right_of_100_berts()
+    texts = {part.signature["data"].get(counted["dataset"]) for part in result.parts.values()}
+    if result.dataset != counted["dataset"] or texts != {counted["sha256"]}:
+        return None
+    return np.array(counted["right"][: result.n_examples])
+
+
+def _stratum(
+    name: str, chosen: np.ndarray, right: np.ndarray, curve: Result, one_head: Result | None
+) -> Stratum:
+    trainings = kept.along(_on_texts(curve, chosen), "importance")
+    share = rules.share_judged(curve.task, "encoder")
+    true = kept.kept_by_others(rules.task_judged(curve.task, "encoder"))
+    alone = NOT_RUN
+    if one_head:
+        one_head_at_a_time = MEASUREMENTS["one_head"]
+        values = one_head_at_a_time.summarise(
+            "encoder",
+            {OUTCOMES: _on_texts(one_head, chosen).raw},
+            {},
+            one_head_at_a_time.statistics["encoder"],
+        )
+        alone = rules.one_at_a_time(values["counts"], values["removable"], "encoder")
+    return Stratum(
+        name,
+        int(chosen.sum()),
+        float(right[chosen].mean()) / 100,
+        stats.over_trainings(
+            [training.scores[0] for training in trainings],
+            [training.influences[0] for training in trainings],
+        ),
+        trainings[0].chance,
+        rules.together(kept.at_share(trainings, share), true),
+        alone,
+    )
+
+
+def _on_texts(result: Result, chosen: np.ndarray) -> Result:
+    """A result with the outcomes of the ``chosen`` texts alone; its values stay those of all."""
+    parts = {
+        name: replace(
+            part,
+            raw={
+                outcome: values[..., chosen] if outcome in _OF_TEXTS else values
+                for outcome, values in part.raw.items()
+            },
+        )
+        for name, part in result.parts.items()
+    }
+    return replace(result, n_examples=int(chosen.sum()), parts=parts)
