@@ -12,7 +12,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
-from headprune_lib.replication.data import Examples
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.encoder.batches import make_batches
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
@@ -134,7 +134,7 @@ def sweep_work(model: torch.nn.Module) -> float:
     return len(blocks) + sum(cuts)
 
 
-def padded_batches(subject: EncoderSubject, examples: Examples) -> list[dict]:
+def padded_batches(subject: EncoderSubject, examples: Texts) -> list[dict]:
     """Batches in file order with every sentence padded to the limit, as simple scripts do it."""
     limit, size = subject.profile.finetuning.max_length, subject.profile.batch_size
     made = make_batches(

@@ -13,9 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import TASKS, whole_task
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, whole_task
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.paths import absolute
 from headprune_lib.replication.pretrained import BASES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.data.task import Metric
+from headprune_lib.replication.data import Metric
 
 
 @dataclass(frozen=True)
