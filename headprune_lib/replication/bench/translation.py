@@ -10,7 +10,7 @@ from headprune_lib.ablation import one_head_ablation, one_head_masks
 from headprune_lib.criteria.search import mean_loss
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads
-from headprune_lib.replication.bench.compare import Row, compare
+from headprune_lib.replication.bench import Row, compare
 from headprune_lib.replication.generation.drafts import translations_under
 from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.profiles import Profile
@@ -57,9 +57,8 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
         title,
         swept,
         rounds,
-        None,
-        "at least 5",
-        n,
+        target="at least 5",
+        n=n,
     )
     bound = operations(model, sources, drafts, dict(zip(masks, made["sweep"], strict=True)))
     second = compare(
@@ -68,9 +67,8 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
         "one generate a head, sorted, batches of 128",
         sorted_plain,
         rounds,
-        bound,
-        "",
-        n,
+        floor=bound,
+        n=n,
     )
     different = sum(
         a != b
@@ -111,8 +109,8 @@ def sweeps(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
             "plain masked passes",
             plain,
             rounds,
-            sweep_work(model, s, t),
-            "at most 0.6",
+            floor=sweep_work(model, s, t),
+            target="at most 0.6",
         )
     ]
 

@@ -19,9 +19,7 @@ def subject(smoke):
     return TranslationSubject.of(smoke, smoke.translation_task)
 
 
-@pytest.mark.parametrize(
-    "half", ["encoder", "criteria", "translation", "sweeps", "workers", "onnx"]
-)
+@pytest.mark.parametrize("half", ["encoder", "criteria", "translation", "sweeps", "onnx"])
 def test_every_comparison_has_a_ratio_within_its_quartiles(half, smoke):
     if half == "onnx":
         pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
