@@ -29,7 +29,6 @@ SCORES_BY = "scores by "
 _BENCHES = {
     "encoder": "encoder.rows",
     "criteria": "encoder.criteria",
-    "translation": "translation.rows",
     "sweeps": "translation.sweeps",
     "onnx": "encoder.graphs",  # ONNX is an extra
     "before": "before.rows",  # installs the old transformers

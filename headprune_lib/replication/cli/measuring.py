@@ -216,7 +216,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
     half: Annotated[
-        str, typer.Argument(help="encoder, criteria, translation, sweeps, onnx or before.")
+        str, typer.Argument(help="encoder, criteria, sweeps, onnx or before.")
     ] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
