@@ -3,8 +3,7 @@
 import numpy as np
 
 from headprune_lib.replication.claims.others import kept_by_others, others_rows
-from headprune_lib.replication.published_masks import masked_tasks
-from headprune_lib.replication.published_orders import five_seeds, published_orders
+from headprune_lib.replication.published import five_seeds, masked_tasks, published_orders
 from statements import found, on, timings, values
 
 PAGE = "notebooks/13_board.ipynb"

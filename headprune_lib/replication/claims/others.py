@@ -17,8 +17,14 @@ import numpy as np
 
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.verdict import Judged, Row
-from headprune_lib.replication.published import bert_curve, independent_curves, published_share
-from headprune_lib.replication.published_masks import STEP, MaskedTask, masked_tasks
+from headprune_lib.replication.published import (
+    STEP,
+    MaskedTask,
+    bert_curve,
+    independent_curves,
+    masked_tasks,
+    published_share,
+)
 from headprune_lib.replication.stats import area_under_curve
 from headprune_lib.replication.stats.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
 from headprune_lib.replication.stats.power import Z95

@@ -12,8 +12,7 @@ from headprune_lib.replication.order_names import tuned_in
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
-from headprune_lib.replication.published_masks import STEP, masked_tasks
-from headprune_lib.replication.published_orders import PublishedOrder, published_orders
+from headprune_lib.replication.published import STEP, PublishedOrder, masked_tasks, published_orders
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from headprune_lib.replication.published_orders import (
+from headprune_lib.replication.published import (
     five_seeds,
     published_orders,
     said_of_training,
