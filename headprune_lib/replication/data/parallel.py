@@ -181,48 +181,58 @@ def _captions() -> Splits:
         ValueError: files that are not UTF-8, not of one length, or hold an empty line.
     """
     files = _caption_files()
-    if files is None:
-        raise MissingData(f"no text for multi30k at hand.\n{_CAPTIONS_HELP}")
+    if None in files:
+        raise MissingData(f"no text for multi30k at hand; {_PUT_CAPTIONS}")
     return dict(_read_captions(files))
 
 
 def _caption_checksums() -> dict[str, str]:
     """Of the text at hand; without any, of that which the committed results are from."""
-    if _caption_files() is None:
+    if None in _caption_files():
         return _MULTI30K
     return {f"multi30k/{name}": pairs.sha256 for name, pairs in _captions().items()}
 
 
-_CAPTION_NAMES = [f"multi30k/{file}.{side}" for file in CAPTIONS.values() for side in ("de", "en")]
-_CAPTIONS_HELP = (
-    f"Put {', '.join(_CAPTION_NAMES)}, as they are or compressed (.gz), into a folder and name it in "
-    "HEADPRUNE_DATA."
+def _caption_files() -> tuple[tuple[Path, Path] | None, ...]:
+    return tuple(
+        _own_files(f"multi30k/{file}", ("de", "en"), _PUT_CAPTIONS) for file in CAPTIONS.values()
+    )
+
+
+_PUT_CAPTIONS = (
+    f"put multi30k/{{{','.join(CAPTIONS.values())}}}.{{de,en}}, as they are or compressed (.gz), into "
+    "a folder and name it in HEADPRUNE_DATA"
 )
 
 
-def _caption_files() -> tuple[Path, ...] | None:
-    """The files in ``$HEADPRUNE_DATA``; None where it has no folder of this data set."""
-    root = data_folder()
-    if root is None or not (root / "multi30k").is_dir():
-        return None
-    paths, missing = [], []
-    for name in _CAPTION_NAMES:
-        found = [path for path in (root / name, root / f"{name}.gz") if path.is_file()]
-        paths += found[:1]
-        missing += [] if found else [name]
-    if missing:
-        raise MissingData(f"{root} lacks {', '.join(missing)} for multi30k.\n{_CAPTIONS_HELP}")
-    return tuple(paths)
-
-
 @lru_cache(maxsize=2)
-def _read_captions(files: tuple[Path, ...]) -> tuple[tuple[str, Texts], ...]:
+def _read_captions(files: tuple[tuple[Path, Path], ...]) -> tuple[tuple[str, Texts], ...]:
     splits = {
-        name: in_hash_order(read_pairs(files[2 * i : 2 * i + 2])) for i, name in enumerate(CAPTIONS)
+        name: in_hash_order(read_pairs(paths)) for name, paths in zip(CAPTIONS, files, strict=True)
     }
     train = splits["train"]
     n = sum(at < _SCORED for at in text_hashes(train))  # equal pairs are on one side
     return tuple({**splits, "train": train.after(n), "score": train.first(n)}.items())
+
+
+def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Path, Path] | None:
+    """A text and its translation in ``$HEADPRUNE_DATA``, as they are or compressed (``.gz``).
+
+    None where it has no such folder.
+
+    Raises:
+        MissingData: one of them is not in the folder; ``instead`` says what to do.
+    """
+    root = data_folder()
+    if root is None or not (root / name).parent.is_dir():
+        return None
+    found = []
+    for path in (root / f"{name}.{side}" for side in languages):
+        there = [each for each in (path, Path(f"{path}.gz")) if each.is_file()]
+        if not there:
+            raise MissingData(f"there is no {path}; {instead}")
+        found.append(there[0])
+    return found[0], found[1]
 
 
 # News and posts of Reddit: what the paper's English-French translator is measured on. sacrebleu
@@ -264,14 +274,9 @@ def _set(name: str) -> Texts:
         MissingData: it cannot be fetched. WrongChecksum: something else came.
         ValueError: files that are not UTF-8, or not of one length.
     """
-    root = data_folder()
-    if root is not None and (root / name).parent.is_dir():
-        paths = [root / f"{name}.{side}" for side in ("en", "fr")]
-        if missing := [str(path) for path in paths if not path.is_file()]:
-            raise MissingData(
-                f"there is no {' and no '.join(missing)}; put it there, or leave "
-                f"{paths[0].parent.name} out of HEADPRUNE_DATA to have it fetched"
-            )
+    folder = name.partition("/")[0]
+    instead = f"put it there, or leave {folder} out of HEADPRUNE_DATA to have it fetched"
+    if paths := _own_files(name, ("en", "fr"), instead):
         return _read_set(name, *paths)
     pairs = _read_set(name, *_from_sacrebleu(_PUBLIC[name]))
     check_fetched({f"sacrebleu/{_PUBLIC[name]}/en-fr": pairs.sha256})
