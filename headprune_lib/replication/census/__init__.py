@@ -9,6 +9,7 @@ import csv
 import multiprocessing
 import os
 import resource
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -16,8 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import torch
+
+from headprune_lib import find_heads
+from headprune_lib.discovery import discovered
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES
+from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES, ask
+from headprune_lib.replication.census.tiny import build
+from headprune_lib.specs import UnknownArchitecture
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
 """Of the table: what came of a type, its answer to each law, and its kinds of heads."""
@@ -69,8 +76,6 @@ def take(
 
 
 def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
-    import torch
-
     # A forked process has none of its asker's threads, and would wait for them.
     torch.set_num_threads(1)
     # A forked process begins with the address space of the one that asks, whatever that has read.
@@ -86,14 +91,6 @@ def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
 @quiet()
 def row_of(name: str) -> Row:
     """What came of one type; nothing that goes wrong with it is raised."""
-    import time
-
-    from headprune_lib import find_heads
-    from headprune_lib.discovery import discovered
-    from headprune_lib.replication.census.laws import ask
-    from headprune_lib.replication.census.tiny import build
-    from headprune_lib.specs import UnknownArchitecture
-
     start = time.perf_counter()
     try:
         model = build(name)
