@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import pydantic
 import torch
 import yaml
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt
+from annotated_types import Ge, Gt  # which pydantic brings
+from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headprune_lib.cli.models import check_device
@@ -25,10 +26,10 @@ from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.weights import BFLOAT16
 
 PROFILES = ("smoke", "default", "base", "paper")
-Count = Annotated[StrictInt, Field(ge=1)]
-CountFrom0 = Annotated[StrictInt, Field(ge=0)]
+Count = Annotated[StrictInt, Ge(1)]
+CountFrom0 = Annotated[StrictInt, Ge(0)]
 CountOrAll = Count | None
-PositiveFloat = Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)]
+PositiveFloat = Annotated[StrictFloat, AllowInfNan(False), Gt(0)]
 
 
 def one_of(what: str, names: Collection[str]) -> AfterValidator:
