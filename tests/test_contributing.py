@@ -79,7 +79,7 @@ def test_there_are_four_recipes():
 def test_a_recipe_works_as_it_is_written(name, copy):
     commands = []
     for language, block in BLOCK.findall(RECIPES[name]):
-        if language == "python":
+        if language in ("python", "yaml"):
             apply(block, copy)
         else:
             commands += block.splitlines()

@@ -65,7 +65,8 @@ def test_it_holds_the_library_and_its_own_files_alone(wheel):
         "headprune_lib"
     }
     assert "headprune_lib/py.typed" in names
-    assert "headprune_lib/replication/profiles/default.yml" in names
+    for name in ("profiles/default", "data/classification", "gpu"):
+        assert f"headprune_lib/replication/{name}.yml" in names
     assert "headprune_lib/cli/report.html.jinja" in names
 
 

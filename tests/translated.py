@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseqmodels import SHAPES, SIZES, TRAINING, run
 
-from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data import Moses
 
 WMT = "wmt14.en-fr.joined-dict.transformer.tar.bz2"
 # sacrebleu's name -> source and reference, and pairs in it.

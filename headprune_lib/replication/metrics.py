@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sacrebleu.metrics import BLEU
 
-from headprune_lib.replication.data.task import Metric
+from headprune_lib.replication.data import Metric
 
 # BLEU: columns of a sentence's counts are matches and totals of each order, and both lengths
 

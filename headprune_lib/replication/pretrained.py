@@ -23,12 +23,12 @@ from headprune_lib.replication.data import (
     WrongChecksum,
     check_fetched,
     check_hub_cache,
+    fetch_packages,
     file_sha256,
     locate,
     noted,
+    word_tokenizer,
 )
-from headprune_lib.replication.data.packages import fetch_packages
-from headprune_lib.replication.data.synthetic import word_tokenizer
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.store.files import set_aside
 

@@ -1,13 +1,23 @@
-"""What the paper and others published, read from the project's copies."""
+"""What the paper and others published, read from the project's copies in ``data/reference``.
+
+Of others: the paper's figures measured again, the heads of BERT-base that were masked on nine GLUE
+tasks (Prasanna, Rogers and Rumshisky 2020), and curves of BERT-base in further orders of removal.
+Each file says how its numbers were made.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import yaml
 
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.paths import reference_root
 
@@ -23,8 +33,14 @@ __all__ = [
 
 
 @cache
-def _published() -> dict:
-    return yaml.safe_load((reference_root() / "paper_values.yml").read_text("utf-8"))
+def _read(name: str) -> dict[str, Any]:
+    text = (reference_root() / name).read_text("utf-8")
+    return json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
+
+
+def paper(artifact: str) -> dict:
+    """The published values of a table or figure, layers and heads counted from 1."""
+    return _read("paper_values.yml")[artifact]
 
 
 # A task here -> the task of the paper whose values stand beside its own.
@@ -63,16 +79,29 @@ def published_share(task: str) -> float | None:
     return published_shares().get(published_task(task))
 
 
-@cache
 def independent_curves() -> dict[str, Any]:
     """Figures 3b, 4, 5, 6a, 6b and 6d measured again by others, with their source."""
-    return json.loads((reference_root() / "independent_curves.json").read_text("utf-8"))
+    return _read("independent_curves.json")
 
 
-@cache
 def bert_base_masks() -> dict[str, Any]:
     """BERT-base on nine GLUE tasks, pruned by others, with the source and what each number is."""
-    return json.loads((reference_root() / "bert_base_masks.json").read_text("utf-8"))
+    return _read("bert_base_masks.json")
+
+
+def right_of_100_berts() -> dict[str, Any]:
+    """How many of 100 fine-tuned BERT-base got each pair of MNLI's matched set right, with the source.
+
+    ``right`` is in the order of stored results on ``dataset``, whose checksum is ``sha256``.
+    """
+    return _read("mnli_right_of_100_berts.json")
+
+
+def _curves(task: str) -> Iterator[dict[str, Any]]:
+    """BERT-base's curves on a task of the paper, as others measured them."""
+    for curve in independent_curves().values():
+        if isinstance(curve, dict) and curve.get("task") == task:
+            yield curve
 
 
 def bert_curve(task: str) -> dict[str, Any] | None:
@@ -81,21 +110,227 @@ def bert_curve(task: str) -> dict[str, Any] | None:
     >>> bert_curve("mnli")["n_test"], bert_curve("mrpc")
     (9815, None)
     """
-    curves = (curve for curve in independent_curves().values() if isinstance(curve, dict))
-    wanted = (task, "importance")
-    return next((one for one in curves if (one.get("task"), one.get("order")) == wanted), None)
+    return next((curve for curve in _curves(task) if curve.get("order") == "importance"), None)
+
+
+STEP = 14
+"""Heads masked at each step of their search, a tenth of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedTask:
+    """Fine-tunings of BERT-base on one task.
+
+    Attributes:
+        task: as GLUE spells it.
+        metric: that the search looked at, as their files call it.
+        importance: (seeds, heads), scored at the search's last step; no Eq. 2 of a whole model.
+        entropy: (seeds, heads), attention entropy in nats; None where it was not stored.
+        removed: (seeds,), heads without which 90% of the score is left.
+        scores: name of a mask -> mean of the score over seeds, and standard error of that mean.
+    """
+
+    task: str
+    metric: str
+    importance: np.ndarray
+    entropy: np.ndarray | None
+    removed: np.ndarray
+    scores: dict[str, tuple[float, float]]
+
+    @property
+    def heads(self) -> int:
+        """Heads of the whole model."""
+        return self.importance.shape[1]
+
+    @property
+    def above_chance(self) -> bool:
+        """Whether the whole models score more than the most frequent answer."""
+        return self.scores["no_mask"][0] > self.scores["freq_baseline"][0]
+
+    def ahead_of_random(self, suffix: str = "") -> tuple[float, float, float]:
+        """Score by importance minus that of random masks, with its 95% interval.
+
+        By Welch, as if the fine-tunings of the two were others: which belong together was not
+        published.
+
+        Args:
+            suffix: ``"_retrained"`` for BERT that was fine-tuned under the masks.
+        """
+        (one, error), (other, of_other) = (
+            self.scores[f"{name}{suffix}"] for name in ("head", "head_random")
+        )
+        variance, less = error**2 + of_other**2, len(self.removed) - 1
+        freedom = less * variance**2 / (error**4 + of_other**4)
+        import scipy.stats
+
+        half = float(scipy.stats.t.isf(0.025, freedom)) * variance**0.5
+        return one - other, one - other - half, one - other + half
 
 
 @cache
-def right_of_100_berts() -> dict[str, Any]:
-    """How many of 100 fine-tuned BERT-base got each pair of MNLI's matched set right, with the source.
+def masked_tasks() -> tuple[MaskedTask, ...]:
+    """All nine tasks, by name."""
+    return tuple(map(_masked_task, bert_base_masks()["masks"]))
 
-    ``right`` is in the order of stored results on ``dataset``, whose checksum is ``sha256``.
+
+def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
+    """Spearman correlations over heads of every two fine-tunings with different seeds.
+
+    Args:
+        one: (seeds, heads), scores after fine-tuning on a task.
+        other: the same on another task; the pairs are within ``one`` without it.
+
+    Returns:
+        (pairs,): each seed of ``one`` with each other seed of ``other``, or each pair of ``one``'s.
     """
-    path = reference_root() / "mnli_right_of_100_berts.json"
-    return json.loads(path.read_text("utf-8"))
+    import scipy.stats
+
+    seeds = len(one)
+    ranks = scipy.stats.rankdata(np.concatenate([one, one if other is None else other]), axis=1)
+    every = np.corrcoef(ranks)[:seeds, seeds:]
+    pairs = np.triu_indices(seeds, 1) if other is None else np.where(~np.eye(seeds, dtype=bool))
+    return every[pairs]
 
 
-def paper(artifact: str) -> dict:
-    """The published values of a table or figure, layers and heads counted from 1."""
-    return _published()[artifact]
+def _masked_task(task: str) -> MaskedTask:
+    file = bert_base_masks()
+    seeds, metric = list(file["masks"][task].values()), file["searched_metric"][task]
+
+    def of_heads(name: str) -> np.ndarray:
+        return np.array([np.ravel(seed[name]) for seed in seeds])
+
+    return MaskedTask(
+        task,
+        metric,
+        of_heads("head_importance"),
+        of_heads("attn_entropy") if "attn_entropy" in seeds[0] else None,
+        (of_heads("head_mask") == 0).sum(1),
+        {
+            # theirs divides by the number of seeds, so that the mean's error is by one less
+            name: (scores[task][metric][0], scores[task][metric][1] / (len(seeds) - 1) ** 0.5)
+            for name, scores in file["results"].items()
+        },
+    )
+
+
+_HEADS = 144
+_TITLES = {
+    "taylor": "norm of the logits",
+    "attattr": "attention attribution",
+    "entropy": "attention entropy",
+    "random": "random",
+    "importance": "importance",
+    "combined": "importance and entropy",
+    "one-by-one accuracy": "one by one, on the test set",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedOrder:
+    """A curve of BERT-base without training after the cut.
+
+    Attributes:
+        who: measured it.
+        task: ``"mnli"`` or ``"sst2"``.
+        order: what heads were removed by, in this book's words.
+        shares: of the heads removed, 0 first.
+        accuracy: at each of these.
+        chance: the share of the most frequent answer among the sentences.
+        source: where the numbers are from.
+    """
+
+    who: str
+    task: str
+    order: str
+    shares: np.ndarray
+    accuracy: np.ndarray
+    chance: float
+    source: str
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Share of the accuracy above chance that is kept at each share removed."""
+        return (self.accuracy - self.chance) / (self.accuracy[0] - self.chance)
+
+    @property
+    def area(self) -> float:
+        """Mean of what is kept over 0 to 50% removed, along straight lines between the points."""
+        grid = np.linspace(0, ORDERS_UP_TO, 101)
+        return float(stats.area_under_curve(grid, np.interp(grid, self.shares, self.kept)))
+
+
+def _others() -> dict[str, Any]:
+    return _read("published_head_pruning.yml")
+
+
+def published_orders() -> list[PublishedOrder]:
+    """All curves, task by task; of each, those of one laboratory together."""
+    return [
+        one
+        for task in ("mnli", "sst2")
+        for one in (*_greedy_gnorm(task), *_hies(task), *_again(task))
+    ]
+
+
+def five_seeds() -> list[dict[str, float]]:
+    """What entropy adds to importance on MNLI in the mean of five fine-tunings, in points."""
+    found = _others()["hies"]["mnli_five_seeds"]
+    return [
+        {"percent_removed": percent, "points": combined - importance}
+        for percent, importance, combined in zip(
+            found["percent_removed"], found["importance"], found["combined"], strict=True
+        )
+    ]
+
+
+def trained_methods() -> list[dict[str, Any]]:
+    """Methods that train the model or its gates: heads left, and the score."""
+    return _others()["trained"]
+
+
+def said_of_training() -> list[dict[str, str]]:
+    """What others conclude of methods that train; without curves."""
+    return _others()["said"]
+
+
+def _greedy_gnorm(task: str) -> list[PublishedOrder]:
+    found = _others()["greedy_gnorm"]
+    shares = np.array(found["heads_removed"]) / _HEADS
+    return [
+        _order(found, task, name, shares, np.array(curve)) for name, curve in found[task].items()
+    ]
+
+
+def _hies(task: str) -> list[PublishedOrder]:
+    found = _others()["hies"]
+    curves = dict(found[task])
+    shares = np.array(curves.pop("percent_removed")) / 100
+    return [
+        _order(found, task, name, shares, np.array(curve) / 100) for name, curve in curves.items()
+    ]
+
+
+def _again(task: str) -> list[PublishedOrder]:
+    """The paper's own figures, measured again with its authors' code."""
+    source = independent_curves()["source"]
+    return [
+        PublishedOrder(
+            "Silent-Zebra",
+            task,
+            _TITLES[curve["order"]],
+            np.array([0, *curve["heads_removed"]]) / _HEADS,
+            np.array([curve["base"], *curve["score"]]),
+            curve["chance"],
+            source,
+        )
+        for curve in _curves(task)
+    ]
+
+
+def _order(
+    found: dict[str, Any], task: str, name: str, shares: np.ndarray, accuracy: np.ndarray
+) -> PublishedOrder:
+    (chance, *_) = (one.chance for one in _again(task))  # of the same sentences
+    return PublishedOrder(
+        found["who"], task, _TITLES[name], shares, accuracy, chance, found["source"]
+    )

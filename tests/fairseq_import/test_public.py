@@ -7,9 +7,7 @@ import hub
 import pytest
 from fairseqmodels import train_shape
 
-from headprune_lib.replication.data import MissingData, WrongChecksum, archives
-from headprune_lib.replication.data.archives import Archive
-from headprune_lib.replication.data.fetched import noted
+from headprune_lib.replication.data import Archive, MissingData, WrongChecksum, fetch, noted
 from headprune_lib.replication.translation.public import WMT14, public_translator
 
 pytestmark = pytest.mark.slow  # half a second each to stop the server
@@ -43,7 +41,7 @@ def plain(server):
 
 
 def test_a_download_that_breaks_off_goes_on(server, plain, monkeypatch):
-    monkeypatch.setattr(archives, "_CHUNK", 16)  # the archive is small; what is written is kept
+    monkeypatch.setattr(fetch, "CHUNK", 16)  # the archive is small; what is written is kept
     server.faults[NAME] = ["cut", "cut"]
     for _ in range(2):
         with pytest.raises(MissingData, match="goes on where it broke off"):

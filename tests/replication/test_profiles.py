@@ -29,7 +29,7 @@ def test_given_values_replace_those_of_the_file():
     plain, given = load_profile(), load_profile(finetuning={"epochs": 1})
     assert given.finetuning == dataclasses.replace(plain.finetuning, epochs=1)
     assert given.on("cola").finetuning.epochs == 1  # not CoLA's own ten
-    with pytest.raises(ValueError, match="epochs is 0; give a number above 0"):
+    with pytest.raises(ValueError, match="epochs is 0; give at least 1"):
         dataclasses.replace(plain.finetuning, epochs=0)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from bs4 import BeautifulSoup
 
 from headprune_lib.replication import measurements, store
-from headprune_lib.replication.bench.stored import read_runs
+from headprune_lib.replication.bench import read_runs
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
 from headprune_lib.replication.paths import bench_path, project_root

@@ -1,56 +1,120 @@
-"""How fast masking, scoring and removal are: ratios of medians in one run, with floors."""
+"""How fast masking, scoring and removal are: ratios of medians in one run, with floors.
+
+What each machine timed last stands in one file, so that machines stand together.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import json
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.bench import criteria, encoder, translation
-from headprune_lib.replication.bench.compare import Row
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store import plain
+from headprune_lib.replication.store.files import replace_files
+from headprune_lib.replication.titles import machine
 
+if TYPE_CHECKING:
+    from headprune_lib.replication.profiles import Profile
 
-def _workers(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    from headprune_lib.replication.bench import workers  # Dask is an extra
+SCORES_BY = "scores by "
+"""Begins the name of a row of ``criteria``; the criterion follows."""
 
-    return workers.rows(profile, n_sentences, rounds)
-
-
-def _graphs(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    from headprune_lib.replication.bench import graphs  # ONNX is an extra
-
-    return graphs.rows(profile, n_sentences, rounds)
-
-
-def _before(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
-    from headprune_lib.replication.bench import before  # installs the old transformers
-
-    return before.rows(profile, n_sentences, rounds)
-
-
-_HALVES: dict[str, Callable[[Profile, int, int], list[Row]]] = {
-    "encoder": encoder.rows,
-    "criteria": criteria.rows,
-    "translation": translation.rows,
-    "sweeps": translation.sweeps,
-    "workers": _workers,
-    "onnx": _graphs,
-    "before": _before,
+_BENCHES = {
+    "encoder": "encoder.rows",
+    "criteria": "encoder.criteria",
+    "sweeps": "translation.sweeps",
+    "onnx": "encoder.graphs",  # ONNX is an extra
+    "before": "before.rows",  # installs the old transformers
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison. ``ratio`` is the median over rounds of seconds / reference seconds.
+
+    ``floor`` is what the floating-point operations alone would allow; ``n`` is how many things,
+    such as translations, each of the two made in its seconds.
+    """
+
+    what: str
+    reference: str
+    seconds: float
+    reference_seconds: float
+    ratio: float
+    quartiles: tuple[float, float]
+    floor: float | None
+    target: str
+    n: int | None = None
+
+
+def compare(
+    what: str,
+    function: Callable[[], object],
+    reference: str,
+    other: Callable[[], object],
+    rounds: int,
+    *,
+    floor: float | None = None,
+    target: str = "",
+    n: int | None = None,
+) -> Row:
+    """Time two things in turn, so that a slower moment of the machine hits both.
+
+    Both run once to warm up, then ``rounds`` times; see :class:`Row` for the rest.
+    """
+    from tqdm import tqdm
+
+    seconds = np.empty((rounds + 1, 2))
+    for pair in tqdm(seconds, desc=f"{what} / {reference}", unit="round"):
+        pair[:] = _seconds(function), _seconds(other)
+    seconds = seconds[1:]
+    low, ratio, high = np.quantile(seconds[:, 0] / seconds[:, 1], [0.25, 0.5, 0.75]).tolist()
+    return Row(
+        what, reference, *np.median(seconds, 0).tolist(), ratio, (low, high), floor, target, n
+    )
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
 def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 5) -> list[dict]:
-    """Every comparison of a half, as dicts of a :class:`~.compare.Row`'s fields.
+    """Every comparison of a half, as dicts of a :class:`Row`'s fields.
 
     ``"criteria"`` in place of a half compares what scores cost, ``"sweeps"`` the translator's losses
-    under each cut, ``"workers"`` where units of work
-    run, ``"onnx"`` graphs with and without half of the encoder's heads, ``"before"`` this library
-    with transformers 4.46.3.
+    under each cut, ``"onnx"`` graphs with and without half of the encoder's heads, ``"before"`` this
+    library with transformers 4.46.3.
 
     Raises:
         ValueError: a half that is none of these.
     """
-    if half not in _HALVES:
-        raise ValueError(unknown("half", half, _HALVES))
-    return [dataclasses.asdict(row) for row in _HALVES[half](profile, n_sentences, rounds)]
+    if half not in _BENCHES:
+        raise ValueError(unknown("half", half, _BENCHES))
+    module, _, name = _BENCHES[half].partition(".")
+    rows = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    return [dataclasses.asdict(row) for row in rows(profile, n_sentences, rounds)]
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """``{"rows": …, "provenance": …}`` of each machine, the latest first; none without a file."""
+    if not path.is_file():
+        return []
+    runs = json.loads(path.read_text("utf-8"))["machines"]
+    return sorted(runs, key=lambda run: run["provenance"]["date"], reverse=True)
+
+
+def store_run(path: Path, rows: list[dict], provenance: dict[str, Any]) -> None:
+    """Add a machine's run to a file, in place of what the same machine timed before."""
+    name = machine(provenance["hardware"])
+    others = [run for run in read_runs(path) if machine(run["provenance"]["hardware"]) != name]
+    content = {"machines": [{"rows": rows, "provenance": provenance}, *others]}
+    replace_files({path: (json.dumps(plain(content), indent=1, sort_keys=True) + "\n").encode()})

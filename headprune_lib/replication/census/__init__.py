@@ -1,1 +1,178 @@
-"""Every model type of transformers, tiny and random, asked for every law."""
+"""The census: every model type of transformers, tiny and random, asked for every law.
+
+Each is asked in a process of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import resource
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from headprune_lib import find_heads
+from headprune_lib.discovery import discovered
+from headprune_lib.messages import one_line, quiet
+from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES, ask
+from headprune_lib.replication.census.tiny import build
+from headprune_lib.specs import UnknownArchitecture
+
+COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")
+"""Of the table: what came of a type, its answer to each law, and its kinds of heads."""
+
+PASSED, REFUSED, WITHOUT = "passed", "refused", "no attention"
+NOT_BUILT, WRONG = "not built", "wrong"
+Row = dict[str, str]
+
+
+def model_types() -> list[str]:
+    """Every type that the installed transformers has a configuration of, in order of names."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return sorted(CONFIG_MAPPING_NAMES)
+
+
+def take(
+    types: Iterable[str], *, jobs: int = 1, seconds: int = 60, gigabytes: int = 6
+) -> Iterator[Row]:
+    """One row a type, as they are done.
+
+    Each is asked in a forked process, which is ended where it takes too long or too much memory.
+
+    Args:
+        jobs: processes at a time.
+        seconds: that a type may take by the clock.
+        gigabytes: of address space that it may take beyond what this process has.
+    """
+    context = multiprocessing.get_context("fork")
+    waiting, running = list(types), {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name = waiting.pop(0)
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_asked, args=(name, theirs, gigabytes))
+            process.start()
+            theirs.close()
+            running[ours] = name, process
+        # the oldest is waited for; the others go on meanwhile
+        pipe = next(iter(running))
+        name, process = running.pop(pipe)
+        try:
+            row = pipe.recv() if pipe.poll(seconds) else _not_built(name, f"more than {seconds} s")
+        except EOFError:
+            row = _not_built(name, f"more than {gigabytes} GB, or a crash")
+        process.kill()
+        process.join()
+        yield row
+
+
+def _asked(name: str, pipe: Connection, gigabytes: int) -> None:
+    # A forked process has none of its asker's threads, and would wait for them.
+    torch.set_num_threads(1)
+    # A forked process begins with the address space of the one that asks, whatever that has read.
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    limit = pages * resource.getpagesize() + gigabytes * 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    warnings.simplefilter("ignore")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    pipe.send(row_of(name))
+    pipe.close()
+
+
+@quiet()
+def row_of(name: str) -> Row:
+    """What came of one type; nothing that goes wrong with it is raised."""
+    start = time.perf_counter()
+    try:
+        model = build(name)
+    except Exception as error:
+        return _not_built(name, _named(error))
+    row, unasked = {"model type": name, "class": type(model).__name__}, list[str]()
+    try:
+        answers = ask(model, unasked)
+        blocks, refused = find_heads(model), discovered(model).refused
+    except UnknownArchitecture as error:
+        seen = str(error).partition("seen and refused: ")[2].partition(" Known: ")[0]
+        if seen:
+            return {**row, "outcome": f"{REFUSED}: {_short(seen)}"}
+        return {**row, "outcome": WITHOUT}
+    except Exception as error:
+        if isinstance(error, LookupError) and not isinstance(error, IndexError | KeyError):
+            return {**row, "outcome": f"{NOT_BUILT}: {_short(str(error))}"}
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        return {**row, "outcome": f"{WRONG}: {_named(error)} ({where})"}
+    kinds: dict[str, list[str]] = {}
+    for block in blocks:
+        kinds.setdefault(block.kind, []).append(str(block.n_heads))
+    return {
+        **row,
+        "outcome": _outcome(answers, refused, unasked),
+        **{law: _short(answer) for law, answer in answers.items()},
+        "kinds": "; ".join(f"{kind} {'+'.join(heads)}" for kind, heads in kinds.items()),
+        "seconds": f"{time.perf_counter() - start:.1f}",
+    }
+
+
+def _outcome(answers: Mapping[str, str], refused: Mapping[str, str], unasked: Sequence[str]) -> str:
+    if any(answer.startswith("no: ") for answer in answers.values()):
+        return WRONG
+    if any(answer.startswith("refused: ") for answer in answers.values()):
+        return f"{REFUSED} in part"
+    if refused:
+        reasons = "; ".join(dict.fromkeys(refused.values()))
+        return f"{PASSED} in part: {len(refused)} modules not taken, {_short(reasons)}"
+    if unasked:
+        return f"{PASSED} in part: {_short(unasked[0])}"
+    return PASSED
+
+
+def _not_built(name: str, why: str) -> Row:
+    return {"model type": name, "outcome": f"{NOT_BUILT}: {_short(why)}"}
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(error, 2000)}"
+
+
+def _short(text: str, most: int = 160) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def tally(rows: Iterable[Row]) -> dict[str, int]:
+    """How many types came out in each way, the most first; what a type is refused for left out."""
+    counts = Counter(row["outcome"].partition(":")[0] for row in rows)
+    return dict(counts.most_common())
+
+
+def write(rows: Iterable[Row], path: Path) -> None:
+    """The table as CSV, a line a type in order of names; the whole file at once, or nothing."""
+    part = path.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: row["model type"]))
+    part.replace(path)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows that :func:`write` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def passed(row: Row) -> bool:
+    """Whether every law that applies holds of every attention module of the type."""
+    return row["outcome"] == PASSED and all(
+        row[law].partition(": ")[0] in (YES, NO_SUCH) for law in LAWS
+    )

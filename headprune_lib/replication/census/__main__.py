@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headprune_lib.replication.census.census import model_types, read, take, tally, write
+from headprune_lib.replication.census import model_types, read, take, tally, write
 from headprune_lib.replication.paths import project_root
 
 

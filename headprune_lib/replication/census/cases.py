@@ -227,17 +227,11 @@ def parts_of(
 def _reached(
     root: nn.Module, prefix: str, paths: set[str], inputs: dict[str, Any]
 ) -> tuple[set[str], str]:
-    reached: set[str] = set()
-    hooks = []
-    for path in paths:
-        if path.startswith(prefix):
-            module = root.get_submodule(path.removeprefix(prefix))
-            hooks.append(module.register_forward_pre_hook(lambda *_args, p=path: reached.add(p)))
+    """Those of the paths whose modules run on the inputs, or what goes wrong."""
+    within = [path for path in paths if path.startswith(prefix)]
     try:
-        outputs_of(root, inputs)
+        with record_outputs([root.get_submodule(p.removeprefix(prefix)) for p in within]) as calls:
+            outputs_of(root, inputs)
     except Exception as error:
         return set(), f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return reached, ""
+    return {path for path, call in zip(within, calls, strict=True) if call.times}, ""

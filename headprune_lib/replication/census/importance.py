@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -117,15 +119,13 @@ def _loss(outputs: Any, batch: Batch) -> Tensor:
     return total
 
 
-class _given:
+@contextmanager
+def _given(model: nn.Module, extra: dict[str, Any]) -> Iterator[None]:
     """Inside, arguments that are no tensors are given to each pass."""
-
-    def __init__(self, model: nn.Module, extra: dict[str, Any]) -> None:
-        self.handle = model.register_forward_pre_hook(
-            lambda _module, args, kwargs: (args, {**extra, **kwargs}), with_kwargs=True
-        )
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_error: object) -> None:
-        self.handle.remove()
+    handle = model.register_forward_pre_hook(
+        lambda _module, args, kwargs: (args, {**extra, **kwargs}), with_kwargs=True
+    )
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -2,293 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-H = 32  # numbers of a hidden state: 4 heads of 8
+
+def _by_name(sizes: dict[int, str]) -> dict[str, int]:
+    return {name: size for size, names in sizes.items() for name in names.split()}
 
 
-def _at_most(limit: int) -> Callable[[int], int]:
-    return lambda value: min(value, limit)
+# a hidden state has 32 numbers: 4 heads of 8
+SIZES = _by_name(
+    {
+        0: "num_nextn_predict_layers",
+        1: "topk_group n_group pad_token_id decoder_start_token_id audio_channels",
+        2: (
+            "swa_num_key_value_heads index_n_heads linear_num_key_heads num_hidden_layers "
+            "num_layers n_layer n_layers encoder_layers decoder_layers num_encoder_layers "
+            "num_decoder_layers depth num_blocks layers decoder_num_hidden_layers "
+            "encoder_num_hidden_layers resampler_depth memory_attention_num_layers "
+            "memory_fuser_num_layers pred_num_hidden_layers max_window_layers eos_token_id "
+            "forced_eos_token_id num_conv_pos_embedding_groups"
+        ),
+        3: "bos_token_id",
+        4: (
+            "num_attention_heads num_heads n_head n_heads encoder_attention_heads "
+            "decoder_attention_heads num_encoder_attention_heads num_decoder_attention_heads "
+            "decoder_num_attention_heads attention_heads resampler_n_heads "
+            "encoder_num_attention_heads num_key_value_heads encoder_num_key_value_heads "
+            "decoder_num_key_value_heads swa_num_attention_heads index_topk "
+            "linear_num_value_heads num_experts n_routed_experts num_local_experts "
+            "moe_num_experts attention_window sep_token_id mamba_n_heads mamba_num_heads "
+            "num_conv_pos_embeddings resampler_n_latents num_latents mm_tokens_per_image "
+            "num_query_tokens rotary_dim coordinate_size"
+        ),
+        5: "image_token_id image_token_index",
+        6: "video_token_id video_token_index",
+        7: "audio_token_id audio_token_index",
+        8: (
+            "head_dim swa_head_dim kv_channels attention_head_dim resampler_head_dim d_kv d_head "
+            "dim_head attention_head_size qk_nope_head_dim v_head_dim index_head_dim "
+            "linear_key_head_dim linear_value_head_dim hidden_size_per_layer_input "
+            "local_attention vision_start_token_id mamba_d_state ssm_state_size state_size "
+            "encoder_stride num_filters relative_attention_num_buckets shape_size"
+        ),
+        9: "mask_token_id",
+        10: "vision_end_token_id",
+        12: "qk_head_dim",
+        16: (
+            "kv_lora_rank q_lora_rank codebook_size num_mel_bins mamba_d_head mamba_head_dim "
+            "subsampling_conv_channels image_seq_length num_image_tokens upsample_initial_channel"
+        ),
+        20: "entity_vocab_size",
+        32: (
+            "hidden_size d_model n_embd embed_dim dim hidden_dim encoder_hidden_size "
+            "decoder_hidden_size embedding_size word_embed_proj_dim output_dim projection_dim "
+            "emb_dim embedding_dim out_hidden_size output_hidden_size text_hidden_size "
+            "pooler_output_size classifier_proj_size projector_hidden_size hidden_size_global "
+            "encoder_hidden_dim fusion_hidden_size backbone_hidden_size attention_hidden_size "
+            "entity_emb_size fpn_hidden_size memory_attention_hidden_size "
+            "memory_encoder_hidden_size patch_embed_hidden_size vision_hidden_size lru_width "
+            "head_hidden_size mask_feature_size pretrain_image_size mamba_d_ssm d_latents"
+        ),
+        64: (
+            "intermediate_size encoder_ffn_dim decoder_ffn_dim ffn_dim d_ff mlp_dim d_inner "
+            "moe_intermediate_size shared_expert_intermediate_size decoder_intermediate_size "
+            "dim_feedforward ffn_hidden_size shared_intermediate_size "
+            "moe_shared_expert_intermediate_size encoder_feedforward_dim dense_intermediate_size "
+            "intermediate_size_mlp expert_ffn_hidden_size max_source_positions "
+            "max_target_positions max_2d_position_embeddings num_position_embeddings"
+        ),
+        99: (
+            "vocab_size text_vocab_size audio_vocab_size decoder_vocab_size "
+            "vocab_size_per_layer_input"
+        ),
+        128: "n_positions n_ctx max_seq_len",
+    }
+)
+"""Name of an argument -> what it is set to."""
 
+AT_MOST = _by_name(
+    {
+        1: "first_k_dense_replace",
+        2: "tubelet_size num_experts_per_tok moe_topk moe_k",
+        4: "qk_rope_head_dim num_frames type_vocab_size window_size",
+        5: "conv_kernel_size",
+        8: "sliding_window num_queries",
+        16: "stem_channels",
+        32: "image_size",
+        64: "context_length",
+        128: "max_position_embeddings",
+    }
+)
+"""Name of an argument -> the largest that it may be."""
 
-def _cycle(values: list) -> Callable[[Any], Any]:
-    return lambda given: [values[min(i, len(values) - 1)] for i in range(len(given))]
+# Of an argument that is a list with an element a stage:
+ALIKE = _by_name(
+    {
+        1: "depths blocks_per_stage stage_num_blocks",
+        2: "mlp_ratios",
+        16: "conv_dim",
+        32: "image_size",
+    }
+)
+"""its name -> every element;"""
+DOUBLING = _by_name(
+    {
+        2: "num_heads num_attention_heads num_attention_heads_per_stage",
+        16: "hidden_sizes embed_dims embed_dim embed_dim_per_stage",
+    }
+)
+"""its name -> the first element, each of the others being twice the one before."""
 
-
-SIZES: dict[str, int | Callable[[int], int]] = {
-    **dict.fromkeys(
-        [
-            "hidden_size",
-            "d_model",
-            "n_embd",
-            "embed_dim",
-            "dim",
-            "hidden_dim",
-            "encoder_hidden_size",
-            "decoder_hidden_size",
-            "embedding_size",
-            "word_embed_proj_dim",
-            "output_dim",
-            "projection_dim",
-            "text_embed_dim",
-            "vision_embed_dim",
-            "emb_dim",
-            "embedding_dim",
-            "out_hidden_size",
-            "output_hidden_size",
-            "text_hidden_size",
-            "pooler_output_size",
-            "cross_attention_hidden_size",
-            "classifier_proj_size",
-            "projector_hidden_size",
-            "hidden_size_global",
-            "encoder_hidden_dim",
-            "fusion_hidden_size",
-            "backbone_hidden_size",
-            "width",
-            "attention_hidden_size",
-            "entity_emb_size",
-            "conv_hidden_size",
-            "neck_hidden_size",
-            "fpn_hidden_size",
-            "memory_attention_hidden_size",
-            "memory_encoder_hidden_size",
-            "patch_embed_hidden_size",
-            "stem_hidden_channels",
-            "decoder_output_dim",
-            "q_dim",
-            "vision_hidden_size",
-            "qformer_hidden_size",
-            "lru_width",
-            "head_hidden_size",
-            "mask_feature_size",
-            "feature_size_",
-        ],
-        H,
-    ),
-    **dict.fromkeys(
-        [
-            "num_attention_heads",
-            "num_heads",
-            "n_head",
-            "n_heads",
-            "encoder_attention_heads",
-            "decoder_attention_heads",
-            "num_encoder_attention_heads",
-            "num_decoder_attention_heads",
-            "decoder_num_attention_heads",
-            "attention_heads",
-            "resampler_n_heads",
-            "encoder_num_attention_heads",
-            "depth_decoder_num_heads",
-        ],
-        4,
-    ),
-    "num_key_value_heads": 4,
-    "encoder_num_key_value_heads": 4,
-    "decoder_num_key_value_heads": 4,
-    "swa_num_attention_heads": 4,
-    "swa_num_key_value_heads": 2,
-    "head_dim": 8,
-    "swa_head_dim": 8,
-    "global_head_dim": 8,
-    "kv_channels": 8,
-    "attention_head_dim": 8,
-    "resampler_head_dim": 8,
-    "d_kv": 8,
-    "d_head": 8,
-    "dim_head": 8,
-    "attention_head_size": 8,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": lambda value: min(value, 4),
-    "qk_head_dim": 12,
-    "v_head_dim": 8,
-    "kv_lora_rank": 16,
-    "q_lora_rank": 16,
-    "index_head_dim": 8,
-    "index_n_heads": 2,
-    "index_topk": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    **dict.fromkeys(
-        [
-            "num_hidden_layers",
-            "num_layers",
-            "n_layer",
-            "n_layers",
-            "encoder_layers",
-            "decoder_layers",
-            "num_encoder_layers",
-            "num_decoder_layers",
-            "depth",
-            "num_blocks",
-            "layers",
-            "decoder_num_hidden_layers",
-            "encoder_num_hidden_layers",
-            "entropy_layers",
-            "resampler_depth",
-            "num_adapter_layers_",
-            "memory_attention_num_layers",
-            "num_global_layers_",
-            "memory_fuser_num_layers",
-            "predictor_num_layers",
-            "pred_num_hidden_layers",
-            "max_window_layers",
-            "n_local_layers",
-        ],
-        2,
-    ),
-    **dict.fromkeys(
-        [
-            "intermediate_size",
-            "encoder_ffn_dim",
-            "decoder_ffn_dim",
-            "ffn_dim",
-            "d_ff",
-            "mlp_dim",
-            "d_inner",
-            "n_inner",
-            "moe_intermediate_size",
-            "shared_expert_intermediate_size",
-            "decoder_intermediate_size",
-            "dim_feedforward",
-            "encoder_intermediate_size",
-            "feed_forward_hidden_size",
-            "inner_dim",
-            "ffn_hidden_size",
-            "shared_intermediate_size",
-            "moe_shared_expert_intermediate_size",
-            "encoder_feedforward_dim",
-            "decoder_feedforward_dim",
-            "dense_intermediate_size",
-            "ffn_size",
-            "intermediate_size_mlp",
-            "expert_ffn_hidden_size",
-        ],
-        64,
-    ),
-    "vocab_size": 99,
-    "text_vocab_size": 99,
-    "audio_vocab_size": 99,
-    "decoder_vocab_size": 99,
-    "entity_vocab_size": 20,
-    "vocab_size_per_layer_input": 99,
-    "hidden_size_per_layer_input": 8,
-    "codebook_size": 16,
-    "image_vocab_size": 99,
-    "max_position_embeddings": lambda value: min(value, 128) if value > 0 else value,
-    "n_positions": 128,
-    "n_ctx": 128,
-    "max_source_positions": 64,
-    "max_target_positions": 64,
-    "max_seq_len": 128,
-    "context_length": _at_most(64),
-    "max_2d_position_embeddings": 64,
-    "image_size": lambda value: min(value, 32),
-    "input_size_": 32,
-    "img_size": 32,
-    "pretrain_image_size": 32,
-    "video_size_": 32,
-    "patch_size": lambda value: 8 if value > 4 else value,
-    "num_frames": _at_most(4),
-    "tubelet_size": _at_most(2),
-    "type_vocab_size": _at_most(4),
-    "num_experts": 4,
-    "n_routed_experts": 4,
-    "num_local_experts": 4,
-    "moe_num_experts": 4,
-    "num_experts_per_tok": _at_most(2),
-    "moe_topk": _at_most(2),
-    "moe_k": _at_most(2),
-    "topk_group": 1,
-    "n_group": 1,
-    "num_expert_group": 1,
-    "num_mel_bins": 16,
-    "sliding_window": lambda value: min(value, 8),
-    "attention_window": 4,
-    "local_attention": 8,
-    "eos_token_id": 2,
-    "bos_token_id": 3,
-    "pad_token_id": 1,
-    "sep_token_id": 4,
-    "decoder_start_token_id": 1,
-    "forced_bos_token_id": 3,
-    "forced_eos_token_id": 2,
-    "mask_token_id": 9,
-    "image_token_id": 5,
-    "image_token_index": 5,
-    "video_token_id": 6,
-    "video_token_index": 6,
-    "audio_token_id": 7,
-    "audio_token_index": 7,
-    "vision_start_token_id": 8,
-    "vision_end_token_id": 10,
-    "num_queries": _at_most(8),
-    "conv_kernel_size": _at_most(5),
-    "window_size": _at_most(4),
-    "mamba_d_state": 8,
-    "mamba_d_ssm": 32,
-    "mamba_n_heads": 4,
-    "mamba_d_head": 16,
-    "mamba_head_dim": 16,
-    "mamba_num_heads": 4,
-    "ssm_state_size": 8,
-    "state_size": 8,
-    "num_position_embeddings": 64,
-    "subsampling_conv_channels": 16,
-    "stem_channels": _at_most(16),
-    "encoder_stride": 8,
-    "num_filters": 8,
-    "num_conv_pos_embedding_groups": 2,
-    "num_conv_pos_embeddings": 4,
-    "resampler_n_latents": 4,
-    "num_latents": 4,
-    "d_latents": H,
-    "image_seq_length": 16,
-    "mm_tokens_per_image": 4,
-    "num_image_tokens": 16,
-    "query_length": 4,
-    "num_query_tokens": 4,
-    "rotary_dim": 4,
-    "relative_attention_num_buckets": 8,
-    "coordinate_size": 4,
-    "shape_size": 8,
-    "upsample_initial_channel": 16,
-    "num_labels_": 3,
-    "audio_channels": 1,
-    "first_k_dense_replace": _at_most(1),
-    "num_nextn_predict_layers": 0,
-}
-
-
-def _per_stage(first: int) -> Callable[[Any], Any]:
-    return lambda given: [first * 2**i for i in range(len(given))]
-
-
-LISTS: dict[str, Callable[[Any], Any]] = {
-    "depths": _cycle([1]),
-    "num_blocks": _cycle([1]),
-    "layer_depths": _cycle([1]),
-    "hidden_sizes": _per_stage(16),
-    "embed_dims": _per_stage(16),
-    "embed_dim": _per_stage(16),
-    "num_heads": _per_stage(2),
-    "num_attention_heads": _per_stage(2),
-    "blocks_per_stage": _cycle([1]),
-    "embed_dim_per_stage": _per_stage(16),
-    "num_attention_heads_per_stage": _per_stage(2),
-    "mlp_ratios": _cycle([2]),
-    "image_size": _cycle([32]),
-    "img_size": _cycle([32]),
-    "stage_num_blocks": _cycle([1]),
-    "conv_dim": _cycle([16]),
-}
-
-# What the sizes above do not make a model of: further arguments, inner configurations as dicts;
-# ... leaves an argument at its default.
 # the last two layers read the keys and values that the second and the fourth make
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 _SHARING = {

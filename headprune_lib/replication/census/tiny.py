@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
 import re
@@ -14,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto as auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from headprune_lib.replication.census.sizes import LISTS, OVERRIDES, SIZES
+from headprune_lib.replication.census.sizes import ALIKE, AT_MOST, DOUBLING, OVERRIDES, SIZES
 
 # The class that a type is built as: the first of these tasks that it has one for.
 TASKS = (
@@ -30,17 +29,11 @@ TASKS = (
     auto.MODEL_FOR_CTC_MAPPING,
 )
 
-
-# What some configurations leave open and their models need.
 _NEEDED = {
-    "num_key_value_heads": 4,
-    "head_dim": 8,
-    "num_experts_per_tok": 2,
-    "topk_group": 1,
-    "n_group": 1,
-    "n_routed_experts": 4,
-    "num_local_experts": 4,
+    *("num_key_value_heads", "head_dim", "num_experts_per_tok", "topk_group", "n_group"),
+    *("n_routed_experts", "num_local_experts"),
 }
+"""What some configurations leave open and their models need."""
 
 
 def tiny_config(model_type: str) -> PreTrainedConfig:
@@ -61,16 +54,22 @@ def _small(config: PreTrainedConfig) -> dict[str, Any]:
             inner = _small(value)
             inner["model_type"] = value.model_type
             small[name] = inner
-        elif value is None and name in _NEEDED:
-            small[name] = _NEEDED[name]
-        elif isinstance(value, bool) or value is None:
+        elif isinstance(value, bool) or (value is None and name not in _NEEDED):
             continue
         elif name == "rope_parameters" and isinstance(value, dict):
             small[name] = _with_sections(value, _SECTIONED.search(config.model_type))
-        elif isinstance(value, list | tuple) and name in LISTS:
-            small[name] = LISTS[name](value)
-        elif isinstance(value, int) and name in SIZES:
-            small[name] = SIZES[name](value) if callable(SIZES[name]) else SIZES[name]
+        elif isinstance(value, list | tuple):
+            if name in ALIKE:
+                small[name] = [ALIKE[name]] * len(value)
+            elif name in DOUBLING:
+                small[name] = [DOUBLING[name] * 2**i for i in range(len(value))]
+        elif isinstance(value, int | None):
+            if name in SIZES:
+                small[name] = SIZES[name]
+            elif name in AT_MOST:
+                small[name] = AT_MOST[name] if value is None else min(value, AT_MOST[name])
+            elif name == "patch_size":
+                small[name] = 8 if value > 4 else value
     heads = small.get("num_attention_heads")
     if heads and "num_key_value_heads" in small:
         own = getattr(config, "num_attention_heads", None)
@@ -95,15 +94,12 @@ def _with_sections(rope: dict[str, Any], sectioned: object) -> dict[str, Any]:
 
 
 def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    merged = copy.copy(base)
-    for name, value in more.items():
-        if value is ...:
-            merged.pop(name, None)
-        elif isinstance(value, dict) and isinstance(merged.get(name), dict):
-            merged[name] = _merged(merged[name], value)
-        else:
-            merged[name] = value
-    return merged
+    inner = {
+        name: _merged(base[name], value)
+        for name, value in more.items()
+        if isinstance(value, dict) and isinstance(base.get(name), dict)
+    }
+    return {**base, **more, **inner}
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:

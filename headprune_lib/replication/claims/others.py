@@ -19,8 +19,13 @@ from headprune_lib.replication.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
 from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.kept import BERT_TASKS, bert_at_share, bert_steps
 from headprune_lib.replication.claims.verdict import Judged, Row
-from headprune_lib.replication.published import independent_curves, published_share
-from headprune_lib.replication.published_masks import STEP, MaskedTask, masked_tasks
+from headprune_lib.replication.published import (
+    STEP,
+    MaskedTask,
+    independent_curves,
+    masked_tasks,
+    published_share,
+)
 from headprune_lib.replication.stats import Z95, area_under_curve
 
 WHO = "measured by others"

@@ -216,7 +216,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
     half: Annotated[
-        str, typer.Argument(help="encoder, criteria, translation, sweeps, workers, onnx or before.")
+        str, typer.Argument(help="encoder, criteria, sweeps, onnx or before.")
     ] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
@@ -232,8 +232,7 @@ def run_bench(
     ] = None,
 ) -> None:
     """Time a half's computations against their references, in one run."""
-    from headprune_lib.replication.bench import bench
-    from headprune_lib.replication.bench.stored import store_run
+    from headprune_lib.replication.bench import bench, store_run
     from headprune_lib.replication.pages.tables import bench_table
     from headprune_lib.replication.paths import bench_path
     from headprune_lib.replication.profiles import load_profile

@@ -23,8 +23,7 @@ def named_models() -> dict[str, NamedModel]:
 
     ``wmt14-enfr`` is the paper's own translator, fetched the first time.
     """
-    from headprune_lib.replication.data import TASKS
-    from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+    from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 
     loads = {
         **dict.fromkeys(TRANSLATION_TASKS, (_translator, _no_tokenizer)),

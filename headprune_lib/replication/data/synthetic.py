@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headprune_lib.replication.data.examples import Examples, split_by_hash
+from headprune_lib.replication.data.texts import Texts, split_by_hash
 
 if TYPE_CHECKING:
     import transformers
@@ -16,7 +16,7 @@ WORDS = {
     0: ["bad", "dull", "cold", "grim", "sad", "blunt"],
     None: ["the", "film", "a", "plot", "is", "was", "and", "it", "very", "cast", "scene", "book"],
 }
-Splits = dict[str, Examples]
+Splits = dict[str, Texts]
 _SHARES = {"test": 0.3, "valid": 0.1, "train": 0.6}
 
 
@@ -32,7 +32,7 @@ def synthetic(seed: int) -> Callable[[], Splits]:
             generator.shuffle(words)
             rows.append((" ".join(words), label))
         unique = dict(rows)
-        return split_by_hash(Examples(tuple(unique), tuple(unique.values())), _SHARES)
+        return split_by_hash(Texts(tuple(unique), tuple(unique.values())), _SHARES)
 
     return load
 
@@ -41,11 +41,11 @@ def synthetic_pairs(seed: int) -> Callable[[], Splits]:
     """Loader of pairs of sentences, alike (1) where both are of one sentiment."""
 
     def load() -> Splits:
-        def paired(examples: Examples) -> Examples:
+        def paired(examples: Texts) -> Texts:
             half = len(examples) // 2
             first, second = examples.labels[:half], examples.labels[half : 2 * half]
             alike = tuple(int(a == b) for a, b in zip(first, second, strict=True))
-            return Examples(examples.texts[:half], alike, examples.texts[half : 2 * half])
+            return Texts(examples.texts[:half], alike, examples.texts[half : 2 * half])
 
         return {name: paired(examples) for name, examples in synthetic(seed)().items()}
 

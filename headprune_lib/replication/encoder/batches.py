@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import DataCollatorWithPadding
 
-from headprune_lib.replication.data import Examples
+from headprune_lib.replication.data import Texts
 from headprune_lib.utils import by_length
 
 
@@ -35,7 +35,7 @@ class Batches:
 
 def make_batches(
     tokenizer,
-    examples: Examples,
+    examples: Texts,
     batch_size: int,
     max_length: int,
     order: Sequence[int] | None = None,
@@ -70,7 +70,7 @@ def make_batches(
     return Batches(batches, np.concatenate(groups), len(truncated))
 
 
-def shuffled_by_length(examples: Examples, batch_size: int, generator: random.Random) -> list[int]:
+def shuffled_by_length(examples: Texts, batch_size: int, generator: random.Random) -> list[int]:
     """A random order whose batches hold sentences of like length: little padding, still random."""
     order = list(range(len(examples)))
     generator.shuffle(order)

@@ -20,7 +20,7 @@ from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data import TASKS, Examples, file_sha256
+from headprune_lib.replication.data import TASKS, Texts, file_sha256
 from headprune_lib.replication.encoder.batches import Batches, make_batches
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.weights import finetuned, weights_path
@@ -88,7 +88,7 @@ class EncoderSubject:
             raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric, unit
         )
 
-    def batches(self, examples: Examples) -> Batches:
+    def batches(self, examples: Texts) -> Batches:
         """Batches of like length, at the profile's size and limit."""
         limit = self.profile.finetuning.max_length
         return make_batches(
@@ -96,17 +96,17 @@ class EncoderSubject:
         )
 
     @property
-    def test(self) -> Examples:
+    def test(self) -> Texts:
         """What every reported number is measured on."""
         return self._split("test").after(self.profile.n_used).first(self.profile.n_examples)
 
     @property
-    def selection(self) -> Examples:
+    def selection(self) -> Texts:
         """Training sentences for selections that must not see the test set."""
         return self._split("train").first(self.profile.n_selection)
 
     @property
-    def scoring(self) -> Examples:
+    def scoring(self) -> Texts:
         """Training sentences that I_h is measured on: the last ones, apart from ``selection``."""
         return self._split("train").last(self.profile.n_scoring)
 
@@ -120,10 +120,10 @@ class EncoderSubject:
                 "sentence is in both"
             )
 
-    def _split(self, name: str) -> Examples:
+    def _split(self, name: str) -> Texts:
         return TASKS[self.profile.task].split(name, self.profile.data)
 
-    def sweep(self, how: str, examples: Examples, journal: Journal, name: str) -> Arrays:
+    def sweep(self, how: str, examples: Texts, journal: Journal, name: str) -> Arrays:
         """Cut every head in turn (``"one head"``, ``"all but one"``) on the given examples.
 
         Args:
@@ -214,7 +214,7 @@ class EncoderSubject:
         return {"self": torch.from_numpy(unit["self"])}
 
     def curve(
-        self, masks: Sequence[HeadTensors], examples: Examples, journal: Journal, name: str
+        self, masks: Sequence[HeadTensors], examples: Texts, journal: Journal, name: str
     ) -> Arrays:
         """Outcomes along an order of removal, the unmasked model first.
 
@@ -235,7 +235,7 @@ class EncoderSubject:
         )
 
     def under(
-        self, masks: Mapping[str, HeadTensors], examples: Examples, journal: Journal, title: str
+        self, masks: Mapping[str, HeadTensors], examples: Texts, journal: Journal, title: str
     ) -> Arrays:
         """Outcomes under each mask, whose name is that of a unit of the journal.
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
 from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.paths import trained_root
@@ -86,7 +86,7 @@ def training_folder(profile: Profile, recipe: dict) -> Path:
 class _Batches(Dataset):
     """The batches of one epoch, tokenised when it begins; each epoch has an order of its own."""
 
-    def __init__(self, tokenizer, examples: Examples, settings: Finetuning, seed: int) -> None:
+    def __init__(self, tokenizer, examples: Texts, settings: Finetuning, seed: int) -> None:
         self.tokenizer, self.examples, self.settings = tokenizer, examples, settings
         shuffle = random.Random(seed)
         self.orders = [

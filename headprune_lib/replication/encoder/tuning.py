@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.recipe import cached_name, recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.encoder.training import finetune, training_folder
@@ -70,7 +70,7 @@ def tune(
         )
 
 
-def last_examples(profile: Profile, n_held_out: int | None = None) -> Examples:
+def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
     """The training examples that a recipe is scored on instead of trained; see :func:`tune`."""
     train = TASKS[profile.task].split("train", profile.data)
     if n_held_out is None:
@@ -84,7 +84,7 @@ def last_examples(profile: Profile, n_held_out: int | None = None) -> Examples:
 
 
 def outcomes(
-    profile: Profile, finetuning: Finetuning, held_out: Examples, journal: Journal
+    profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal
 ) -> tuple[Finetuning, Arrays]:
     """Fine-tune on all training examples but the last ones, and answer these.
 

@@ -15,9 +15,13 @@ import transformers
 from torch import nn
 
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
-from headprune_lib.replication.data import Source, WrongChecksum, file_sha256
-from headprune_lib.replication.data.packages import fetch_packages
-from headprune_lib.replication.data.synthetic import word_tokenizer
+from headprune_lib.replication.data import (
+    Source,
+    WrongChecksum,
+    fetch_packages,
+    file_sha256,
+    word_tokenizer,
+)
 from headprune_lib.replication.paths import cache_root
 
 

@@ -17,7 +17,7 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.losses import next_token_cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS, Passages
+from headprune_lib.replication.data import LANGUAGE_TASKS
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.language.models import (
     LANGUAGE_MODELS,
@@ -82,9 +82,9 @@ class LanguageSubject:
         return passages[:n], passages[n:][::-1]
 
     def _passages(self, split: str) -> list[list[int]]:
-        texts: Passages = LANGUAGE_TASKS[self.task].load()[split]
+        passages = LANGUAGE_TASKS[self.task].load()[split]
         tokenizer = load_language_tokenizer(self.profile.language_model)
-        made = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        made = tokenizer(list(passages.texts), add_special_tokens=False)["input_ids"]
         start = self.model.config.bos_token_id
         return [[start, *ids[: self.profile.language.length]] for ids in made]
 

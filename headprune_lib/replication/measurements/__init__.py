@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF, check_task, load_for
 from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement

@@ -13,8 +13,7 @@ import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication import stats
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.accuracy import Tests, baseline
 from headprune_lib.replication.measurements.measurement import (

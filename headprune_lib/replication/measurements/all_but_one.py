@@ -13,7 +13,7 @@ import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.masking import ones_mask
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.dynamics import seed_in

@@ -12,8 +12,7 @@ from headprune_lib.criteria.attention import combined
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.data import Examples
-from headprune_lib.replication.data.parallel import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.orders import Subject, by_criterion, random_order
@@ -149,7 +148,7 @@ def _chosen(context: Context, subject: Subject) -> Run:
     return combined_order(best, *both), f"alpha={best:g}"
 
 
-def selection(subject: Subject) -> Examples | Pairs:
+def selection(subject: Subject) -> Texts:
     """Training text for choices that must not see the test set."""
     if isinstance(subject, TranslationSubject):
         return subject.pairs("train")

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.measurements.measurement import Half, Own

@@ -13,8 +13,7 @@ import numpy as np
 import sacrebleu
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.data import normalise
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.metrics import corpus_bleu, sentence_counts, signature
@@ -57,7 +56,7 @@ def _translations(subject: TranslationSubject, beams: int) -> Arrays:
     return {"text": np.array(made)}
 
 
-def shared_ngrams(train: Pairs, test: Pairs, n: int = _OVERLAP) -> np.ndarray:
+def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
     """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
 
     def ngrams(text: str) -> set[tuple[str, ...]]:

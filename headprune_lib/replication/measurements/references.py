@@ -9,7 +9,7 @@ import torch
 
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal
@@ -23,7 +23,7 @@ from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 def reference_losses(
     subject: TranslationSubject,
-    pairs: Pairs,
+    pairs: Texts,
     masks: Mapping[str, HeadTensors],
     journal: Journal,
 ) -> Arrays:
@@ -53,7 +53,7 @@ def reference_losses(
     }
 
 
-def piece_losses(subject: TranslationSubject, pairs: Pairs) -> np.ndarray:
+def piece_losses(subject: TranslationSubject, pairs: Texts) -> np.ndarray:
     """(n,) the loss of every reference in the mean over its pieces, in nats, as the model is.
 
     Nothing is kept in a journal, which knows models by the weights they were loaded with.
@@ -65,7 +65,7 @@ def piece_losses(subject: TranslationSubject, pairs: Pairs) -> np.ndarray:
 class _Forced:
     """References in teacher-forced batches on the model's device."""
 
-    def __init__(self, subject: TranslationSubject, pairs: Pairs) -> None:
+    def __init__(self, subject: TranslationSubject, pairs: Texts) -> None:
         self.model = subject.model
         device = next(self.model.parameters()).device
         self.batches = [to_device(batch, device) for batch in forced_batches(subject, pairs)]
@@ -87,7 +87,7 @@ class _Forced:
 
 def rounded_losses(
     subject: TranslationSubject,
-    pairs: Pairs,
+    pairs: Texts,
     masks: Mapping[str, HeadTensors],
     journal: Journal,
 ) -> Arrays:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
@@ -22,7 +21,7 @@ Run = tuple[str, Subject, list[Head]]
 
 
 def along(
-    context: Context, runs: Iterable[Run], title: str, pairs: Pairs | None = None
+    context: Context, runs: Iterable[Run], title: str, pairs: Texts | None = None
 ) -> Measured:
     """Every run of an order: which heads it removes, and what becomes of the score.
 
@@ -68,7 +67,7 @@ def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
     )
 
 
-def _translations_along(context: Context, runs: list[Run], title: str, pairs: Pairs) -> Measured:
+def _translations_along(context: Context, runs: list[Run], title: str, pairs: Texts) -> Measured:
     """The unmasked model's translations once, then those after each step of each run."""
     profile, (_, main, _) = context.profile, runs[0]
     masks = [

@@ -6,7 +6,7 @@ import torch
 
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data import Examples
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.order_names import NamedOrder, read_name, tokens_of
@@ -27,7 +27,7 @@ def scored_once(order: str) -> NamedOrder:
 
 
 def scores_on(
-    subject: EncoderSubject, named: NamedOrder, texts: Examples, journal: Journal
+    subject: EncoderSubject, named: NamedOrder, texts: Texts, journal: Journal
 ) -> HeadTensors:
     """Every head's score on some texts, which the journal knows by their checksum."""
 

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 import scipy.stats
 
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import contrasts
 from headprune_lib.replication.measurements.compared import COMPARED, loss_area, masks_along
@@ -124,7 +124,7 @@ def sizes_of(n: int) -> tuple[int, ...]:
     return (*(size for size in SIZES if DRAWS * size <= n), n)
 
 
-def drawn(texts: Examples) -> Iterator[tuple[int, int, Examples]]:
+def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
     """Number of sentences, number of the draw, and the sentences; all of them are one draw."""
     *sizes, whole = sizes_of(len(texts))
     places = np.random.default_rng(0).permutation(len(texts)).tolist()

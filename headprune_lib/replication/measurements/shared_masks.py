@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from headprune_lib.masking import HeadTensors
-from headprune_lib.replication.data import Examples
-from headprune_lib.replication.data.parallel import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.order_names import mask_key
@@ -17,7 +16,6 @@ from headprune_lib.replication.store import Arrays, Journal
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 Subject = EncoderSubject | TranslationSubject
-Texts = Examples | Pairs
 
 
 def losses_under(

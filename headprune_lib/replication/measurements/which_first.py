@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication.data import TASKS
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     ALPHAS,
@@ -43,7 +43,7 @@ from headprune_lib.replication.measurements.orders import (
     further_training,
     training_in,
 )
-from headprune_lib.replication.measurements.shared_masks import Texts, outcomes_under
+from headprune_lib.replication.measurements.shared_masks import outcomes_under
 from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, tuned
 from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.order_names import read_name, tuned_in

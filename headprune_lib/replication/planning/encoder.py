@@ -12,7 +12,6 @@ import torch
 import transformers
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.data.benchmarks import Benchmark
 from headprune_lib.replication.measurements.measurement import Measurement
 from headprune_lib.replication.measurements.orders import ENCODER, ONE_BY_ONE
 from headprune_lib.replication.measurements.speed import config_of_shape
@@ -127,7 +126,7 @@ def downloads(profile: Profile, tasks: Collection[str]) -> dict[str, tuple[int, 
         found[base.hub] = (_BYTES[base.hub], _cached(base.hub, "model"))
     for name in sorted(tasks):
         task = TASKS[name]
-        if profile.data == "hub" and isinstance(task, Benchmark) and task.hub is not None:
+        if profile.data == "hub" and task.hub is not None:
             where = f"{task.hub.path}/{task.hub.config}"
             found[where] = (
                 _BYTES.get(where, 0),

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import torch
 
+from headprune_lib.replication.data import TRANSLATION_TASKS, data_folder
 from headprune_lib.replication.data.iwslt import ARCHIVE, N_SCORE
-from headprune_lib.replication.data.newstest import public_files
-from headprune_lib.replication.data.sources import data_folder
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data.parallel import public_files
 from headprune_lib.replication.generation.greedy import marks_of
 from headprune_lib.replication.measurements.measurement import Measurement
 from headprune_lib.replication.planning.work import TRAINING, Probe, Step, state_of

@@ -2,65 +2,218 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import typing
+from collections.abc import Collection
 from dataclasses import field
 from importlib import resources
 from typing import Annotated, Literal
 
+import pydantic
 import torch
 import yaml
-from pydantic import AfterValidator, StrictBool, StrictFloat, StrictInt
-from pydantic_core import PydanticCustomError
+from annotated_types import Ge, Gt  # which pydantic brings
+from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import TASKS, whole_task
-from headprune_lib.replication.data.passages import LANGUAGE_TASKS
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, whole_task
 from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.paths import absolute
 from headprune_lib.replication.pretrained import BASES
-from headprune_lib.replication.profiles.parameters import (
-    Count,
-    CountFrom0,
-    CountOrAll,
-    PositiveFloat,
-    one_of,
-    parameters,
-)
-from headprune_lib.replication.profiles.recipes import (
-    POST_NORM,
-    Candidate,
-    FairseqRecipe,
-    Finetuning,
-    Published,
-    Recipe,
-    Recovery,
-    Shape,
-    TranslatorRecipe,
-    Tuning,
-)
-
-__all__ = [
-    "POST_NORM",
-    "PROFILES",
-    "Candidate",
-    "Checkpoints",
-    "FairseqRecipe",
-    "Finetuning",
-    "Language",
-    "Profile",
-    "Published",
-    "Recipe",
-    "Recovery",
-    "Shape",
-    "Speed",
-    "TranslatorRecipe",
-    "Tuning",
-    "check_here",
-    "load_profile",
-]
+from headprune_lib.replication.weights import BFLOAT16
 
 PROFILES = ("smoke", "default", "base", "paper")
+Count = Annotated[StrictInt, Ge(1)]
+CountFrom0 = Annotated[StrictInt, Ge(0)]
+CountOrAll = Count | None
+PositiveFloat = Annotated[StrictFloat, AllowInfNan(False), Gt(0)]
+
+
+def one_of(what: str, names: Collection[str]) -> AfterValidator:
+    """Refuses a name that is not among ``names`` at that time, and suggests the nearest ones."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise PydanticCustomError("name", "{told}", {"told": unknown(what, name, names)})
+        return name
+
+    return AfterValidator(check)
+
+
+@typing.dataclass_transform(frozen_default=True)
+def parameters(cls: type) -> type:
+    """A frozen dataclass whose values pydantic checks, also those within sections and lists.
+
+    Raises:
+        ValueError: from its constructor, where a value is wrong (all of them are named).
+    """
+    made = pydantic.dataclasses.dataclass(cls, frozen=True, config=ConfigDict(extra="forbid"))
+    checked = made.__init__
+
+    @functools.wraps(checked)
+    def __init__(self, *args, **kwargs) -> None:
+        try:
+            checked(self, *args, **kwargs)
+        except pydantic.ValidationError as error:
+            raise ValueError("; ".join(_told(made, one) for one in error.errors())) from None
+
+    made.__init__ = __init__
+    return made
+
+
+def _told(cls: type, error: ErrorDetails) -> str:
+    """One wrong value, in words: where it is, what was given and what to give."""
+    *sections, name = error["loc"]
+    where = ".".join(map(str, error["loc"]))
+    if error["type"] == "unexpected_keyword_argument":
+        known = [field.name for field in dataclasses.fields(_section(cls, sections))]
+        of = f" of {'.'.join(map(str, sections))}" if sections else ""
+        return unknown(f"parameter{of}", str(name), known)
+    if error["type"] == "missing":
+        return f"{where} is missing"
+    if error["type"] == "name":
+        return error["msg"]
+    message = error["msg"]
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    return f"{where} is {error['input']!r}; {message}"
+
+
+_WORDS = {
+    "Input should be greater than or equal to": "give at least",
+    "Input should be greater than": "give a number above",
+    "Input should be": "give",
+}
+"""How pydantic says what is wrong -> what to do about it."""
+
+
+def _section(cls: type, path: list) -> type:
+    """The dataclass of a section, through dicts of sections by name."""
+    for name in path:
+        cls = (
+            typing.get_type_hints(cls)[name]
+            if dataclasses.is_dataclass(cls)
+            else typing.get_args(cls)[-1]
+        )
+    return cls
+
+
+POST_NORM = "post-norm"
+"""The model of a task that is meant where none is named."""
+
+
+@parameters
+class Finetuning:
+    """Recipe of a fine-tuning; part of every result's signature."""
+
+    epochs: Count
+    batch_size: Count
+    learning_rate: PositiveFloat
+    warmup: StrictFloat
+    weight_decay: StrictFloat
+    max_length: Count
+    n_train: CountOrAll
+
+
+@parameters
+class Candidate:
+    """What a compared recipe of fine-tuning has of its own; the rest is the profile's."""
+
+    epochs: Count
+    learning_rate: PositiveFloat
+    batch_size: Count
+
+
+@parameters
+class Adapters:
+    """LoRA beside frozen weights."""
+
+    rank: Count
+    learning_rate: PositiveFloat  # the peak
+
+
+@parameters
+class Recovery:
+    """How an encoder is trained again after heads were removed from it; the rest is Finetuning's.
+
+    ``shares`` of the heads go in each of ``orders``, and in ``random_orders`` drawn ones.
+    """
+
+    ways: list[Literal["all weights", "LoRA"]]
+    orders: list[str]
+    shares: list[PositiveFloat]
+    random_orders: Count
+    epochs: Count
+    lora: Adapters
+
+
+@parameters
+class Shape:
+    """Size of a Transformer with one vocabulary for both languages.
+
+    ``norm`` is where layers are normalised: after each block with its residual connection, as
+    Vaswani et al. 2017 and the paper's WMT model have it, or before, as its IWSLT model has it.
+    """
+
+    layers: Count
+    heads: Count
+    width: Count
+    feed_forward: Count
+    vocabulary: Count
+    dropout: StrictFloat
+    norm: Literal["after", "before"] = "after"
+
+
+@parameters
+class Recipe:
+    """How a translation model is trained; part of its file and of every result's signature."""
+
+    shape: Shape
+    batch_tokens: Count  # target tokens of an update, at most
+    learning_rate: PositiveFloat  # the peak
+    warmup: StrictInt  # updates up to the peak; then inverse square root
+    label_smoothing: StrictFloat
+    min_epochs: Count  # before early stopping may end it
+    max_epochs: Count
+    patience: Count  # epochs without a better validation BLEU
+    averaged_epochs: Count  # the last ones, whose weights are averaged into the final ones
+    precision: Literal["bfloat16 autocast", "float32"] = BFLOAT16
+
+
+@parameters
+class FairseqRecipe:
+    """How a translation model is trained by fairseq itself: its own recipe for IWSLT, and this.
+
+    ``options`` are further arguments of ``fairseq-train``; later ones win.
+    """
+
+    epochs: Count  # each leaves a checkpoint
+    pieces: Count  # of the joint byte pair encoding
+    options: list[str]
+
+
+@parameters
+class Published:
+    """A translation model that others trained: the name of its archive."""
+
+    archive: str
+
+
+TranslatorRecipe = Recipe | FairseqRecipe | Published
+"""Where a translation model comes from."""
+
+
+@parameters
+class Tuning:
+    """How a pruned language model is trained again: LoRA on every projection of every layer."""
+
+    updates: Count
+    batch_size: Count  # passages
+    learning_rate: PositiveFloat  # the peak; linear warm-up over a tenth of the updates, and decay
+    rank: Count
 
 
 def _known_to_torch(device: str) -> str:

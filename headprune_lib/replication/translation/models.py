@@ -9,13 +9,13 @@ import sentencepiece
 import torch
 import transformers
 
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.profiles import Shape
 
 PAD, UNKNOWN, END = 0, 1, 2
 
 
-def train_vocabulary(pairs: Pairs, size: int) -> bytes:
+def train_vocabulary(pairs: Texts, size: int) -> bytes:
     """A SentencePiece unigram model over both sides of the training text (one thread: exact)."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from headprune_lib.fairseq_import import FairseqTranslator, import_fairseq
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data.archives import Archive
-from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data import Archive, Moses
 from headprune_lib.replication.profiles import Published
 from headprune_lib.replication.translation.translator import MosesPieces, Translator
 from headprune_lib.replication.weights import sha256_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TRANSLATION_TASKS
 from headprune_lib.replication.profiles import (
     POST_NORM,
     FairseqRecipe,

@@ -21,7 +21,7 @@ from headprune_lib.criteria.gradient import example_importance
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.generation.beams import searched_under
 from headprune_lib.replication.generation.drafts import Translations, translations_under
@@ -116,7 +116,7 @@ class TranslationSubject:
             raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU", "BLEU points"
         )
 
-    def pairs(self, split: str, task: str | None = None) -> Pairs:
+    def pairs(self, split: str, task: str | None = None) -> Texts:
         """What all heads are swept on: the first verses of a split, which are a random sample.
 
         Of another task with the same chapters on each side where one is named.
@@ -124,26 +124,26 @@ class TranslationSubject:
         return self.split(split, task).first(self.profile.n_verses)
 
     @property
-    def headline(self) -> Pairs:
+    def headline(self) -> Texts:
         """The test verses of the few rows that the paper's claims rest on."""
         return self.split("test").first(self.profile.n_headline)
 
-    def split(self, name: str, task: str | None = None) -> Pairs:
+    def split(self, name: str, task: str | None = None) -> Texts:
         """All verses of a split, of another task where one is named."""
         return TRANSLATION_TASKS[task or self.task].split(name)
 
-    def far(self, task: str) -> Pairs:
+    def far(self, task: str) -> Texts:
         """The pairs of another domain."""
         return self.pairs(TRANSLATION_TASKS[task].far, task)
 
     @property
-    def chosen(self) -> tuple[Pairs, Pairs]:
+    def chosen(self) -> tuple[Texts, Texts]:
         """What the best heads are chosen on, and what is reported of them."""
         choice, reported = TRANSLATION_TASKS[self.task].chosen
         return self.pairs(choice), self.split(reported).first(self.profile.n_headline)
 
     def sweep(
-        self, pairs: Pairs, masks: Sequence[HeadTensors], journal: Journal, name: str
+        self, pairs: Texts, masks: Sequence[HeadTensors], journal: Journal, name: str
     ) -> Arrays:
         """Translate every pair under every mask.
 
@@ -193,7 +193,7 @@ class TranslationSubject:
         return translations_under(model, sources, drafts, masks)
 
     def sweep_heads(
-        self, pairs: Pairs, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
+        self, pairs: Texts, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
     ) -> Arrays:
         """As :meth:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
         raw = self.sweep(pairs, list(masks.values()), journal, name)
@@ -252,7 +252,7 @@ def _loaded(
     return TranslationSubject.of(wanted, task, seed, kernel=kernel, **point)
 
 
-def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, torch.Tensor]]:
+def forced_batches(subject: TranslationSubject, pairs: Texts) -> list[dict[str, torch.Tensor]]:
     """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
     translator, marks = subject.translator, marks_of(subject.model)
     sources = translator.encode(pairs.sources)
@@ -265,6 +265,6 @@ def forced_batches(subject: TranslationSubject, pairs: Pairs) -> list[dict[str, 
     ]
 
 
-def forced_groups(subject: TranslationSubject, pairs: Pairs) -> list[list[int]]:
+def forced_groups(subject: TranslationSubject, pairs: Texts) -> list[list[int]]:
     """Which verses share a teacher-forced batch, shortest references first."""
     return by_length(subject.translator.encode_targets(pairs.targets), _SCORED_TOGETHER)

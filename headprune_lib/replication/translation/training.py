@@ -10,7 +10,7 @@ import sacrebleu
 from torch import nn
 from transformers import TrainerCallback, TrainingArguments
 
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS, Pairs
+from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
 from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.profiles import (
@@ -169,7 +169,7 @@ def _check_recipe(folder: Path, wanted: dict) -> None:
             )
 
 
-def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Pairs) -> float:
+def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Texts) -> float:
     """Greedy corpus BLEU of a model on pairs of sentences."""
     was_training = model.training
     model.eval()

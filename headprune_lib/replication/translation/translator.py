@@ -11,7 +11,7 @@ import transformers
 from numpy.typing import NDArray
 
 from headprune_lib.fairseq_import import FairseqTranslator
-from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data import Moses
 from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.metrics import sentence_counts
 from headprune_lib.replication.translation.models import detokenise, encode

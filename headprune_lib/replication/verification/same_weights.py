@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator
 
@@ -11,8 +10,7 @@ import torch
 
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads
-from headprune_lib.replication.data import Examples
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.generation.greedy import generate, marks_of
 from headprune_lib.replication.store import Arrays, Journal, Result
@@ -79,14 +77,13 @@ def _drawn(
     ]
 
 
-def taken(texts: Examples | Pairs, members: list[int]) -> Examples | Pairs:
+def taken(texts: Texts, members: list[int]) -> Texts:
     """The texts of the given numbers."""
-    sides = (getattr(texts, field.name) for field in dataclasses.fields(texts))
-    return type(texts)(*(side and tuple(side[i] for i in members) for side in sides))
+    return texts.rows(members)
 
 
 def _answered(
-    subject: EncoderSubject, sheet: Sheet, rows: list[int], texts: Examples
+    subject: EncoderSubject, sheet: Sheet, rows: list[int], texts: Texts
 ) -> Iterator[Arrays]:
     """``correct`` and ``loss`` (n,) under each mask, by plain masked passes."""
     prepared = subject.batches(texts)
@@ -95,7 +92,7 @@ def _answered(
 
 
 def _translated(
-    subject: TranslationSubject, sheet: Sheet, rows: list[int], texts: Pairs
+    subject: TranslationSubject, sheet: Sheet, rows: list[int], texts: Texts
 ) -> Iterator[Arrays]:
     """``counts`` (n, 10) of translations under each mask, by plain masked decoding.
 
@@ -114,7 +111,7 @@ def _translated(
 
 
 def counts_under(
-    subject: TranslationSubject, pairs: Pairs, mask: HeadTensors, beams: int
+    subject: TranslationSubject, pairs: Texts, mask: HeadTensors, beams: int
 ) -> np.ndarray:
     """Counts (n, 10) of translations under a mask."""
     model, sources, own = subject.model, subject.translator.encode(pairs.sources), subject.profile
@@ -123,7 +120,7 @@ def counts_under(
     return subject.translator.pieces.counts(made, pairs.targets)[""]
 
 
-def _drafts(subject: TranslationSubject, pairs: Pairs) -> Batch:
+def _drafts(subject: TranslationSubject, pairs: Texts) -> Batch:
     """The unmasked model's translations as references to score."""
     sources = subject.translator.encode(pairs.sources)
     beams = subject.profile.beams

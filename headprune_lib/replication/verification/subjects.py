@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headprune_lib.replication.data import TASKS, MissingData
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS, MissingData
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.trained import (

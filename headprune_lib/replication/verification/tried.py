@@ -11,8 +11,7 @@ from torch import nn
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
-from headprune_lib.replication.data import Examples
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_in
@@ -36,7 +35,7 @@ class Sheet:
         beams: width of the search.
     """
 
-    texts: Examples | Pairs
+    texts: Texts
     rows: list[Row]
     outcomes: Arrays
     beams: int = 1

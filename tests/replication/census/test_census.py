@@ -6,19 +6,21 @@ import pytest
 import torch
 
 from headprune_lib import score_heads
-from headprune_lib.replication.census import cases, importance, laws, tiny
-from headprune_lib.replication.census.census import (
+from headprune_lib.replication.census import (
     LAWS,
     PASSED,
     WRONG,
+    cases,
+    importance,
+    laws,
     model_types,
     passed,
     read,
     row_of,
     take,
     tally,
+    tiny,
 )
-from headprune_lib.replication.census.tiny import build
 from headprune_lib.replication.paths import project_root
 
 TABLE = project_root() / "data" / "census.csv"
@@ -98,12 +100,12 @@ def test_a_law_that_does_not_hold_is_said(monkeypatch):
         monkeypatch.setattr(module, "prune_heads", damaged)
     fives = {"self": torch.full((2, 4), 5.0)}
     monkeypatch.setattr(importance, "head_importance", lambda *_, **__: fives)
-    answers = laws.ask(build("bert"))
+    answers = laws.ask(tiny.build("bert"))
     assert answers["identity"] == answers["columns"] == "yes"
     assert answers["removal"].startswith("no: pruned and masked differ")
     assert answers["empty layer"].startswith("no: pruned and masked differ")
     assert answers["importance"].startswith("no: self 0 0: 5, finite differences")
     assert answers["places"].startswith("no: hidden_states[0] is that of another layer")
-    answers = laws.ask(build("gpt2"))
+    answers = laws.ask(tiny.build("gpt2"))
     for law in ("generation", "static cache", "chunked prefill", "chunks, static"):
         assert answers[law].startswith("no: what pruned and masked models generate"), law

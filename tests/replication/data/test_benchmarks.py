@@ -6,7 +6,6 @@ import datasets
 import pytest
 
 from headprune_lib.replication.data import TASKS, MissingData
-from headprune_lib.replication.data.tables import Hub, Lines, Table, to_examples
 
 PAIRS = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
 MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe said"
@@ -74,10 +73,10 @@ TEST_ROWS = {
 }
 
 
-def write(folder, files):
+def write(folder, files, encoding="utf-8"):
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content, encoding="utf-8")
+        (folder / name).write_text(content, encoding=encoding)
     return str(folder)
 
 
@@ -136,7 +135,7 @@ def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
                 }
             ),
         ).to_parquet(hub / f"{split}.parquet")
-    cola = replace(cola, hub=Hub(str(hub), None, cola.hub.splits, "label", "sentence"))
+    cola = replace(cola, hub=replace(cola.hub, path=str(hub), config=None))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     folder = write(tmp_path / "files", CASES["cola"])
     assert cola.load("hub") == cola.load(folder)
@@ -145,21 +144,19 @@ def test_the_hub_and_a_folder_give_the_same_examples(tmp_path, monkeypatch):
         cola.load()  # the Hub is read where it is asked for
 
 
-TWO = Table(("t",), 1, 0, width=2)
-
-
 @pytest.mark.parametrize(
-    ("table", "files", "message"),
+    ("task", "files", "message"),
     [
-        (TWO, {"t": b"good\t1\nbad\n"}, "line 2: 1 columns, expected 2"),
-        (TWO, {"t": b"good\t7\n"}, "line 1: unknown label '7', expected one of no, yes"),
-        (TWO, {"t": "gut\t1\nschön\t0\n".encode("latin-1")}, "t, after line 0: .*UTF-8"),
-        (Table(("t",), "label", "text"), {"t": b"label\ttxt\n"}, "'text'. among them"),
-        (Lines("l", "t"), {"l": b"0\n1\n", "t": b"a\n"}, "differ in their numbers of lines"),
+        ("sst2", {"sst2/test.tsv": "good\t1\nbad\n"}, "line 2: 1 columns, expected 2"),
+        ("sst2", {"sst2/dev.tsv": "good\t7\n"}, "line 1: unknown label '7', expected one of neg"),
+        ("sst2", {"sst2/dev.tsv": "schön\t1\n"}, "dev.tsv, after line 0: .*UTF-8"),
+        ("sst2", {"sst2/dev.tsv": " \t1\n"}, "dev.tsv, line 1: an empty text"),
+        ("sst2 (GLUE)", {"SST-2/dev.tsv": "sentence\tlbl\n"}, "'label'. among them"),
+        ("snli", {"snli/s1.dev": "A dog.\n"}, "labels.dev has 2, s1.dev has 1, s2.dev has 2 lines"),
+        ("snli", {"snli/s2.dev": "schön\nA.\n"}, "s2.dev must be text in UTF-8"),
     ],
 )
-def test_what_cannot_be_read_is_named(table, files, message, tmp_path):
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
+def test_what_cannot_be_read_is_named(task, files, message, tmp_path):
+    folder = write(tmp_path, {**CASES[task], **files}, encoding="latin-1")
     with pytest.raises(ValueError, match=message):
-        to_examples(table.rows(tmp_path), ("no", "yes"))
+        TASKS[task.split()[0]].load(folder)

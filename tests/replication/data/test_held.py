@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headprune_lib.replication import store
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.recipe import recipe
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.weights import weights_path
@@ -28,7 +28,7 @@ def folder(tmp_path):
     return str(tmp_path)
 
 
-def measured_on(profile) -> Examples:
+def measured_on(profile) -> Texts:
     """What the reported numbers of a profile would be measured on; no model is needed for that."""
     return EncoderSubject(profile, 1, None, "").test
 

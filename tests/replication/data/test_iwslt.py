@@ -3,8 +3,7 @@
 import pytest
 import translated
 
-from headprune_lib.replication.data import iwslt
-from headprune_lib.replication.data.verses import TRANSLATION_TASKS
+from headprune_lib.replication.data import TRANSLATION_TASKS, iwslt
 
 TASK = TRANSLATION_TASKS[iwslt.NAME]
 

@@ -10,7 +10,7 @@ import transformers
 from safetensors import safe_open
 
 from headprune_lib.replication import pretrained
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder import training
 from headprune_lib.replication.encoder.batches import make_batches
 from headprune_lib.replication.encoder.recipe import recipe
@@ -206,17 +206,17 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     tokenizer = load_tokenizer("tiny")
     texts = ("good film", "the plot is dull", "bad", "a very very very good cast")
     labels = (1, 0, 0, 1)
-    made = make_batches(tokenizer, Examples(texts, labels), 3, 5)
+    made = make_batches(tokenizer, Texts(texts, labels), 3, 5)
     assert made.n_truncated == 2  # with [CLS] and [SEP], 6 and 8 tokens
     assert [tuple(b["input_ids"].shape) for b in made.batches] == [(3, 5), (1, 5)]
     assert made.restore(torch.cat([b["labels"] for b in made.batches]).numpy()).tolist() == [
         *labels
     ]
-    pairs = Examples(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
+    pairs = Texts(("good film", "bad plot is dull"), (1, 0), ("fine", "cold cast"))
     (batch,) = make_batches(tokenizer, pairs, 2, 6).batches
     words = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
     assert words[0] == ["[CLS]", "good", "film", "[SEP]", "fine", "[SEP]"]
     assert len(words[1]) == 6 and words[1].count("[SEP]") == 2  # both ends kept
     assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="dataset is empty"):
-        make_batches(tokenizer, Examples((), ()), 3, 5)
+        make_batches(tokenizer, Texts((), ()), 3, 5)

@@ -12,7 +12,7 @@ import torch
 from headprune_lib import find_heads, order_mask, rank_heads, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
-from headprune_lib.replication.data import TASKS, Examples
+from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
@@ -137,7 +137,7 @@ def test_sentences_of_scores_and_of_choices_are_apart():
 
 
 def test_draws_share_no_sentence_and_the_larger_contain_the_smaller():
-    texts = Examples(tuple(map(str, range(4000))), tuple(i % 2 for i in range(4000)))
+    texts = Texts(tuple(map(str, range(4000))), tuple(i % 2 for i in range(4000)))
     found = {(n, draw): {*some.texts} for n, draw, some in drawn(texts)}
     assert [*found] == [*itertools.product((16, 64, 256, 1000), range(3)), (4000, 0)]
     for (n, draw), some in found.items():

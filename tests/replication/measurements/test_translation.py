@@ -12,7 +12,7 @@ from headprune_lib import find_heads, order_mask, tune_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements
-from headprune_lib.replication.data.verses import Pairs
+from headprune_lib.replication.data import Texts
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.metrics import corpus_bleu
@@ -148,8 +148,8 @@ def test_quality_with_and_without_shared_ngrams(smoke, subject):
         expected = plainly.bleu(subject, subject.headline, beams=beams)
         assert values[f"beam {beams}"]["bleu"] == pytest.approx(expected, abs=1e-3)
     assert [record["epoch"] for record in values["curve"]] == list(range(1, 10))
-    train = Pairs(((1, 1, 1),), ("a b c d e f",), ("one two",))
-    test = Pairs(((2, 1, 1),) * 3, ("x B, c D e", "b c d", "c d x"), ("y", "y", "y"))
+    train = Texts(("a b c d e f",), second=("one two",))
+    test = Texts(("x B, c D e", "b c d", "c d x"), second=("y", "y", "y"))
     assert shared_ngrams(train, test, 3).tolist() == [True, True, False]
     assert shared_ngrams(train, test, 4).tolist() == [True, False, False]
 

@@ -8,7 +8,7 @@ import sacrebleu
 
 from headprune_lib.fairseq_import import FairseqTranslator
 from headprune_lib.fairseq_import.load import Dictionary, Splitter
-from headprune_lib.replication.data.moses import Moses
+from headprune_lib.replication.data import Moses
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.translation.translator import BESIDE, MosesPieces
 

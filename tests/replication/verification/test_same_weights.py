@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.verification import same_weights
 from headprune_lib.replication.verification.quantities import (
@@ -62,7 +61,7 @@ def once(monkeypatch):
         def of(subject, texts, mask, *args, **kwargs):
             which = (
                 texts.places
-                if isinstance(texts, Pairs)
+                if hasattr(texts, "places")
                 else tuple(batch["input_ids"].numpy().tobytes() for batch in texts.batches)
             )
             masked = (mask[kind].numpy().tobytes() for kind in mask)

@@ -13,7 +13,7 @@ from headprune_lib.replication.pages.tables.independent import (
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
 from headprune_lib.replication.pages.tables.published_masks import alike
 from headprune_lib.replication.pages.tables.tasks import pairs_of_tasks
-from headprune_lib.replication.published_masks import masked_tasks, ranks_alike
+from headprune_lib.replication.published import masked_tasks, ranks_alike
 from headprune_lib.replication.store.results import Result
 
 

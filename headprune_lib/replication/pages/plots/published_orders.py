@@ -16,7 +16,7 @@ from headprune_lib.replication.pages.plots.style import (
     below,
     style,
 )
-from headprune_lib.replication.published_orders import published_orders
+from headprune_lib.replication.published import published_orders
 from headprune_lib.replication.titles import spelled
 
 __all__ = ["others_curves"]

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy.stats
 
 from headprune_lib.replication.pages.tables.pages import points
-from headprune_lib.replication.published_masks import MaskedTask, masked_tasks, ranks_alike
+from headprune_lib.replication.published import MaskedTask, masked_tasks, ranks_alike
 
 __all__ = ["alike_by_others", "masked_by_others"]
 

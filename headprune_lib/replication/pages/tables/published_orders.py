@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.published_orders import (
+from headprune_lib.replication.published import (
     five_seeds,
     published_orders,
     said_of_training,

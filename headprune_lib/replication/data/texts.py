@@ -1,0 +1,193 @@
+"""Texts with their labels or translations, read from files and split by nothing but the text."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+Place = tuple[int, ...]
+"""Where a text comes from: book, chapter and verse, or the line of a file; from 1."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts in their order, with what belongs to each of them.
+
+    Attributes:
+        texts: sentences, passages, the first text of each pair, or what is translated.
+        labels: class numbers from 0; empty where the texts have none.
+        second: the other text of each pair, or its translation; None for single texts.
+        places: where each text comes from; empty where that does not matter.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[int, ...] = ()
+    second: tuple[str, ...] | None = None
+    places: tuple[Place, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What is translated."""
+        return self.texts
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The translations of the sources."""
+        return self.second or ()
+
+    def first(self, n: int | None) -> Texts:
+        """The first ``n`` texts, all where ``n`` is None or larger than there are."""
+        return self.rows(range(len(self))[:n])
+
+    def after(self, n: int) -> Texts:
+        """All but the first ``n`` texts."""
+        return self.rows(range(len(self))[n:])
+
+    def last(self, n: int) -> Texts:
+        """The last ``n`` texts, all where there are fewer."""
+        return self.after(max(0, len(self) - n))
+
+    def rows(self, positions: Sequence[int]) -> Texts:
+        """The texts at these positions, in their order."""
+        return Texts(*(column and tuple(column[i] for i in positions) for column in self._columns))
+
+    def and_(self, more: Texts) -> Texts:
+        """These texts, then those of another set, which has the same of each text."""
+        columns = zip(self._columns, more._columns, strict=True)
+        return Texts(*(None if left is None else (*left, *right) for left, right in columns))
+
+    @property
+    def _columns(self) -> tuple:
+        return self.texts, self.labels, self.second, self.places
+
+    @cached_property
+    def sha256(self) -> str:
+        """Checksum of texts and labels, or of texts and their translations, in their order."""
+        columns = [self.texts, self.second] if self.places else [*self._columns[:3]]
+        return hashlib.sha256(json.dumps(columns, ensure_ascii=False).encode()).hexdigest()
+
+
+def normalise(text: str) -> str:
+    """Lower case, letters and digits only: two texts equal under it count as the same."""
+    return re.sub(r"[\W_]+", " ", text.lower()).strip()
+
+
+def hash_share(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone, uniform over texts."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16) / 16**12
+
+
+def text_hashes(texts: Texts) -> list[float]:
+    """Of each text, or pair, a number in [0, 1) that depends on its normalised spelling alone."""
+    pairs = zip(*filter(None, (texts.texts, texts.second)), strict=True)
+    return [hash_share("\t".join(map(normalise, pair))) for pair in pairs]
+
+
+def in_hash_order(texts: Texts) -> Texts:
+    """The texts in order of their hash, so that the first n are a random sample."""
+    columns = [*filter(None, (texts.places, texts.texts, texts.second, texts.labels))]
+    rows = [*zip(text_hashes(texts), *columns, strict=True)]
+    return texts.rows(sorted(range(len(texts)), key=rows.__getitem__))
+
+
+def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
+    """Splits that depend on each normalised text alone, so that none is on two sides.
+
+    Args:
+        shares: name -> share of the texts; they add up to 1. Each split is in order of hash, so
+            that its first n are a random sample.
+    """
+    texts, low, splits = in_hash_order(texts), 0.0, {}
+    hashes = text_hashes(texts)
+    for name, share in shares.items():
+        splits[name] = texts.rows([i for i, at in enumerate(hashes) if low <= at < low + share])
+        low += share
+    return splits
+
+
+def read_table(
+    path: Path, columns: Sequence[str | int], width: int | None = None
+) -> Iterator[tuple[str, ...]]:
+    """The lines of a tab-separated file: where each is, for an error message, then its cells.
+
+    Args:
+        columns: names in the header row, or numbers where there is none.
+        width: number of columns of a file without header row.
+
+    Raises:
+        ValueError: a header without the columns, or a line of another width (it is named).
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines, places = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), [*columns]
+        try:
+            if width is None:
+                header = next(lines, [])
+                if missing := [name for name in columns if name not in header]:
+                    raise ValueError(
+                        f"{path} starts with the columns {header}, expected {missing} among them"
+                    )
+                width, places = len(header), [header.index(str(name)) for name in columns]
+            for cells in lines:  # pandas would fill a short line up, and shift one with a cell more
+                where = f"{path}, line {lines.line_num}"
+                if len(cells) != width:
+                    raise ValueError(
+                        f"{where}: {len(cells)} columns, expected {width}, separated by tabs"
+                    )
+                yield where, *(cells[int(place)] for place in places)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(
+                f"{path}, after line {lines.line_num}: {error}; expected tab-separated text in UTF-8"
+            ) from error
+
+
+def read_lines(paths: Sequence[Path]) -> list[list[str]]:
+    """The lines of files that belong together, plain or compressed (``.gz``).
+
+    Raises:
+        ValueError: a file that is not UTF-8, or not as many lines in each.
+    """
+    sides = []
+    for path in paths:
+        content = path.read_bytes()
+        try:
+            content = gzip.decompress(content) if path.suffix == ".gz" else content
+            sides.append(content.decode("utf-8-sig").removesuffix("\n").split("\n"))
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} must be text in UTF-8: {error}") from error
+    if len({*map(len, sides)}) > 1:
+        counts = ", ".join(
+            f"{path.name} has {len(side)}" for path, side in zip(paths, sides, strict=True)
+        )
+        raise ValueError(f"{paths[0].parent}: {counts} lines; expected as many in each")
+    return sides
+
+
+def read_pairs(paths: Sequence[Path], *, origin: Place = (), gaps: bool = False) -> Texts:
+    """A file and its translation, line by line, with single spaces between words.
+
+    Args:
+        origin: begins the place of each pair; the number of its line ends it.
+        gaps: whether a side may be empty; the pair is then left out.
+
+    Raises:
+        ValueError: not UTF-8, an empty line, or not as many lines.
+    """
+    rows = []
+    for number, lines in enumerate(zip(*read_lines(paths), strict=True), 1):
+        pair = [" ".join(line.split()) for line in lines]
+        if all(pair):
+            rows.append((*pair, (*origin, number)))
+        elif not gaps:
+            raise ValueError(f"{paths[pair.index('')]}, line {number}: an empty line")
+    sources, targets, places = (tuple(row[i] for row in rows) for i in range(3))
+    return Texts(sources, second=targets, places=places)
