@@ -10,9 +10,8 @@ from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.order_names import tuned_in
-from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
 _TRANSLATORS = {

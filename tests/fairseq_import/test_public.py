@@ -10,7 +10,7 @@ from fairseqmodels import train_shape
 from headprune_lib.replication.data import MissingData, WrongChecksum, archives
 from headprune_lib.replication.data.archives import Archive
 from headprune_lib.replication.data.fetched import noted
-from headprune_lib.replication.translation.public import WMT14, public_translator
+from headprune_lib.replication.models.fairseq import WMT14, public_translator
 
 pytestmark = pytest.mark.slow  # half a second each to stop the server
 

@@ -21,9 +21,9 @@ from headprune_lib.masking import ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.bench.encoder import padded_batches, sweep_work
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.scoring import head_importance, score_heads
 from headprune_lib.selection import order_mask, rank_heads
 from headprune_lib.utils import without_labels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench.compare import Row, compare
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.scoring import score_heads
 from headprune_lib.utils import pass_seconds
 

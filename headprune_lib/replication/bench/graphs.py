@@ -12,8 +12,8 @@ from typing import Any
 from headprune_lib.export import export_onnx
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.bench.encoder import half_pruned
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.utils import without_labels
 
 

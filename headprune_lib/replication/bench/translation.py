@@ -11,10 +11,10 @@ from headprune_lib.criteria.search import mean_loss
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads
 from headprune_lib.replication.bench.compare import Row, compare
-from headprune_lib.replication.generation.drafts import translations_under
-from headprune_lib.replication.generation.greedy import generate, marks_of
+from headprune_lib.replication.models.drafts import translations_under
+from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.translation.subject import GROUP, TranslationSubject
+from headprune_lib.replication.setups import GROUP, TranslationSubject
 from headprune_lib.selection import Head
 from headprune_lib.utils import by_length, teacher_forced
 

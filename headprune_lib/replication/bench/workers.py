@@ -10,9 +10,10 @@ import torch
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication.bench.compare import Row, compare
 from headprune_lib.replication.cluster import local_processes
-from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.engine import running_on
+from headprune_lib.replication.models.encoders import evaluate
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Journal
 
 MASKS = 12
@@ -31,7 +32,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
 
     def plainly() -> None:
         for mask in masks.values():
-            evaluate(subject, prepared, mask)
+            evaluate(subject.model, prepared, mask)
 
     def through_the_engine() -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -19,8 +19,8 @@ from headprune_lib.replication.published import published_shares, published_task
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import ALPHA, C4_UP_TO, C8_UP_TO
 from headprune_lib.replication.store import OUTCOMES, Key, Result
+from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.replication.titles import setting, spelled
-from headprune_lib.replication.translation.outcomes import all_counts
 
 Values = Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Arrays, Key, Part, Result
-from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.store.verses import all_counts
 
 
 @dataclass(frozen=True)

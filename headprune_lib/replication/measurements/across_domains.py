@@ -15,7 +15,6 @@ from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.accuracy import Tests, baseline
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
@@ -32,12 +31,12 @@ from headprune_lib.replication.measurements.records import (
     partial_record,
 )
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import rows_of
-from headprune_lib.replication.translation.outcomes import all_counts, first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import all_counts, first_verses
 
 
 @dataclass(frozen=True)

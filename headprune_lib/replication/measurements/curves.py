@@ -22,8 +22,7 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C8_UP_TO, TOLERANCES
 from headprune_lib.replication.stats.metrics import SCORES, Score
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 
 @dataclass(frozen=True)

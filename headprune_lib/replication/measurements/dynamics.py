@@ -18,8 +18,7 @@ from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 TRAINING = "training "
 """Begins the name of a part, before the seed."""

@@ -13,7 +13,6 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.masking import Head, head_mask, ones_mask
-from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -32,6 +31,7 @@ from headprune_lib.replication.measurements.perplexity import (
 from headprune_lib.replication.measurements.records import Difference, difference_record
 from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import LanguageSubject, whole_thousandths
 from headprune_lib.replication.stats import area_under_curve
 from headprune_lib.replication.stats.bounds import C8_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT

@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder import tuning
 from headprune_lib.replication.measurements.curves import score_of
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -28,6 +27,7 @@ from headprune_lib.replication.measurements.records import (
     difference_record,
     interval_record,
 )
+from headprune_lib.replication.models import encoders as tuning
 from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.stats.metrics import SCORES

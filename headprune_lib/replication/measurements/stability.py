@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -27,6 +26,7 @@ from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import Correlation, correlation_record
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 

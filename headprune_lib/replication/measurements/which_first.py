@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     ALPHAS,
     CONTROL_DRAWS,
@@ -47,10 +46,10 @@ from headprune_lib.replication.measurements.shared_masks import Texts, outcomes_
 from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, tuned
 from headprune_lib.replication.order_names import read_name, tuned_in
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.stats.metrics import SCORES
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 N_EXAMPLES, N_VERSES = 1_000, 256
 """Of the test text, at most: many orders are followed, each on several trainings."""

@@ -16,9 +16,8 @@ from headprune_lib.messages import unknown
 from headprune_lib.replication.data import TASKS, whole_task
 from headprune_lib.replication.data.passages import LANGUAGE_TASKS
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.paths import absolute
-from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles.parameters import (
     Count,
     CountFrom0,

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import StrictFloat, StrictInt
 
+from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.profiles.parameters import (
     CountOrAll,
     PositiveFloat,
     PositiveInt,
     parameters,
 )
-from headprune_lib.replication.weights import BFLOAT16
 
 POST_NORM = "post-norm"
 """The model of a task that is meant where none is named."""

@@ -10,7 +10,6 @@ import torch
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication import stats
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     alpha_in,
     combined_order,
@@ -23,6 +22,7 @@ from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.tuned import factors_along, tuned
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.order_names import read_name, tuned_in
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.stats.bounds import ORDERS_UP_TO
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import Arrays, Journal, Part, Result

@@ -7,8 +7,8 @@ from headprune_lib import head_mask, masked_heads
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import operations, sweep_translations, sweep_work
-from headprune_lib.replication.generation.greedy import generate
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.models.generation import generate
+from headprune_lib.replication.setups import TranslationSubject
 
 pytestmark = pytest.mark.nightly
 

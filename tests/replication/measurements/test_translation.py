@@ -16,10 +16,10 @@ from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.profiles import Checkpoints
+from headprune_lib.replication.setups import TranslationSubject, forced_batches
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.replication.store.verses import all_counts
 
 
 @pytest.fixture(scope="module")

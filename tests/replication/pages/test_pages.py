@@ -10,9 +10,9 @@ import transformers as t
 from tiny import SHAPE, TWO_SIDED
 
 from headprune_lib import find_heads
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.pages.notebooks import notebooks_root
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -1,14 +1,18 @@
 """Translations by drafts are those that ``generate`` makes under each mask."""
 
+import numpy as np
 import pytest
 import torch
 from tiny import build
 
 from headprune_lib import head_mask, masked_heads, ones_mask
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
+from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import masked_rows
-from headprune_lib.replication.generation.drafts import translations_under
-from headprune_lib.replication.generation.greedy import generate
+from headprune_lib.replication.models import generation
+from headprune_lib.replication.models.drafts import translations_under
+from headprune_lib.replication.models.generation import generate, marks_of, searched_under
+from headprune_lib.utils import teacher_forced
 
 END, START = 2, 3  # as the model of these tests has them
 
@@ -69,3 +73,20 @@ def test_each_row_has_its_own_mask_in_beam_search_too(sources):
         masked_rows(model, masks[1:], [0, 1]),
     ):
         model(input_ids=ids, decoder_input_ids=ids)
+
+
+@pytest.mark.parametrize("at_once", [256, 11])
+def test_searches_are_those_of_generate_under_each_mask(model, sources, monkeypatch, at_once):
+    monkeypatch.setattr(generation, "_SEARCHED_TOGETHER", at_once)
+    own = sorted(sources, key=len)[:4]
+    masks = [ones_mask(model), *list(one_head_masks(model).values())[::5]]
+    drafts = generate(model, own, beams=3, early_stopping=True)
+    found = searched_under(model, own, drafts, masks, beams=3)
+    marks = marks_of(model)
+    batch = teacher_forced(own, [[*d, marks.end] for d in drafts], marks.pad, marks.start)
+    for mask, one in zip(masks, found, strict=True):
+        with masked_heads(model, mask), torch.inference_mode():
+            assert one.ids == generate(model, own, beams=3, early_stopping=True)
+            losses = cross_entropy(model(**{k: batch[k] for k in batch if k != "labels"}), batch)
+        np.testing.assert_allclose(one.draft_loss, losses.numpy(), rtol=1e-9)
+    assert found[0].ids == drafts and any(one.ids != drafts for one in found[1:])

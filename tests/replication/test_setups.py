@@ -11,7 +11,6 @@ from headprune_lib import find_heads, head_importance, head_mask, rank_heads
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.attention import eager_attention
 from headprune_lib.replication import measurements
-from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.measurements.language_curve import (
     ORDERS,
     PER_GROUP,
@@ -20,6 +19,7 @@ from headprune_lib.replication.measurements.language_curve import (
     steps_of,
 )
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import LanguageSubject
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.store.heads import heads_in
 
