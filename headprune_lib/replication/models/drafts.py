@@ -208,11 +208,6 @@ def _replayed_below(
     return replace_outputs(stack.layers[:layer], [call.output for call in calls[:layer]])
 
 
-# --- decode on from a beginning that is certain, sentences of several masks in one batch -----------
-#
-# Unlike ``generate`` it drops sentences that have ended, and holds keys and values where they are.
-
-
 @dataclass
 class _Pending:
     """A sentence to be decoded: ``stands`` pieces of its draft are certain.
@@ -249,7 +244,10 @@ def _decode(
     limits: Sequence[int],
     marks: Marks,
 ) -> None:
-    """Finish the sentences of a pool, in place, in batches of like prefix.
+    """Finish the sentences of a pool word by word, in place, in batches of like prefix.
+
+    Unlike ``generate`` it starts from what is certain, decodes sentences of several masks together,
+    drops those that have ended, and holds keys and values where they are.
 
     Args:
         masks: kind -> the masks that ``_Pending.mask`` counts.
@@ -257,50 +255,38 @@ def _decode(
     """
     pool.sort(key=lambda row: row.stands)
     for start in range(0, len(pool), _DECODED_TOGETHER):
-        _decode_batch(model, masks, pool[start : start + _DECODED_TOGETHER], limits, marks)
-
-
-def _decode_batch(
-    model: PreTrainedModel,
-    masks: dict[str, Float[Tensor, "layer mask head"]],
-    rows: list[_Pending],
-    limits: Sequence[int],
-    marks: Marks,
-) -> None:
-    """Greedy decoding word by word."""
-    common = rows[0].stands
-    device = rows[0].state.device
-    fed = torch.tensor([[marks.start, *row.draft[:common]] for row in rows], device=device)
-    for row in rows:
-        row.certain, row.draft = row.draft, row.draft[:common]
-    cache = _cache(model, rows, room=max(limits[row.sentence] for row in rows) + 1)
-    while rows:
-        states = BaseModelOutput(last_hidden_state=torch.stack([row.state for row in rows]))
-        seen = torch.stack([row.seen for row in rows])
-        masked = [row.mask for row in rows]
-        with gated(model, {kind: values[:, masked] for kind, values in masks.items()}):
-            while True:
-                made = model(
-                    encoder_outputs=states,
-                    attention_mask=seen,
-                    decoder_input_ids=fed,
-                    past_key_values=cache,
-                    use_cache=True,
-                )
-                pieces = made.logits[:, -1].argmax(-1).tolist()
-                going = [
-                    i
-                    for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
-                    if row.grow(piece, limits[row.sentence], marks)
-                ]
-                fed = torch.tensor(
-                    [[row.draft[-1] if row.draft else marks.start] for row in rows], device=device
-                )
-                if len(going) <= _DROP_BELOW * len(rows):
-                    break
-        rows, fed = [rows[i] for i in going], fed[going]
-        if rows:
-            cache.batch_select_indices(torch.tensor(going, device=device))
+        rows = pool[start : start + _DECODED_TOGETHER]
+        common, device = rows[0].stands, rows[0].state.device
+        fed = torch.tensor([[marks.start, *row.draft[:common]] for row in rows], device=device)
+        for row in rows:
+            row.certain, row.draft = row.draft, row.draft[:common]
+        cache = _cache(model, rows, room=max(limits[row.sentence] for row in rows) + 1)
+        while rows:
+            given = {
+                "encoder_outputs": BaseModelOutput(torch.stack([row.state for row in rows])),
+                "attention_mask": torch.stack([row.seen for row in rows]),
+                "past_key_values": cache,
+                "use_cache": True,
+            }
+            masked = [row.mask for row in rows]
+            with gated(model, {kind: values[:, masked] for kind, values in masks.items()}):
+                while True:
+                    logits = model(decoder_input_ids=fed, **given).logits
+                    pieces = logits[:, -1].argmax(-1).tolist()
+                    going = [
+                        i
+                        for i, (row, piece) in enumerate(zip(rows, pieces, strict=True))
+                        if row.grow(piece, limits[row.sentence], marks)
+                    ]
+                    fed = torch.tensor(
+                        [[row.draft[-1] if row.draft else marks.start] for row in rows],
+                        device=device,
+                    )
+                    if len(going) <= _DROP_BELOW * len(rows):
+                        break
+            rows, fed = [rows[i] for i in going], fed[going]
+            if rows:
+                cache.batch_select_indices(torch.tensor(going, device=device))
 
 
 def _cache(model: PreTrainedModel, rows: list[_Pending], room: int) -> EncoderDecoderCache:
