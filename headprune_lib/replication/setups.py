@@ -112,20 +112,20 @@ class Setup(ABC):
         """
 
     @abstractmethod
-    def scored_on(self) -> list[Batch]:
+    def _scored_on(self) -> list[Batch]:
         """The texts that heads are scored on, in batches with labels."""
 
     @abstractmethod
-    def tokens_left_out(self) -> Tokens:
+    def _tokens_left_out(self) -> Tokens:
         """What a criterion may leave out of a text."""
 
     @abstractmethod
-    def sent(self) -> dict[str, Any]:
+    def _sent(self) -> dict[str, Any]:
         """What :meth:`of` is given besides the profile, where a worker loads the same setup."""
 
     @classmethod
     @abstractmethod
-    def file_of(cls, profile: Profile, **sent: Any) -> Path | None:
+    def _file_of(cls, profile: Profile, **sent: Any) -> Path | None:
         """The file of the weights that :meth:`of` would load; None where nobody has trained them."""
 
     @property
@@ -159,7 +159,7 @@ class Setup(ABC):
 
         def measure() -> Arrays:
             with eager_attention(self.model):  # the kernel with a fast backward pass
-                return named.scores(self.model, self.scored_on(), mask, self.tokens_left_out)
+                return named.scores(self.model, self._scored_on(), mask, self._tokens_left_out)
 
         title = shown(named.criterion.name).label
         (unit,) = self.compute({named.key(mask): measure}, journal, title)
@@ -174,7 +174,7 @@ class Setup(ABC):
 
     def __reduce__(self) -> tuple:
         """On its way to a worker, what loads it there."""
-        sent = tuple(self.sent().items())
+        sent = tuple(self._sent().items())
         return _received, (type(self), pickle.dumps(self.profile), sent, self.weights_sha256)
 
 
@@ -185,7 +185,7 @@ def _received(
     """A setup as a worker process needs it, loaded once."""
     wanted, named = pickle.loads(profile), dict(sent)
     if kind is not LanguageSubject:  # whose weights nobody trains
-        check_worker_has(kind.file_of(wanted, **named), weights_sha256)
+        check_worker_has(kind._file_of(wanted, **named), weights_sha256)
     return kind.of(wanted, **named)
 
 
@@ -216,15 +216,13 @@ class EncoderSubject(Setup):
         """The profile's model, fine-tuned with ``seed``: the stored weights, or trained now."""
         seed = profile.seed if seed is None else seed
         model = finetuned(profile, seed, kernel=kernel)
-        return cls(profile, seed, model, sha256_of(cls.file_of(profile, seed)))
+        return cls(profile, seed, model, sha256_of(cls._file_of(profile, seed)))
 
     @classmethod
-    def file_of(cls, profile: Profile, seed: int, kernel: str = "") -> Path:
-        """See :class:`Setup`."""
+    def _file_of(cls, profile: Profile, seed: int, kernel: str = "") -> Path:
         return weights_path(profile.model, recipe(profile, seed))
 
-    def sent(self) -> dict[str, Any]:
-        """See :class:`Setup`."""
+    def _sent(self) -> dict[str, Any]:
         return {"seed": self.seed, "kernel": self.model.config._attn_implementation}
 
     @property
@@ -330,18 +328,16 @@ class EncoderSubject(Setup):
 
         def measure() -> Arrays:
             with eager_attention(self.model):  # the kernel with a fast backward pass
-                scores = head_importance(self.model, self.scored_on(), normalize=None)
+                scores = head_importance(self.model, self._scored_on(), normalize=None)
             return {"self": scores["self"].numpy()}
 
         (unit,) = self.compute({"I_h all heads": measure}, journal, f"importance, seed {self.seed}")
         return _normalised(_by_kind(unit), normalize)
 
-    def scored_on(self) -> list[Batch]:
-        """See :class:`Setup`."""
+    def _scored_on(self) -> list[Batch]:
         return self.batches(self.scoring).batches
 
-    def tokens_left_out(self) -> Tokens:
-        """See :class:`Setup`."""
+    def _tokens_left_out(self) -> Tokens:
         return tokens_of(load_tokenizer(self.profile.model))
 
     def curve(
@@ -426,14 +422,12 @@ class TranslationSubject(Setup):
         return cls.of(profile, task, seed)
 
     @classmethod
-    def file_of(
+    def _file_of(
         cls, profile: Profile, task: str, seed: int, kernel: str = "", **kept: int
     ) -> Path | None:
-        """See :class:`Setup`."""
         return stored_weights(profile, task, seed, model=profile.model_of(task), **kept)
 
-    def sent(self) -> dict[str, Any]:
-        """See :class:`Setup`."""
+    def _sent(self) -> dict[str, Any]:
         kernel = self.model.config._attn_implementation
         return {"task": self.task, "seed": self.seed, "kernel": kernel, **self.kept}
 
@@ -539,17 +533,15 @@ class TranslationSubject(Setup):
 
         def measure() -> Arrays:
             with eager_attention(self.model):  # the kernel with a fast backward pass
-                each = example_importance(self.model, self.scored_on())
+                each = example_importance(self.model, self._scored_on())
             return {kind: values.numpy() for kind, values in each.items()}
 
         return self.compute({"I_h": measure}, journal, f"importance, {self.task}")[0]
 
-    def scored_on(self) -> list[Batch]:
-        """See :class:`Setup`."""
+    def _scored_on(self) -> list[Batch]:
         return forced_batches(self, self.split("score"))
 
-    def tokens_left_out(self) -> Tokens:
-        """See :class:`Setup`."""
+    def _tokens_left_out(self) -> Tokens:
         return Tokens(special_ids(self.model))
 
 
@@ -592,11 +584,10 @@ class LanguageSubject(Setup):
         return cls(profile, task, _language_model(profile.language_model, profile.device_here))
 
     @classmethod
-    def file_of(cls, profile: Profile, task: str) -> None:
-        """See :class:`Setup`: nobody trains these weights."""
+    def _file_of(cls, profile: Profile, task: str) -> None:
+        return None  # nobody trains these weights
 
-    def sent(self) -> dict[str, Any]:
-        """See :class:`Setup`."""
+    def _sent(self) -> dict[str, Any]:
         return {"task": self.task}
 
     def measured(self, raw: Arrays) -> Measured:
@@ -661,12 +652,10 @@ class LanguageSubject(Setup):
         surprise = -np.log(counts / counts.sum())
         return np.array([surprise[ids[1:]].sum() for ids in self.test])
 
-    def scored_on(self) -> list[Batch]:
-        """See :class:`Setup`."""
+    def _scored_on(self) -> list[Batch]:
         return self.batches(self.scoring)
 
-    def tokens_left_out(self) -> Tokens:
-        """See :class:`Setup`."""
+    def _tokens_left_out(self) -> Tokens:
         return Tokens([self.model.config.bos_token_id])
 
     def outcomes(
