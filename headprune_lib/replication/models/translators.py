@@ -363,7 +363,10 @@ def kept_updates(folder: Path) -> list[int]:
 
 def read_curve(folder: Path) -> list[dict]:
     """The learning curve: epoch, updates, validation BLEU, training loss; empty before epoch 1."""
-    path = folder / "curve.json"
+    return _curve_in(folder / "curve.json")
+
+
+def _curve_in(path: Path) -> list[dict]:
     return json.loads(path.read_text()) if path.is_file() else []
 
 
@@ -603,19 +606,13 @@ def _load_ours(
         )
     vocabulary, curve = _beside(path)
     network, pieces = new_model(recipe.shape, 0, kernel), read_pieces(vocabulary)
-    if missing := sorted(
-        {n for n, p in network.named_parameters() if p.requires_grad} - {*tensors}
-    ):
-        raise ValueError(f"{path} lacks weights of {recipe.shape}: {missing[:4]}")
-    load_trained(network, tensors, str(recipe.shape))  # positions are made anew
+    load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are made anew
     if pieces.vocabulary.get_piece_size() != network.config.vocab_size:
         raise ValueError(
             f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, the weights in "
             f"{path} are for {network.config.vocab_size}: not of one training"
         )
-    return Translator(
-        task, network.to(device), pieces, sha256_of(path), json.loads(curve.read_text())
-    )
+    return Translator(task, network.to(device), pieces, sha256_of(path), _curve_in(curve))
 
 
 def _beside(path: Path) -> tuple[Path, Path]:

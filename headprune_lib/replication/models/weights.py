@@ -86,16 +86,22 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
         return None
 
 
-def load_trained(model: nn.Module, weights: dict[str, Tensor], what: str) -> nn.Module:
+def load_trained(
+    model: nn.Module, weights: dict[str, Tensor], what: str, *, whole: bool = False
+) -> nn.Module:
     """The model in evaluation mode, with stored tensors in place of its own.
 
     Args:
         what: names the model, for the message.
+        whole: whether every parameter must be among them.
 
     Raises:
-        ValueError: a tensor that the model does not have, or of another shape.
+        ValueError: a tensor is missing, or unknown to the model, or of another shape.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    asked = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    if whole and (missing := sorted(asked - weights.keys())):
+        raise ValueError(f"the trained weights do not fit {what}: {', '.join(missing[:4])} missing")
     for name, tensor in weights.items():
         if shapes.get(name) != tuple(tensor.shape):
             raise ValueError(
