@@ -49,8 +49,8 @@ def trained(tmp_path_factory) -> Path:
 def train_smoke(cache: Path) -> None:
     """Train the models of profile ``smoke`` into an empty cache."""
     # only where it is needed: transformers' Trainer takes seconds to import
-    from headprune_lib.replication.encoder.weights import finetuned
-    from headprune_lib.replication.translation.training import train
+    from headprune_lib.replication.models.encoders import finetuned
+    from headprune_lib.replication.models.translators import train
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADPRUNE_CACHE", str(cache))

@@ -7,7 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from typer.testing import CliRunner
 
 from headprune_lib.cli import app
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.models.pretrained import load_tokenizer
 
 SMALL = {
     "vocab_size": 64, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,

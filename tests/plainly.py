@@ -10,10 +10,10 @@ import transformers
 
 from headprune_lib import masked_heads, ones_mask
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.batches import make_batches, shuffled_by_length
-from headprune_lib.replication.generation.greedy import generate, marks_of
-from headprune_lib.replication.pretrained import load_tokenizer
-from headprune_lib.replication.weights import BFLOAT16, working_precision
+from headprune_lib.replication.models.encoders import make_batches, shuffled_by_length
+from headprune_lib.replication.models.generation import generate, marks_of
+from headprune_lib.replication.models.pretrained import load_tokenizer
+from headprune_lib.replication.models.weights import BFLOAT16, working_precision
 from headprune_lib.utils import teacher_forced, without_labels
 
 

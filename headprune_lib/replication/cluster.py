@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from headprune_lib.replication.engine import Unit
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
@@ -37,7 +39,6 @@ _KEEPS_MEMORY = {
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**25),
 }
 
-Unit = Callable[[], Arrays]
 _RETRIES = 2  # of a unit that raises
 _LOST = 3  # connections to the scheduler that may break in turn without a unit finished
 _CONNECT, _RECONNECT = "30s", "300s"  # a scheduler that was there may take its time to come back
@@ -48,9 +49,9 @@ _one_at_a_time = threading.Lock()
 class Cluster:
     """Where units are sent to; made by :func:`local_processes` or :func:`at_scheduler`."""
 
-    def __init__(self, connect: Callable[[str], distributed.Client]):
+    def __init__(self, connect: Callable[..., distributed.Client]):
         self._connect = connect
-        self._client = connect(_CONNECT)
+        self._client = connect(timeout=_CONNECT)
 
     def close(self) -> None:
         """Leave the cluster; what others compute there goes on."""
@@ -77,10 +78,9 @@ class Cluster:
         """
         failed: dict[str, BaseException] = {}
         yield from self._together(units, journal, failed)
-        killed = [key for key, error in failed.items() if _is_killed(error)]
-        for key in killed:
+        for key in [key for key, error in failed.items() if _is_killed(error)]:
             del failed[key]
-            yield from self._together({key: units[key]}, journal, failed, alone=True)
+            yield from self._together({key: units[key]}, journal, failed, " alone")
         if failed:
             reasons = {key: _reason(error) for key, error in failed.items()}
             raise UnitsFailed(title, reasons, journal.folder)
@@ -90,21 +90,28 @@ class Cluster:
         units: Mapping[str, Unit],
         journal: Journal,
         failed: dict[str, BaseException],
-        alone: bool = False,
+        alone: str = "",
     ) -> Iterator[tuple[str, Arrays]]:
         left, lost = dict(units), 0
         while left:
-            before = len(left)
-            for key, future in self._submitted(left, journal, alone):
+            before, submit = len(left), partial(self._client.submit, retries=_RETRIES, pure=False)
+            # Two runs of a measurement give a task the same name: the scheduler computes it once.
+            group = f"{journal.folder}{alone}"
+            futures = {
+                submit(_compute, str(journal.folder), key, unit, key=(group, key)): key
+                for key, unit in left.items()
+            }
+            for future in distributed.as_completed(list(futures)):
+                key = futures.pop(future)
                 if future.cancelled():  # the scheduler was lost
                     continue
                 if (error := future.exception()) is not None:
                     failed[key] = error
-                elif (arrays := _outcome(future, key, units[key], journal)) is None:
-                    continue
-                else:
+                    del left[key]
+                elif (arrays := _outcome(future, key, units[key], journal)) is not None:
                     yield key, arrays
-                del left[key]
+                    del left[key]
+                future.release()  # the scheduler may forget the outcome, or the failure
             if left:
                 lost = lost + 1 if len(left) == before else 1
                 if lost > _LOST:
@@ -113,29 +120,7 @@ class Cluster:
                         f"kept in {journal.folder}"
                     )
                 self._client.close()
-                self._client = self._connect(_RECONNECT)
-
-    def _submitted(
-        self, units: Mapping[str, Unit], journal: Journal, alone: bool
-    ) -> Iterator[tuple[str, distributed.Future]]:
-        """Every unit's future, once it has ended in one way or another."""
-        # Two runs of the same measurement give a task the same name: the scheduler computes it once.
-        group = f"{journal.folder}{' alone' if alone else ''}"
-        futures = {
-            self._client.submit(
-                _compute,
-                str(journal.folder),
-                key,
-                unit,
-                key=(group, key),
-                retries=_RETRIES,
-                pure=False,
-            ): key
-            for key, unit in units.items()
-        }
-        for future in distributed.as_completed(list(futures)):
-            yield futures.pop(future), future
-            future.release()  # the scheduler may forget the outcome, or the failure
+                self._client = self._connect(timeout=_RECONNECT)
 
 
 def _compute(folder: str, key: str, unit: Unit) -> tuple[Arrays, float]:
@@ -180,19 +165,13 @@ def local_processes(n: int) -> Iterator[Cluster]:
     """
     if n < 1:
         raise ValueError(f"--workers is {n}; give at least 1")
-    with ExitStack() as stack:
-        stack.enter_context(dask.config.set(_KEEPS_MEMORY))
-        cluster = stack.enter_context(
-            distributed.LocalCluster(
-                n_workers=n,
-                threads_per_worker=1,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            )
-        )
-        found = Cluster(lambda timeout: distributed.Client(cluster, timeout=timeout))
-        stack.callback(found.close)
-        yield found
+    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    with (
+        dask.config.set(_KEEPS_MEMORY),
+        distributed.LocalCluster(n_workers=n, threads_per_worker=1, **quiet) as processes,
+        closing(Cluster(partial(distributed.Client, processes))) as cluster,
+    ):
+        yield cluster
 
 
 @contextmanager
@@ -204,8 +183,5 @@ def at_scheduler(address: str) -> Iterator[Cluster]:
         ValueError: not an address.
     """
     where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
-    found = Cluster(lambda timeout: distributed.Client(**where, timeout=timeout))
-    try:
-        yield found
-    finally:
-        found.close()
+    with closing(Cluster(partial(distributed.Client, **where))) as cluster:
+        yield cluster

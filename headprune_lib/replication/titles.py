@@ -8,9 +8,8 @@ from typing import Any
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.order_names import tuned_in
-from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.store import Result
 
 _TRANSLATORS = {

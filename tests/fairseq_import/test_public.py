@@ -8,7 +8,7 @@ import pytest
 from fairseqmodels import train_shape
 
 from headprune_lib.replication.data import Archive, MissingData, WrongChecksum, fetch, noted
-from headprune_lib.replication.translation.public import WMT14, public_translator
+from headprune_lib.replication.models.fairseq import WMT14, public_translator
 
 pytestmark = pytest.mark.slow  # half a second each to stop the server
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import cluster, measurements
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units, running_on
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Journal, UnitsFailed
 
 pytestmark = pytest.mark.nightly

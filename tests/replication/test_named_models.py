@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication.cli import app, named_models
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder import weights
+from headprune_lib.replication.models import encoders as weights
 
 
 def run(*words):

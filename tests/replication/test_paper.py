@@ -114,7 +114,7 @@ def downloads(server: hub.Hub) -> list[str]:
 
 
 WEIGHTS = """
-from headprune_lib.replication.pretrained import BASES, load_tokenizer, new_classifier
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
 try:
     model = new_classifier("bert-base", ("no", "yes"), 1)
     print(type(model).__name__, *load_tokenizer("bert-base")("a film").keys())

@@ -46,7 +46,7 @@ def rows(profile: Profile, n_sentences: int, rounds: int) -> list[Row]:
     from headprune_lib.pruning import prune_heads
     from headprune_lib.replication.bench import compare
     from headprune_lib.replication.bench.encoder import padded_batches, sweep_work
-    from headprune_lib.replication.encoder.subject import EncoderSubject
+    from headprune_lib.replication.setups import EncoderSubject
     from headprune_lib.scoring import head_importance, score_heads
     from headprune_lib.selection import order_mask, rank_heads
 

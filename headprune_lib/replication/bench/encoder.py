@@ -18,11 +18,11 @@ from headprune_lib.masking import masked_heads
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.bench import SCORES_BY, Row, compare
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.encoder.batches import make_batches
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.speed import attention_parameters
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.models.encoders import make_batches
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.scoring import head_importance, score_heads
 from headprune_lib.selection import order_mask, rank_heads
 from headprune_lib.utils import Batch, pass_seconds

@@ -8,9 +8,9 @@ from headprune_lib.ablation import one_head_ablation, one_head_masks
 from headprune_lib.criteria.search import mean_loss
 from headprune_lib.losses import cross_entropy
 from headprune_lib.replication.bench import Row, compare
-from headprune_lib.replication.generation.greedy import generate, marks_of
+from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.translation.subject import GROUP, TranslationSubject
+from headprune_lib.replication.setups import GROUP, TranslationSubject
 from headprune_lib.utils import by_length, teacher_forced
 
 

@@ -20,7 +20,7 @@ from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.published import bert_curve, published_share
 from headprune_lib.replication.stats import TrainingsMean
 from headprune_lib.replication.store import Arrays, Key, Part, Result
-from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.store.verses import all_counts
 
 HEADS = 144
 """Of BERT-base."""

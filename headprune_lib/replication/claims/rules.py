@@ -49,8 +49,8 @@ from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.published import paper, published_shares, published_task
 from headprune_lib.replication.stats import Z95, all_of, detectable, power_above, standard_error
 from headprune_lib.replication.store import OUTCOMES, Result
+from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.replication.titles import spelled
-from headprune_lib.replication.translation.outcomes import all_counts
 
 Found = Mapping[str, Any]
 """An estimate with its ``interval`` and, of a t interval, ``error`` and ``freedom``."""

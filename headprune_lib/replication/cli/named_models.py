@@ -37,16 +37,15 @@ def named_models() -> dict[str, NamedModel]:
 
 
 def _public_translator(_task: str) -> nn.Module:
-    from headprune_lib.replication.translation.public import public_translator
+    from headprune_lib.replication.models.fairseq import public_translator
 
     return public_translator().model
 
 
 def _classifier(task: str) -> nn.Module:
-    from headprune_lib.replication.encoder.recipe import recipe
-    from headprune_lib.replication.encoder.weights import weights_path, with_weights
+    from headprune_lib.replication.models.encoders import recipe, weights_path, with_weights
+    from headprune_lib.replication.models.weights import read_weights
     from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.weights import read_weights
 
     profile = load_profile(task=task)
     wanted = recipe(profile, profile.seed)
@@ -59,17 +58,16 @@ def _classifier(task: str) -> nn.Module:
 
 
 def _tokenizer(task: str) -> PreTrainedTokenizerBase:
-    from headprune_lib.replication.pretrained import load_tokenizer
+    from headprune_lib.replication.models.pretrained import load_tokenizer
     from headprune_lib.replication.profiles import load_profile
 
     return load_tokenizer(load_profile(task=task).model)
 
 
 def _translator(task: str) -> nn.Module:
+    from headprune_lib.replication.models.translators import file_name, load_translator
     from headprune_lib.replication.paths import models_root
     from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.translation.recipe import file_name
-    from headprune_lib.replication.translation.weights import load_translator
 
     profile = load_profile()
     if task not in profile.translation:

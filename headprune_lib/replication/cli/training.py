@@ -48,9 +48,9 @@ def train(
     A translation model is trained from nothing, one seed, and goes on from its last epoch after a
     kill.
     """
-    from headprune_lib.replication.encoder.weights import finetuned
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
+    from headprune_lib.replication.models.encoders import finetuned
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors():
@@ -96,7 +96,7 @@ def tune(
     Example: headprune tune cola --epochs 3 --epochs 10 --learning-rate 1e-4
     """
     from headprune_lib.replication.data import TASKS
-    from headprune_lib.replication.encoder import tuning
+    from headprune_lib.replication.models import encoders as tuning
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors():
@@ -122,7 +122,8 @@ def tune(
 def _train_translator(
     settings: Profile, task: str, seed: int | None, retrain: bool, publish: bool
 ) -> None:
-    from headprune_lib.replication.translation import training, weights
+    from headprune_lib.replication.models import translators as training
+    from headprune_lib.replication.models import translators as weights
 
     seed, model = settings.trainings(task)[0] if seed is None else seed, settings.model_of(task)
     folder = training.train(settings, task, seed, model=model, retrain=retrain)
@@ -143,8 +144,8 @@ def translate(
 
     Example: headprune translate enfr "In the beginning God created the heavens and the earth."
     """
+    from headprune_lib.replication.models.translators import load_translator
     from headprune_lib.replication.profiles import load_profile
-    from headprune_lib.replication.translation.weights import load_translator
 
     given = sentences or sys.stdin.read().splitlines()
     with user_errors():
@@ -174,7 +175,7 @@ def fairseq_iwslt(
 
     Example: headprune fairseq-iwslt data-bin/iwslt14 runs/iwslt --max-epoch 40 --fp16
     """
-    from headprune_lib.replication.translation.fairseq_training import train_iwslt
+    from headprune_lib.replication.models.fairseq import train_iwslt
 
     with user_errors():
         try:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF, check_task, load_for
 from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement
 from headprune_lib.replication.measurements.obtaining import (
@@ -25,7 +24,7 @@ from headprune_lib.replication.measurements.obtaining import (
     key_of,
     obtain,
 )
-from headprune_lib.replication.pretrained import BASES
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Key, Result
 

@@ -14,7 +14,6 @@ import numpy as np
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.accuracy import Tests, baseline
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
@@ -32,10 +31,10 @@ from headprune_lib.replication.measurements.records import (
 )
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import rows_of
-from headprune_lib.replication.translation.outcomes import all_counts, first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import all_counts, first_verses
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -19,6 +18,7 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.measurements.records import correlation_record
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import rank_heads

@@ -14,7 +14,6 @@ import numpy as np
 from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication.data import TRANSLATION_TASKS
-from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.dynamics import seed_in
 from headprune_lib.replication.measurements.measurement import (
@@ -26,12 +25,12 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.models.encoders import compact
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_in, rows_of
-from headprune_lib.replication.translation.outcomes import all_counts, mean_losses
-from headprune_lib.replication.translation.subject import TranslationSubject
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
 
 _ROWS = {
     "encoder": ("heads", "correct", "loss_change"),

@@ -32,8 +32,8 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 def _measure(context: Context, part: str) -> Measured:

@@ -15,8 +15,7 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ALPHA, DELTA_BLEU
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.metrics import coarse
-from headprune_lib.replication.profiles import Checkpoints
-from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.outcomes import coarse_losses
-from headprune_lib.replication.translation.subject import TranslationSubject
-from headprune_lib.replication.translation.training import (
+from headprune_lib.replication.models.translators import (
     kept_updates,
     read_curve,
     train,
     validation_bleu,
 )
+from headprune_lib.replication.profiles import Checkpoints
+from headprune_lib.replication.setups import TranslationSubject
+from headprune_lib.replication.store import Arrays, Journal
+from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.verses import coarse_losses
 from headprune_lib.selection import order_mask, prune_schedule, rank_heads
 
 # --- which ----------------------------------------------------------------------------------------

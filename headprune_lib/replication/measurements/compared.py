@@ -20,7 +20,7 @@ from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.selection import Head, order_masks, rank_heads
 
 SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)

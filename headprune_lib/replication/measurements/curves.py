@@ -21,8 +21,7 @@ from headprune_lib.replication.measurements.records import (
 )
 from headprune_lib.replication.metrics import SCORES, Score, corpus_bleu
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacr
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays, Outcomes
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.verses import BESIDE, all_counts
 
 TRAINING = "training "
 """Begins the name of a part, before the seed."""

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.encoder.recipe import recipe
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
 from headprune_lib.replication.measurements.measurement import Half, Own
-from headprune_lib.replication.pretrained import BASES
+from headprune_lib.replication.models.encoders import recipe
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
+from headprune_lib.replication.models.translators import final_recipe
 from headprune_lib.replication.profiles import Profile, load_profile
-from headprune_lib.replication.translation.recipe import final_recipe
 
 Checksums = dict[str, str]
 Origins = tuple[list[Checksums], Checksums, dict[str, Any]]

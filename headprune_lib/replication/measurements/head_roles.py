@@ -14,7 +14,6 @@ from torch import Tensor
 
 from headprune_lib.attention import Weights, entropies, mass_at, mass_on
 from headprune_lib.criteria.attention import means_over_queries
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -27,8 +26,9 @@ from headprune_lib.replication.measurements.records import (
     correlation_record,
     interval_record,
 )
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.scoring import normalize_l2

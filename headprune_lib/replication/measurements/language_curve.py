@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.bounds import C8_UP_TO
-from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -34,6 +33,7 @@ from headprune_lib.replication.measurements.records import Difference, differenc
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import LanguageSubject, whole_thousandths
 from headprune_lib.replication.stats import area_under_curve
 from headprune_lib.replication.store import Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array

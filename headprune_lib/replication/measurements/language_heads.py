@@ -6,16 +6,12 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from headprune_lib.replication.language.subject import (
-    LanguageSubject,
-    predicted,
-    whole_thousandths,
-)
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import LanguageSubject, predicted, whole_thousandths
 from headprune_lib.replication.store import OUTCOMES, Measured, Outcomes
 
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from headprune_lib.masking import head_mask
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.language.subject import LanguageSubject, whole_thousandths
-from headprune_lib.replication.language.tuning import PROJECTIONS, SEED, pruned, tuned
 from headprune_lib.replication.measurements.language_curve import (
     PER_GROUP,
     PLAIN,
@@ -30,10 +28,12 @@ from headprune_lib.replication.measurements.measurement import (
 from headprune_lib.replication.measurements.perplexity import Statistics, drawn_losses
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.models.language import PROJECTIONS, SEED, pruned, tuned
+from headprune_lib.replication.models.training import checkpoint_folder
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import LanguageSubject, whole_thousandths
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
-from headprune_lib.replication.training import checkpoint_folder
 
 REMOVED = "removed "
 

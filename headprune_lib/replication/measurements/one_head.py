@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
@@ -22,9 +21,9 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.measurements.removable import Draws, Removable, removable_record
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, rows_of
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.order_names import NamedOrder, read_name
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.translation.outcomes import first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import first_verses
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head, prune_schedule, rank_heads
 

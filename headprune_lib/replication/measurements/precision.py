@@ -15,14 +15,14 @@ from torch import Tensor
 
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
-from headprune_lib.replication.encoder.batches import Batches
-from headprune_lib.replication.encoder.subject import EncoderSubject, answers
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.records import correlation_record
 from headprune_lib.replication.metrics import MILLINAT, millinats
+from headprune_lib.replication.models.encoders import Batches, answers
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.scoring import head_importance, normalize_l2
 from headprune_lib.selection import rank_heads

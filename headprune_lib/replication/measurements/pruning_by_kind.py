@@ -24,8 +24,8 @@ from headprune_lib.replication.measurements.orders import (
 from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Measured, Outcomes
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 from headprune_lib.discovery import KINDS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.curves import (
     MAIN,
     Statistics,
@@ -39,8 +38,8 @@ from headprune_lib.replication.measurements.orders import (
 )
 from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Measured, Outcomes
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 def _measure(context: Context, part: str) -> Measured:

@@ -18,8 +18,8 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.metrics import corpus_bleu, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 BEAMS = (1, 5)
 _OVERLAP = 10

@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder import tuning
 from headprune_lib.replication.measurements.curves import score_of
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -29,6 +28,7 @@ from headprune_lib.replication.measurements.records import (
     interval_record,
 )
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
+from headprune_lib.replication.models import encoders as tuning
 from headprune_lib.replication.profiles import Candidate, Finetuning, Profile
 from headprune_lib.replication.store import Measured, Outcomes
 

@@ -16,8 +16,6 @@ from torch import nn
 
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
-from headprune_lib.replication.encoder import retraining as of_encoders
-from headprune_lib.replication.encoder.retraining import WAYS, Way
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.measurement import (
@@ -31,11 +29,13 @@ from headprune_lib.replication.measurements.recovered import NO_ORDER, Statistic
 from headprune_lib.replication.measurements.retrainable import Retrainable, retrainable
 from headprune_lib.replication.measurements.which_first import WHICH_FIRST
 from headprune_lib.replication.metrics import millinats
+from headprune_lib.replication.models import encoders as of_encoders
+from headprune_lib.replication.models import translators as of_translators
+from headprune_lib.replication.models.encoders import WAYS, Way
 from headprune_lib.replication.order_names import mask_key, read_name
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.translation import retraining as of_translators
 from headprune_lib.selection import Head, order_mask
 
 _PART = re.compile(rf"(?P<order>.+) (?P<share>\d+)% (?P<way>{'|'.join(WAYS)})")

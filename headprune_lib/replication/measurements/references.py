@@ -12,12 +12,8 @@ from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication.data import Texts
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.metrics import MILLINAT, coarse
+from headprune_lib.replication.setups import TranslationSubject, forced_batches, forced_groups
 from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.replication.translation.subject import (
-    TranslationSubject,
-    forced_batches,
-    forced_groups,
-)
 from headprune_lib.utils import NO_LABEL, to_device, without_labels
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Measured
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.outcomes import coarse_losses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import coarse_losses
 from headprune_lib.selection import Head, order_masks, prune_schedule
 
 Subject = EncoderSubject | TranslationSubject

@@ -9,16 +9,15 @@ import numpy as np
 from torch import nn
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder import retraining as of_encoders
-from headprune_lib.replication.encoder.retraining import Way
-from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
-from headprune_lib.replication.generation.greedy import generate
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.references import piece_losses
 from headprune_lib.replication.metrics import SCORES, pack
+from headprune_lib.replication.models import encoders as of_encoders
+from headprune_lib.replication.models import translators as of_translators
+from headprune_lib.replication.models.encoders import Way, evaluate
+from headprune_lib.replication.models.generation import generate
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured
-from headprune_lib.replication.translation import retraining as of_translators
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 
 class Retrainable(Protocol):
@@ -56,7 +55,7 @@ class _Encoder:
         self.prepared = subject.batches(subject.test)
 
     def answers(self, model: nn.Module) -> Arrays:
-        found = evaluate(dataclasses.replace(self.subject, model=model), self.prepared, None)
+        found = evaluate(model, self.prepared, None)
         return {"correct": found["correct"], "loss": found["loss"]}
 
     def retrained(self, model: nn.Module, way: Way, heads: str) -> nn.Module:

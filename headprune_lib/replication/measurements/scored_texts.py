@@ -7,10 +7,10 @@ import torch
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import NamedOrder, read_name, tokens_of
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal
 
 

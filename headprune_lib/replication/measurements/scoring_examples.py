@@ -15,7 +15,6 @@ import numpy as np
 import scipy.stats
 
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import contrasts
 from headprune_lib.replication.measurements.compared import COMPARED, loss_area, masks_along
 from headprune_lib.replication.measurements.contrasts import Estimate, contrast, follow
@@ -33,6 +32,7 @@ from headprune_lib.replication.measurements.shared_masks import outcomes_under
 from headprune_lib.replication.measurements.which_first import N_EXAMPLES, tested
 from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.selection import rank_heads

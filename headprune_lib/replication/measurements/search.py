@@ -30,10 +30,10 @@ from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.records import Correlation, correlation_record
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, unpack
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.translation.outcomes import first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import first_verses
 from headprune_lib.selection import Head
 
 BEAMS = (1, 5)

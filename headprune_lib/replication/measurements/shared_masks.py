@@ -9,11 +9,10 @@ import numpy as np
 
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.order_names import mask_key
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 Subject = EncoderSubject | TranslationSubject
 

@@ -20,13 +20,13 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.masking import ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
-from headprune_lib.replication.encoder.batches import make_batches
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.pretrained import BASES, load_tokenizer
+from headprune_lib.replication.models.encoders import make_batches
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.saving import save_pruned
 from headprune_lib.selection import Head, order_mask, rank_heads

@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -28,6 +27,7 @@ from headprune_lib.replication.measurements.records import Correlation, correlat
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 
 CRITERIA = (

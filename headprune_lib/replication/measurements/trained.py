@@ -10,14 +10,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from headprune_lib.replication.encoder.recipe import recipe
-from headprune_lib.replication.encoder.weights import weights_path
 from headprune_lib.replication.measurements.measurement import Half
+from headprune_lib.replication.models.encoders import recipe, weights_path
+from headprune_lib.replication.models.translators import stored_weights
+from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Part
-from headprune_lib.replication.translation.weights import stored_weights
-from headprune_lib.replication.weights import sha256_of
 
 
 class OtherWeights(ValueError):

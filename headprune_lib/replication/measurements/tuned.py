@@ -13,8 +13,8 @@ from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.orders import Subject
 from headprune_lib.replication.order_names import mask_key
+from headprune_lib.replication.setups import TranslationSubject, forced_batches
 from headprune_lib.replication.store import Arrays, Journal
-from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
 from headprune_lib.selection import Head
 from headprune_lib.utils import Batch
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     ALPHAS,
     CONTROL_DRAWS,
@@ -48,9 +47,9 @@ from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, t
 from headprune_lib.replication.metrics import SCORES
 from headprune_lib.replication.order_names import read_name, tuned_in
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.subject import TranslationSubject
 
 N_EXAMPLES, N_VERSES = 1_000, 256
 """Of the test text, at most: many orders are followed, each on several trainings."""

@@ -13,16 +13,14 @@ from torch import nn
 from headprune_lib.messages import unknown
 from headprune_lib.replication import measurements, planning
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.recipe import recipe
-from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.encoder.weights import weights_path
 from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.models.encoders import recipe, weights_path
+from headprune_lib.replication.models.translators import stored_weights
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.profiles import Profile, check_here, load_profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
-from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
-from headprune_lib.replication.translation.weights import stored_weights
 from headprune_lib.utils import Batch
 
 

@@ -15,9 +15,9 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.measurements.measurement import Measurement
 from headprune_lib.replication.measurements.orders import ENCODER, ONE_BY_ONE
 from headprune_lib.replication.measurements.speed import config_of_shape
+from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.planning.work import TRAINING, Probe, Step, state_of
-from headprune_lib.replication.pretrained import BASES
 from headprune_lib.replication.profiles import Profile
 
 # Rows of train and of the set that is reported on, and bytes of the parquet files, as the cards of

@@ -15,15 +15,12 @@ import torch
 from headprune_lib.replication.data import TRANSLATION_TASKS, data_folder
 from headprune_lib.replication.data.iwslt import ARCHIVE, N_SCORE
 from headprune_lib.replication.data.parallel import public_files
-from headprune_lib.replication.generation.greedy import marks_of
 from headprune_lib.replication.measurements.measurement import Measurement
+from headprune_lib.replication.models.fairseq import archive_of, converted
+from headprune_lib.replication.models.generation import marks_of
+from headprune_lib.replication.models.translators import new_model, stored_weights, training_folder
 from headprune_lib.replication.planning.work import TRAINING, Probe, Step, state_of
 from headprune_lib.replication.profiles import FairseqRecipe, Profile, Published, Recipe, Shape
-from headprune_lib.replication.translation.by_fairseq import converted
-from headprune_lib.replication.translation.models import new_model
-from headprune_lib.replication.translation.public import archive_of
-from headprune_lib.replication.translation.training import training_folder
-from headprune_lib.replication.translation.weights import stored_weights
 from headprune_lib.utils import teacher_forced, to_device, without_labels
 
 # Pairs of each split: newstest's own, MTNT's as its authors say, IWSLT's after fairseq's cleaning.

@@ -20,10 +20,9 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, whole_task
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
+from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.paths import absolute
-from headprune_lib.replication.pretrained import BASES
-from headprune_lib.replication.weights import BFLOAT16
 
 PROFILES = ("smoke", "default", "base", "paper")
 Count = Annotated[StrictInt, Ge(1)]

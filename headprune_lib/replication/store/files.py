@@ -69,18 +69,6 @@ def npz_arrays(content: bytes) -> Arrays:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A file to write in place of ``path``, which it becomes once the block ends without error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part-{os.getpid()}")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Inside, no other thread or process is inside ``locked`` of the same file or folder.
 

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from headprune_lib.replication.store.files import Arrays, locked
-from headprune_lib.replication.store.results import Key, Part, Result, ResultDamaged, load, save
+from headprune_lib.replication.store.results import (
+    Key,
+    Part,
+    Result,
+    ResultDamaged,
+    load,
+    part_path,
+    save,
+)
 from headprune_lib.replication.store.text import plain
 
 
@@ -58,13 +66,13 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     """The stored result if the signatures of its parts match; what is missing is measured and saved.
 
     Stored parts that are not asked for stay, if they were measured on the same examples. If only
-    the statistics changed, values are computed anew from the stored outcomes. A damaged result is
-    set aside with a warning and measured again. ``fresh`` measures all parts that are asked for.
-    The result is returned as read back, so that a page does not differ between the machine that
-    measured and the next.
+    the statistics changed, values are computed anew from the stored outcomes. A damaged result, or a
+    part of it, is set aside with a warning and measured again. ``fresh`` measures all parts that are
+    asked for. The result is returned as read back, so that a page does not differ between the
+    machine that measured and the next.
     """
     kept = _kept(wanted, root)
-    parts = _usable(kept, wanted, fresh) if kept else {}
+    parts = _usable(kept, wanted, fresh, root) if kept else {}
     missing = [name for name in wanted.signatures if name not in parts]
     if (
         kept
@@ -73,6 +81,8 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
         and (kept.statistics == wanted.statistics)
     ):
         return kept
+    parts = _readable(parts)
+    missing = [name for name in wanted.signatures if name not in parts]
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     measured = {}
     if missing:
@@ -87,7 +97,7 @@ def obtain(wanted: Wanted, *, fresh: bool = False, root: Path | None = None) -> 
     # between our reading it again and our having saved it.
     with locked(wanted.key.path(root)):
         if kept := _kept(wanted, root):
-            parts |= _usable(kept, wanted, fresh)
+            parts |= _readable(_usable(kept, wanted, fresh, root))
             for name in measured.keys() & kept.parts.keys():
                 measured[name].provenance = again(measured[name].provenance, kept.parts[name])
         parts |= measured
@@ -135,7 +145,7 @@ def _kept(wanted: Wanted, root: Path | None) -> Result | None:
         return None
 
 
-def _usable(kept: Result, wanted: Wanted, fresh: bool) -> dict[str, Part]:
+def _usable(kept: Result, wanted: Wanted, fresh: bool, root: Path | None) -> dict[str, Part]:
     """The stored parts that can stay."""
     shared = [_shared(signature) for signature in wanted.signatures.values()]
     usable = {}
@@ -145,9 +155,27 @@ def _usable(kept: Result, wanted: Wanted, fresh: bool) -> dict[str, Part]:
             usable[name] = not fresh and part.signature.get("digest") == digest
         else:
             usable[name] = all(_shared(part.signature) == one for one in shared)
-    found = {name: part for name, part in kept.parts.items() if usable[name]}
+    path = wanted.key.path(root)
+    found = {
+        name: part
+        for name, part in kept.parts.items()
+        if usable[name] and part_path(path, name).exists()  # or it was damaged, and set aside
+    }
     for name, part in found.items():
         wanted.check(name, part)
+    return found
+
+
+def _readable(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts whose outcomes can be read; those of the others are set aside, with a warning."""
+    found = {}
+    for name, part in parts.items():
+        try:
+            _ = part.raw
+        except ResultDamaged as error:
+            warnings.warn(str(error), stacklevel=4)
+        else:
+            found[name] = part
     return found
 
 

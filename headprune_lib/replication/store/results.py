@@ -12,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +34,7 @@ OUTCOMES = "outcomes"
 
 
 class ResultDamaged(ValueError):
-    """A stored result cannot be read; its files were set aside under another name."""
+    """A stored result cannot be read; what is damaged was set aside under another name."""
 
 
 class Key(NamedTuple):
@@ -47,6 +49,20 @@ class Key(NamedTuple):
         return (root or results_root()) / self.measurement / f"{self.task}.{self.model}.json"
 
 
+class _Raw:
+    """Arrays, or a function that reads them, which is called when they are first asked for."""
+
+    def __get__(self, part: Part | None, _kind: type | None = None) -> Any:
+        if part is None:  # what a part has that is given none
+            return dict
+        if callable(part.arrays):
+            part.arrays = part.arrays()
+        return part.arrays
+
+    def __set__(self, part: Part, arrays: Arrays | Callable[[], Arrays]) -> None:
+        part.arrays = arrays
+
+
 @dataclass
 class Part:
     """Outcomes that were measured together.
@@ -55,14 +71,14 @@ class Part:
         signature: what they depend on, see :func:`headprune_lib.replication.store.make_signature`.
         runs: one entry a training: its seed and the hash of its weights.
         provenance: where and with what they were measured; every later rewrite with its date.
-        raw: the outcomes, kept in the .npz.
+        raw: the outcomes, kept in the .npz; of a stored part read when they are first asked for.
         raw_sha256: of that file.
     """
 
     signature: dict[str, Any]
     runs: list[dict[str, Any]]
     provenance: dict[str, Any]
-    raw: Arrays = field(default_factory=dict, repr=False)
+    raw: Arrays = field(default=_Raw(), repr=False)
     raw_sha256: str = ""
 
 
@@ -128,7 +144,6 @@ class Result:
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Result))
-_PART_FIELDS = {"signature", "runs", "provenance", "raw_sha256"}
 
 
 def part_path(path: Path, part: str) -> Path:
@@ -148,90 +163,94 @@ def save(result: Result, root: Path | None = None) -> Path:
         part.raw_sha256 = hashlib.sha256(content).hexdigest()
         files[part_path(path, name)] = content
     # The raw outcomes first: killed between the two, the sum in the old JSON no longer fits, which
-    # `load` notices; the other way round the new JSON would speak of outcomes that are not there.
+    # `Part.raw` notices; the other way round the new JSON would speak of outcomes that are not there.
     with locked(path):
         replace_files({**files, path: result.to_json().encode()})
     return path
 
 
 def load(key: Key, root: Path | None = None, command: str = "") -> Result:
-    """The stored result, its raw outcomes included.
+    """The stored result; outcomes are read, and held to their SHA-256, when they are asked for.
+
+    So :attr:`Part.raw` may raise ResultDamaged too: the part's file is then set aside alone, and
+    measured again by whoever asks for the result next.
 
     Args:
         command: what measures it, for the error messages.
 
     Raises:
         FileNotFoundError: there is none.
-        ResultDamaged: its files are corrupt, truncated or do not belong together; they are then
-            kept as ``<name>.damaged-1``.
+        ResultDamaged: its JSON file is corrupt; its files are then kept as ``<name>.damaged-1``.
     """
     path = key.path(root)
     if not path.exists():
-        raise FileNotFoundError(f"no stored result {path}" + _with(command, "; measure it with: "))
+        told = f"; measure it with: {command}" if command else ""
+        raise FileNotFoundError(f"no stored result {path}{told}")
     try:
-        return _read(path)
-    except ResultDamaged:
-        pass  # or another process is writing its files, one after the other
+        return _result(path, command)
+    except _NOT_A_RESULT:
+        pass  # or another process has just set it aside, and measured it again
     with locked(path):
         try:
-            return _read(path)
-        except ResultDamaged as error:
-            kept = ", ".join(str(p) for p in set_aside(*_files(path)))
-            raise ResultDamaged(
-                f"{error}. Set aside as {kept}" + _with(command, "; it will be measured again by: ")
-            ) from error
+            return _result(path, command)
+        except _NOT_A_RESULT as error:
+            every = [path, *sorted(path.parent.glob(f"{path.stem}.*.npz"))]
+            raise _damaged(path, error, every, command) from error
 
 
-def _read(path: Path) -> Result:
-    broken = path
+_NOT_A_RESULT = (ValueError, TypeError, KeyError, AttributeError)
+
+
+def _result(path: Path, command: str) -> Result:
+    state = path.stat()
+    content = dict(_content(path, state.st_mtime_ns, state.st_size))
+    parts = {
+        name: Part(**part, raw=partial(_outcomes, path, name, part["raw_sha256"], command))
+        for name, part in content.pop("parts").items()
+    }
+    return Result(**content, parts=parts)
+
+
+@lru_cache(maxsize=1024)
+def _content(path: Path, _modified: int, _size: int) -> dict[str, Any]:
+    """A JSON file; one that stays as it is is read once a process."""
+    return json.loads(path.read_bytes())
+
+
+def _outcomes(path: Path, part: str, sha256: str, command: str) -> Arrays:
+    """The arrays of a part of the result whose JSON file is ``path``."""
     try:
-        content = json.loads(path.read_bytes())
-        _check(content)
-        parts = {}
-        for name, part in content.pop("parts").items():
-            broken = part_path(path, name)
-            parts[name] = Part(**part, raw=_outcomes(broken, part["raw_sha256"]))
-        return Result(**content, parts=parts)
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are among them
-        raise ResultDamaged(f"{broken} is damaged ({error})") from error
+        return _read(part_path(path, part), sha256)
+    except ValueError:
+        pass  # or another process is writing the result's files, one after the other
+    with locked(path):
+        file = part_path(path, part)
+        try:
+            return _read(file, sha256)
+        except ValueError as error:
+            parts = json.loads(path.read_bytes())["parts"] if path.exists() else {}
+            if parts.get(part, {}).get("raw_sha256", sha256) != sha256:
+                raise ResultDamaged(
+                    f"{file} was measured again since {path.name} was read; read it again"
+                ) from error
+            raise _damaged(file, error, [file], command) from error
 
 
-def _with(command: str, before: str) -> str:
-    return before + command if command else ""
-
-
-def _check(content: Any) -> None:
-    if not isinstance(content, dict) or set(content) != set(_FIELDS):
-        raise ValueError(f"expected an object with the keys {', '.join(_FIELDS)}")
-    if not all(isinstance(content[name], dict) for name in ("values", "parts")):
-        raise ValueError("values and parts must be objects")
-    broken = [name for name, part in content["parts"].items() if not _is_part(part)]
-    if broken:
-        raise ValueError(
-            f"part {broken[0]} must be an object with the keys "
-            f"{', '.join(sorted(_PART_FIELDS))}, signature and provenance objects"
-        )
-
-
-def _is_part(part: Any) -> bool:
-    return (
-        isinstance(part, dict)
-        and set(part) == _PART_FIELDS
-        and all(isinstance(part[name], dict) for name in ("signature", "provenance"))
-    )
-
-
-def _outcomes(path: Path, sha256: str) -> Arrays:
-    if not path.exists():
+def _read(file: Path, sha256: str) -> Arrays:
+    if not file.exists():
         raise ValueError("missing; the .json needs it")
-    raw = path.read_bytes()
+    raw = file.read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
         raise ValueError("its SHA-256 is not the one that the .json names")
     return npz_arrays(raw)
 
 
-def _files(path: Path) -> list[Path]:
-    return [path, *sorted(path.parent.glob(f"{path.stem}.*.npz"))]
+def _damaged(file: Path, error: Exception, aside: list[Path], command: str) -> ResultDamaged:
+    """The error to raise, once what is damaged has been set aside."""
+    kept = ", ".join(str(path) for path in set_aside(*aside))
+    told = f". Set aside as {kept}" if kept else ""
+    told += f"; it will be measured again by: {command}" if command else ""
+    return ResultDamaged(f"{file} is damaged ({error}){told}")
 
 
 def stored(key: Key, root: Path | None = None) -> Result | None:

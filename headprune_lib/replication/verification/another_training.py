@@ -34,15 +34,16 @@ import scipy.stats
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
-from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.curves import Curves, Statistics, read_curves
 from headprune_lib.replication.measurements.measurement import Context
 from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.metrics import SCORES, corpus_bleu
+from headprune_lib.replication.models.encoders import evaluate
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
-from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.replication.verification.orders import Subject, stored_importance
 from headprune_lib.replication.verification.quantities import Quantity
 from headprune_lib.replication.verification.sheets import sheets
@@ -141,7 +142,7 @@ def _measured(subject: Subject, sheet: Sheet, rows: list[int], journal: Journal)
         units = run_units(
             {
                 f"{subject.key} {sheet.rows[row][0]}": lambda mask=sheet.rows[row][1]: evaluate(
-                    subject, prepared, mask
+                    subject.model, prepared, mask
                 )
                 for row in rows
             },

@@ -11,7 +11,6 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements.compared import (
     alpha_in,
     combined_order,
@@ -25,6 +24,7 @@ from headprune_lib.replication.measurements.tuned import factors_along, tuned
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import read_name, tuned_in
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.verification.orders import own_parts

@@ -14,7 +14,6 @@ import numpy as np
 
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
@@ -24,10 +23,10 @@ from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.shared_masks import losses_under
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
 from headprune_lib.replication.metrics import MILLINAT, coarse
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array, heads_in
-from headprune_lib.replication.translation.outcomes import first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import first_verses
 from headprune_lib.replication.verification.followed import followed
 from headprune_lib.replication.verification.orders import (
     Subject,

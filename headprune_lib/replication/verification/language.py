@@ -8,10 +8,10 @@ import numpy as np
 
 from headprune_lib import head_mask
 from headprune_lib.masking import Head
-from headprune_lib.replication.language.models import LANGUAGE_MODELS
-from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.models.pretrained import LANGUAGE_MODELS
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import LanguageSubject
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.verification.quantities import Quantity

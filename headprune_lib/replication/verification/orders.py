@@ -8,7 +8,6 @@ import torch
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import store
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.measurements.orders import (
@@ -17,10 +16,10 @@ from headprune_lib.replication.measurements.orders import (
     random_order,
     training_in,
 )
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Key, Part, Result
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.replication.translation.outcomes import first_verses
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.store.verses import first_verses
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head, rank_heads
 

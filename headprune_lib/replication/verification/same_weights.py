@@ -11,10 +11,10 @@ import torch
 from headprune_lib.losses import cross_entropy
 from headprune_lib.masking import HeadTensors, masked_heads
 from headprune_lib.replication.data import Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject, evaluate
-from headprune_lib.replication.generation.greedy import generate, marks_of
+from headprune_lib.replication.models.encoders import evaluate
+from headprune_lib.replication.models.generation import generate, marks_of
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
-from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.further import further
 from headprune_lib.replication.verification.orders import Subject, own_parts
 from headprune_lib.replication.verification.quantities import (
@@ -88,7 +88,7 @@ def _answered(
     """``correct`` and ``loss`` (n,) under each mask, by plain masked passes."""
     prepared = subject.batches(texts)
     for row in rows:
-        yield evaluate(subject, prepared, sheet.rows[row][1])
+        yield evaluate(subject.model, prepared, sheet.rows[row][1])
 
 
 def _translated(

@@ -9,7 +9,6 @@ import torch
 
 from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.head_roles import statistics_of
 from headprune_lib.replication.measurements.orders import training_in
@@ -17,8 +16,9 @@ from headprune_lib.replication.measurements.scored_texts import scored_once, sco
 from headprune_lib.replication.measurements.scoring_examples import drawn, n_pool
 from headprune_lib.replication.measurements.stability import PLAIN, effect_of
 from headprune_lib.replication.measurements.which_first import tested
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import read_name
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.verification.followed import losses_along

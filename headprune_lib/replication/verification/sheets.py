@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from headprune_lib.replication.data import TASKS
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
@@ -21,9 +20,9 @@ from headprune_lib.replication.measurements.search import BEAMS
 from headprune_lib.replication.measurements.tuned import factors_along
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.metrics import MILLINAT, sentence_counts, unpack
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.store.heads import heads_in
-from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.orders import Subject, order_of, own_outcomes, own_parts
 from headprune_lib.replication.verification.tried import (
     Sheet,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS, MissingData
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.measurements.trained import (
     OtherWeights,
@@ -14,9 +13,9 @@ from headprune_lib.replication.measurements.trained import (
 )
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import setting
-from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.orders import Subject
 
 Run = dict[str, Any]

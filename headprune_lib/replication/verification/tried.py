@@ -15,7 +15,7 @@ from headprune_lib.replication.data import Texts
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_in
-from headprune_lib.replication.translation.outcomes import all_counts
+from headprune_lib.replication.store.verses import all_counts
 from headprune_lib.selection import Head, order_masks, prune_schedule
 
 Row = tuple[str, HeadTensors]

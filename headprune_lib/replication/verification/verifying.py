@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass
 
 from headprune_lib.replication import store
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import find_artifact
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import (
@@ -17,8 +16,8 @@ from headprune_lib.replication.measurements.obtaining import (
 )
 from headprune_lib.replication.paths import cache_root, trained_apart
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Journal, Key, Result
-from headprune_lib.replication.translation.subject import TranslationSubject
 from headprune_lib.replication.verification.another_training import check_comparable, compare
 from headprune_lib.replication.verification.quantities import Quantity
 from headprune_lib.replication.verification.same_weights import find_again

@@ -5,7 +5,7 @@ import pytest
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.bench import bench
 from headprune_lib.replication.bench.translation import sweep_work
-from headprune_lib.replication.translation.subject import TranslationSubject
+from headprune_lib.replication.setups import TranslationSubject
 
 pytestmark = pytest.mark.nightly
 

@@ -6,10 +6,9 @@ import pytest
 
 from headprune_lib.replication import store
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder.recipe import recipe
-from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.encoder.weights import weights_path
+from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import EncoderSubject
 
 N_PAIRS = 2_100
 

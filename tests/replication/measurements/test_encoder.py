@@ -13,14 +13,14 @@ from headprune_lib import find_heads, order_mask, rank_heads, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.utils import without_labels
 
 

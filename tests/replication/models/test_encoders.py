@@ -3,22 +3,30 @@
 import dataclasses
 import json
 
+import numpy as np
 import plainly
 import pytest
 import torch
 import transformers
 from safetensors import safe_open
 
-from headprune_lib.replication import pretrained
+from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.encoder import training
-from headprune_lib.replication.encoder.batches import make_batches
-from headprune_lib.replication.encoder.recipe import recipe
-from headprune_lib.replication.encoder.training import finetune, training_folder
-from headprune_lib.replication.encoder.weights import finetuned, weights_path, with_weights
-from headprune_lib.replication.pretrained import Base, load_tokenizer, new_classifier
-from headprune_lib.replication.profiles import load_profile
-from headprune_lib.replication.weights import (
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.obtaining import signature
+from headprune_lib.replication.models import encoders, pretrained
+from headprune_lib.replication.models.encoders import (
+    finetune,
+    finetuned,
+    make_batches,
+    recipe,
+    training_folder,
+    tune,
+    weights_path,
+    with_weights,
+)
+from headprune_lib.replication.models.pretrained import Base, load_tokenizer, new_classifier
+from headprune_lib.replication.models.weights import (
     BFLOAT16,
     FLOAT32,
     read_weights,
@@ -26,6 +34,8 @@ from headprune_lib.replication.weights import (
     stored_recipe,
     working_precision,
 )
+from headprune_lib.replication.profiles import load_profile
+from headprune_lib.replication.setups import EncoderSubject
 
 
 @pytest.fixture
@@ -87,12 +97,17 @@ class Killed(Exception):
 
 
 @pytest.mark.slow
-def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("damaged", "epochs_begun"), [(None, 4), ("model.safetensors", 5), ("optimizer.pt", 5)]
+)
+def test_a_killed_finetuning_ends_with_the_same_weights(
+    profile, monkeypatch, tmp_path, recwarn, damaged, epochs_begun
+):
     profile = with_recipe(profile, epochs=3)
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "whole"))
     whole = finetune(profile, 1).state_dict()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "killed"))
-    calls, make = [], training.make_batches
+    calls, make, folder = [], encoders.make_batches, training_folder(profile, recipe(profile, 1))
 
     def dying(*args):
         calls.append(args)
@@ -100,29 +115,21 @@ def test_a_killed_finetuning_goes_on_and_ends_with_the_same_weights(profile, mon
             raise Killed
         return make(*args)
 
-    monkeypatch.setattr(training, "make_batches", dying)
+    monkeypatch.setattr(encoders, "make_batches", dying)
     with pytest.raises(Killed):
         finetuned(profile, 1)
+    (checkpoint,) = folder.glob("checkpoint-*")
+    if damaged:
+        content = (checkpoint / damaged).read_bytes()
+        (checkpoint / damaged).write_bytes(content[: len(content) // 2])
     resumed = finetuned(profile, 1)
-    assert len(calls) == 4  # one epoch, the kill, and the two that were left
+    assert len(calls) == epochs_begun  # one, the kill, and the two that were left or all three
+    warned = any("is damaged or was cut short" in str(each.message) for each in recwarn)
+    assert warned == bool(damaged) and not folder.exists()
     # as the file has them: trained weights in float16, embeddings untouched
     assert same(
         resumed, {n: w if "embeddings" in n else w.half().float() for n, w in whole.items()}
     )
-    assert not training_folder(profile, recipe(profile, 1)).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", None])
-def test_a_damaged_checkpoint_is_not_used(profile, file, recwarn):
-    whole = finetune(profile, 1).state_dict()
-    (checkpoint,) = training_folder(profile, recipe(profile, 1)).glob("checkpoint-*")
-    if file:
-        content = (checkpoint / file).read_bytes()
-        (checkpoint / file).write_bytes(content[: len(content) // 2])
-    assert same(finetune(profile, 1), whole)
-    damaged = [w for w in recwarn if "is damaged or was cut short" in str(w.message)]
-    assert bool(damaged) == bool(file)
 
 
 # --- what is stored ---------------------------------------------------------------------------------
@@ -220,3 +227,45 @@ def test_batches_are_sorted_padded_cut_short_and_restored():
     assert batch["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="dataset is empty"):
         make_batches(tokenizer, Texts((), ()), 3, 5)
+
+
+# --- recipes on examples that were held out -------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_a_plain_loop_over_examples_that_were_not_trained_on(
+    profile, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HEADPRUNE_RESULTS", str(tmp_path / "results"))
+    profile = load_profile("smoke", task="synthetic-words")  # Matthews correlation
+    recipes = [dataclasses.replace(profile.finetuning, epochs=epochs) for epochs in (1, 8)]
+    train = TASKS[profile.task].split("train", None)
+    n_held_out = len(train) // 5
+    held_out = train.last(n_held_out)
+    stored = measurements.get("recipes", profile).values["recipes"]
+    for trial, wanted, row in zip(tune(profile, recipes), recipes, stored, strict=True):
+        own = dataclasses.replace(wanted, n_train=len(train) - n_held_out)  # the first ones
+        assert trial.finetuning == own
+        model = finetune(dataclasses.replace(profile, finetuning=own), profile.seed)
+        subject = EncoderSubject(profile, profile.seed, model, "")
+        right, nats = plainly.answers(subject, held_out)
+        said = np.where(right, held_out.labels, 1 - np.array(held_out.labels))
+        matthews = np.corrcoef(said, held_out.labels)[0, 1] if np.ptp(said) else 0
+        assert wanted.epochs == 1 or np.ptp(said)  # the second recipe learns enough to be scored
+        assert trial.score == pytest.approx(matthews) and trial.accuracy == right.mean()
+        assert trial.log_loss == pytest.approx(nats.mean(), rel=1e-5)
+        assert row["epochs"] == wanted.epochs
+        for name, bound in (("score", 1e-5), ("accuracy", 1e-5), ("log_loss", 1e-3)):
+            assert row[name] == pytest.approx(getattr(trial, name), abs=bound)
+
+
+def test_a_recipe_depends_on_itself_and_not_on_the_one_that_was_chosen():
+    def digest(part="2 epochs 0.001 batch 32", **finetuning):
+        profile = load_profile("smoke")
+        finetuning = dataclasses.replace(profile.finetuning, **finetuning)
+        profile = dataclasses.replace(profile, finetuning=finetuning)
+        one = MEASUREMENTS["recipes"]
+        return signature(one, "encoder", profile, profile.task, part)["digest"]
+
+    assert digest(epochs=7, learning_rate=1.0) == digest() != digest(max_length=16)
+    assert digest("2 epochs 0.001 batch 16") != digest()

@@ -1,1 +1,0 @@
-"""The encoder half: pretrained encoders, their fine-tuning, and outcomes under masks."""

@@ -1,1 +1,0 @@
-"""Translations of encoder-decoders, also under many masks at once."""

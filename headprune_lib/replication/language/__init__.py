@@ -1,1 +1,0 @@
-"""Language models: a pretrained one and its text, loss of every passage under masks, LoRA."""

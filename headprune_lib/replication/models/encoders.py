@@ -1,0 +1,473 @@
+"""Encoders that classify: batches, fine-tuning as the paper did it, stored weights, training again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import DataCollatorWithPadding
+
+from headprune_lib.ablation import masked_logits
+from headprune_lib.masking import HeadTensors
+from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.metrics import SCORES, millinats
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
+from headprune_lib.replication.models.training import (
+    BatchTrainer,
+    adapted,
+    checkpoint_folder,
+    checkpoints_in,
+    fit,
+)
+from headprune_lib.replication.models.weights import (
+    BFLOAT16,
+    TRAINING_VERSION,
+    load_trained,
+    read_weights,
+    save_trained,
+    stored_recipe,
+)
+from headprune_lib.replication.paths import cache_root, models_root, trained_root
+from headprune_lib.replication.profiles import Finetuning, Profile
+from headprune_lib.replication.store.files import Arrays, locked
+from headprune_lib.replication.store.journal import Journal
+from headprune_lib.utils import Batch, OomLimit, by_length, split_on_oom
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.setups import EncoderSubject
+
+# --- batches and what a model answers --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Padded batches, shortest sentences first, and the way back to the examples' own order.
+
+    ``order[i]`` is the example at place i of the concatenated batches; ``n_truncated`` counts
+    sentences that were longer than the limit.
+    """
+
+    batches: list[dict[str, torch.Tensor]]
+    order: np.ndarray
+    n_truncated: int
+
+    def restore(self, values: np.ndarray) -> np.ndarray:
+        """Values along the last axis, in batch order, put back into the examples' order."""
+        restored = np.empty_like(values)
+        restored[..., self.order] = values
+        return restored
+
+
+def make_batches(
+    tokenizer,
+    examples: Texts,
+    batch_size: int,
+    max_length: int,
+    order: Sequence[int] | None = None,
+) -> Batches:
+    """Tokenise and batch, sorted by length unless an ``order`` is given; of a pair, both texts.
+
+    Raises:
+        ValueError: no examples.
+    """
+    if not len(examples):
+        raise ValueError("the dataset is empty: give at least one example")
+    sides = [examples.texts] if examples.second is None else [examples.texts, examples.second]
+    names = ["input_ids", "attention_mask"]
+    # BERT tells the two texts of a pair apart by their types; those of a single text say nothing
+    names += ["token_type_ids"] if len(sides) == 2 else []
+    tokens = tokenizer(*map(list, sides))
+    rows = [
+        {name: tokens[name][i] for name in names if name in tokens} | {"labels": label}
+        for i, label in enumerate(examples.labels)
+    ]
+    truncated = [i for i, row in enumerate(rows) if len(row["input_ids"]) > max_length]
+    for i in truncated:
+        short = tokenizer(*(side[i] for side in sides), truncation=True, max_length=max_length)
+        rows[i] |= {name: short[name] for name in names if name in short}
+    groups = (
+        by_length([row["input_ids"] for row in rows], batch_size)
+        if order is None
+        else [[*order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+    )
+    padded = DataCollatorWithPadding(tokenizer)
+    batches = [dict(padded([rows[i] for i in members])) for members in groups]
+    return Batches(batches, np.concatenate(groups), len(truncated))
+
+
+def shuffled_by_length(examples: Texts, batch_size: int, generator: random.Random) -> list[int]:
+    """A random order whose batches hold sentences of like length: little padding, still random."""
+    order = list(range(len(examples)))
+    generator.shuffle(order)
+    window = 50 * batch_size
+    sides = [*zip(*filter(None, (examples.texts, examples.second)), strict=True)]
+    batches = []
+    for start in range(0, len(order), window):
+        near = sorted(order[start : start + window], key=lambda i: sum(map(len, sides[i])))
+        batches += [near[i : i + batch_size] for i in range(0, len(near), batch_size)]
+    # a short batch goes last, or make_batches would cut the others at its length
+    short = [batch for batch in batches if len(batch) < batch_size]
+    batches = [batch for batch in batches if len(batch) == batch_size]
+    generator.shuffle(batches)
+    return [i for batch in batches + short for i in batch]
+
+
+def evaluate(model: nn.Module, prepared: Batches, mask: HeadTensors | None) -> Arrays:
+    """``correct`` and ``loss`` (nats) of every example, shape ``(n,)``, under one mask."""
+
+    def masked(batch: Batch) -> Tensor:
+        (logits,) = masked_logits(model, [batch], mask)
+        return logits
+
+    oom_limit = OomLimit()
+    logits = torch.cat(
+        [split_on_oom(masked, batch, torch.cat, oom_limit) for batch in prepared.batches]
+    )
+    labels = torch.cat([batch["labels"] for batch in prepared.batches])
+    correct, loss = answers(logits, labels)
+    return {"correct": prepared.restore(correct), "loss": prepared.restore(loss)}
+
+
+def answers(logits: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """(..., n, class) x (n,) -> right or wrong and cross-entropy in nats, both (..., n)."""
+    logits = logits.double()
+    correct = (logits.argmax(-1) == labels).numpy()
+    picked = logits.log_softmax(-1).gather(-1, labels.expand(logits.shape[:-1])[..., None])
+    return correct, -picked[..., 0].numpy()
+
+
+def compact(correct_uncut, correct, loss_uncut, loss) -> Arrays:
+    """The arrays as they are stored: losses in whole thousandths of a nat, cuts as changes."""
+    return {
+        "correct_uncut": correct_uncut,
+        "correct": correct,
+        "loss_uncut": millinats(loss_uncut),
+        "loss_change": millinats(loss - loss_uncut),
+    }
+
+
+# --- fine-tuning -----------------------------------------------------------------------------------
+
+
+def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
+    """Everything a fine-tuning depends on: part of a result's signature and of the weight file.
+
+    With ``registered``, on the text that committed results were measured on.
+    """
+    task = TASKS[profile.task]
+    return {
+        "version": TRAINING_VERSION,
+        "task": task.whole,
+        "data": task.registered if registered else task.checksums(profile.data),
+        "base": BASES[profile.model].checksums,
+        "seed": seed,
+        "precision": BFLOAT16,
+        "frozen": profile.frozen,
+        **dataclasses.asdict(profile.finetuning),
+    }
+
+
+def file_name(base: str, recipe: dict) -> str:
+    """What a committed fine-tuning is called."""
+    return f"{recipe['task']}-{base}-seed{recipe['seed']}"
+
+
+def cached_name(base: str, recipe: dict) -> str:
+    """What the cache's files of a fine-tuning are called: each recipe of a task otherwise."""
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+    return f"{file_name(base, recipe)}-{digest[:8]}"
+
+
+def training_folder(profile: Profile, recipe: dict) -> Path:
+    """Where a fine-tuning keeps its last checkpoint until it is done; one a recipe and device."""
+    device = torch.device(profile.device_here).type  # another one draws other dropout
+    suffix = "" if device == "cpu" else f"-{device}"
+    return trained_root() / "training" / f"{cached_name(profile.model, recipe)}{suffix}"
+
+
+def finetune(profile: Profile, seed: int) -> nn.Module:
+    """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
+
+    After a kill it goes on from the last whole epoch, and ends with the same weights.
+    """
+    model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
+    _freeze(profile, model)
+    folder = training_folder(profile, recipe(profile, seed))
+    title = f"fine-tune {profile.model} on {profile.task}, seed {seed}"
+    return _trained(profile, model, profile.finetuning, seed, folder, title)
+
+
+def _freeze(profile: Profile, model: nn.Module) -> None:
+    if profile.frozen == "embeddings":
+        model.base_model.embeddings.requires_grad_(False)
+
+
+def _trained(
+    profile: Profile, model: nn.Module, settings: Finetuning, seed: int, folder: Path, title: str
+) -> nn.Module:
+    """The model after a training; dropout goes on from the random numbers drawn before."""
+    train = TASKS[profile.task].split("train", profile.data).first(settings.n_train)
+    batches = _Epochs(load_tokenizer(profile.model), train, settings, seed)
+    return fit(
+        model,
+        batches,
+        folder,
+        title,
+        seed=seed,
+        device=profile.device_here,
+        precision=BFLOAT16,
+        epochs=settings.epochs,
+        trainer=_Trainer,
+        optim="adamw_torch",
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        warmup_steps=int(settings.warmup * settings.epochs * len(batches)),
+    )
+
+
+class _Epochs(Dataset):
+    """The batches of one epoch, tokenised when it begins; each epoch has an order of its own."""
+
+    def __init__(self, tokenizer, examples: Texts, settings: Finetuning, seed: int) -> None:
+        size, shuffle = settings.batch_size, random.Random(seed)
+        self.n_batches = math.ceil(len(examples) / size)
+        self.orders = [shuffled_by_length(examples, size, shuffle) for _ in range(settings.epochs)]
+        self.batched = partial(make_batches, tokenizer, examples, size, settings.max_length)
+
+    def __len__(self) -> int:
+        return self.n_batches
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return self.batches[i]
+
+    def begin(self, epoch: int) -> None:
+        self.batches = self.batched(self.orders[epoch]).batches
+
+
+class _Loader(DataLoader):
+    """Batches in their order; draws nothing from the generator that dropout draws from."""
+
+    def __init__(self, epochs: _Epochs) -> None:
+        super().__init__(epochs, batch_size=None, generator=torch.Generator())
+
+    def set_epoch(self, epoch: int) -> None:
+        self.dataset.begin(epoch)
+
+
+class _Trainer(BatchTrainer):
+    """The loss is a mean over a batch; weight decay is for every parameter, biases included."""
+
+    def __init__(self, **given) -> None:
+        with torch.random.fork_rng(devices=[]):  # dropout goes on from where the new weights ended
+            super().__init__(**given)
+        self.model_accepts_loss_kwargs = False
+
+    def get_train_dataloader(self) -> DataLoader:
+        return _Loader(self.train_dataset)
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        return [name for name, _ in model.named_parameters()]
+
+
+# --- stored weights: the committed ones, else those of the cache, else trained now -----------------
+
+
+def finetuned(
+    profile: Profile, seed: int | None = None, *, kernel: str = "sdpa", retrain: bool = False
+) -> nn.Module:
+    """The fine-tuned classifier of a seed: the stored one, else trained now and stored.
+
+    Weights are rounded to float16 before anything is measured with them, so that the file and the
+    measurement speak of the same model.
+
+    Args:
+        seed: the profile's first if not given.
+        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
+        retrain: train again even if weights are stored.
+    """
+    seed = profile.seed if seed is None else seed
+    wanted = recipe(profile, seed)
+    path = weights_path(profile.model, wanted)
+    weights = None if retrain else read_weights(path, wanted)
+    if weights is None:
+        with locked(path), checkpoints_in(training_folder(profile, wanted)):
+            # another process may have trained the model while this one waited
+            weights = None if retrain else read_weights(path, wanted)
+            if weights is None:
+                save_trained(finetune(profile, seed), path, wanted)
+                weights = read_weights(path, wanted)
+    model = with_weights(profile.task, profile.model, seed, weights, kernel)
+    return model.to(profile.device_here)
+
+
+def weights_path(base: str, recipe: dict) -> Path:
+    """Where the fine-tuning of a recipe is kept: the committed file if it is of it, else the cache.
+
+    A committed file of another recipe is left alone.
+    """
+    committed = models_root() / f"{file_name(base, recipe)}.safetensors"
+    if committed.is_file() and stored_recipe(committed) == recipe:
+        return committed
+    return trained_root() / "models" / f"{cached_name(base, recipe)}.safetensors"
+
+
+def with_weights(
+    task: str, base: str, seed: int, weights: dict[str, Tensor], kernel: str
+) -> nn.Module:
+    """A classifier with fine-tuned tensors in place of the base's; see :func:`load_trained`."""
+    return load_trained(new_classifier(base, TASKS[task].labels, seed, kernel), weights, base)
+
+
+# --- training again, of a classifier whose heads were removed --------------------------------------
+
+Way = Literal["all weights", "LoRA"]
+WAYS: tuple[Way, ...] = ("all weights", "LoRA")
+SEED = 1
+"""Of every training again: sentences come in one order, whichever heads are gone."""
+
+
+def _again(profile: Profile, way: Way) -> Finetuning:
+    """The fine-tuning's own recipe for as many epochs as ``recovery`` says; LoRA at its own rate."""
+    recovery, own = profile.recovery, profile.finetuning
+    rate = own.learning_rate if way == "all weights" else recovery.lora.learning_rate
+    return dataclasses.replace(own, epochs=recovery.epochs, learning_rate=rate)
+
+
+def recipe_of(profile: Profile, way: Way) -> dict[str, Any]:
+    """What a training again depends on, besides the model and its text."""
+    again = {"seed": SEED, **dataclasses.asdict(_again(profile, way))}
+    return again if way == "all weights" else again | {"rank": profile.recovery.lora.rank}
+
+
+def retrained(subject: EncoderSubject, model: nn.Module, way: Way, heads: str) -> nn.Module:
+    """The model after training on the subject's training sentences, in evaluation mode.
+
+    A killed training goes on from its last whole epoch. Weights are those of the training, without
+    the rounding of stored ones.
+
+    Args:
+        model: the subject's, without some heads; changed in place.
+        heads: tells apart which heads are gone.
+    """
+    profile = subject.profile
+    said = [recipe_of(profile, way), way, subject.weights_sha256, heads, profile.device_here]
+    folder = checkpoint_folder(f"{profile.task}-{profile.model}-again", said)
+    again, title = _again(profile, way), f"train {profile.model} again, {way}"
+    torch.manual_seed(SEED)
+    with checkpoints_in(folder):
+        if way == "LoRA":
+            wrapped = adapted(model, projections(model), profile.recovery.lora.rank)
+            _trained(profile, wrapped, again, SEED, folder, title)
+            return wrapped.merge_and_unload().eval()
+        _freeze(profile, model)
+        return _trained(profile, model, again, SEED, folder, title)
+
+
+def projections(model: nn.Module) -> list[str]:
+    """Names of the linear layers of attention and feed-forward, in every layer of the encoder."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and ".encoder." in f".{name}"
+    ]
+
+
+# --- recipes scored on training examples held out from it: the test set stays unseen ---------------
+
+MOST_HELD_OUT = 1500
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one recipe reached on the held-out examples.
+
+    Attributes:
+        finetuning: the recipe, with ``n_train``, the number of training examples that were left.
+        n_held_out: number of examples that were scored.
+        score: in the task's own metric.
+        accuracy: share of the held-out examples that are answered right.
+        log_loss: mean cross-entropy in nats.
+    """
+
+    finetuning: Finetuning
+    n_held_out: int
+    score: float
+    accuracy: float
+    log_loss: float
+
+
+def tune(
+    profile: Profile, recipes: Iterable[Finetuning], n_held_out: int | None = None
+) -> Iterator[Trial]:
+    """Fine-tune with each recipe on all but the last training examples, and score those.
+
+    The seed is the profile's first. Outcomes are kept in the cache, weights are not; a recipe that
+    was killed goes on from its last whole epoch. Weights are scored as trained, without the
+    rounding of stored ones. Pairs are held out as pairs: one of the two texts may be in another that is not.
+
+    Args:
+        recipes: their ``n_train`` is ignored.
+        n_held_out: how many training examples are scored instead of trained on; a fifth of them,
+            at most 1,500, if not given.
+
+    Raises:
+        ValueError: nothing is left to train on, or nothing to score.
+    """
+    held_out, score = last_examples(profile, n_held_out), SCORES[TASKS[profile.task].metric]
+    journal = Journal(cache_root() / "tuning")
+    for each in recipes:
+        own, found = outcomes(profile, each, held_out, journal)
+        yield Trial(
+            own,
+            len(held_out),
+            float(score(found["correct"], np.array(held_out.labels))),
+            float(found["correct"].mean()),
+            float(found["loss"].mean()),
+        )
+
+
+def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
+    """The training examples that a recipe is scored on instead of trained; see :func:`tune`."""
+    train = TASKS[profile.task].split("train", profile.data)
+    if n_held_out is None:
+        n_held_out = min(MOST_HELD_OUT, len(train) // 5)
+    if not 0 < n_held_out < len(train):
+        raise ValueError(
+            f"n_held_out is {n_held_out}; give 1 to {len(train) - 1}, for "
+            f"{profile.task} has {len(train)} training examples"
+        )
+    return train.last(n_held_out)
+
+
+def outcomes(
+    profile: Profile, finetuning: Finetuning, held_out: Texts, journal: Journal
+) -> tuple[Finetuning, Arrays]:
+    """Fine-tune on all training examples but the last ones, and answer these.
+
+    Returns:
+        The recipe with its number of training examples; ``correct`` and ``loss`` (nats), each (n,).
+    """
+    n_train = len(TASKS[profile.task].split("train", profile.data)) - len(held_out)
+    own = dataclasses.replace(finetuning, n_train=n_train)
+    trying = dataclasses.replace(profile, finetuning=own)
+    wanted = recipe(trying, profile.seed)
+
+    def answered() -> Arrays:
+        model = finetune(trying, trying.seed)
+        limit, tokenizer = own.max_length, load_tokenizer(profile.model)
+        return evaluate(model, make_batches(tokenizer, held_out, profile.batch_size, limit), None)
+
+    with checkpoints_in(training_folder(trying, wanted)):
+        return own, journal.unit(cached_name(profile.model, wanted), answered)

@@ -1,0 +1,772 @@
+"""Translators: their pieces, their training from nothing, the weights it keeps, training again."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sacrebleu
+import sentencepiece
+import torch
+import transformers
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import TrainerCallback
+
+from headprune_lib.fairseq_import import FairseqTranslator
+from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts
+from headprune_lib.replication.metrics import sentence_counts
+from headprune_lib.replication.models import fairseq
+from headprune_lib.replication.models.generation import generate
+from headprune_lib.replication.models.training import (
+    BatchTrainer,
+    checkpoint_folder,
+    checkpoints_in,
+    fit,
+)
+from headprune_lib.replication.models.weights import (
+    TRAINING_VERSION,
+    load_trained,
+    read_weights,
+    save_trained,
+    sha256_of,
+    stored_recipe,
+    write_weights,
+)
+from headprune_lib.replication.paths import models_root, trained_root
+from headprune_lib.replication.profiles import (
+    POST_NORM,
+    FairseqRecipe,
+    Profile,
+    Published,
+    Recipe,
+    Shape,
+    TranslatorRecipe,
+)
+from headprune_lib.replication.store.files import locked, replace_files
+from headprune_lib.replication.store.verses import BESIDE
+from headprune_lib.utils import teacher_forced
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.setups import TranslationSubject
+
+PAD, UNKNOWN, END = 0, 1, 2
+
+Rows = Sequence[Sequence[int]]
+"""Ids, a row a sentence."""
+
+
+# --- pieces ------------------------------------------------------------------------------------------
+
+
+class Pieces(Protocol):
+    """How a model reads and writes text."""
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of source texts, each with the end mark."""
+
+    def targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of target texts, each with the end mark."""
+
+    def texts(self, rows: Rows) -> list[str]:
+        """The text of each translation, given without end mark."""
+
+    def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
+        """Counts (n, 10) of translations beside their references, of each way to take BLEU.
+
+        Under ``""`` those of the main way, under ``BESIDE`` those of sacrebleu's own where the
+        main one is another.
+        """
+
+
+@dataclass(frozen=True)
+class SentencePieces:
+    """A SentencePiece vocabulary that both languages share; BLEU is sacrebleu's own."""
+
+    vocabulary: sentencepiece.SentencePieceProcessor
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """See :class:`Pieces`."""
+        return [[*pieces, END] for pieces in self.vocabulary.encode(list(texts))]
+
+    targets = sources
+
+    def texts(self, rows: Rows) -> list[str]:
+        """See :class:`Pieces`."""
+        return self.vocabulary.decode([list(row) for row in rows])
+
+    def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
+        """See :class:`Pieces`."""
+        return {"": sentence_counts(self.texts(rows), references)}
+
+
+@dataclass(frozen=True)
+class MosesPieces:
+    """Moses' tokens, split further by fairseq's codes; BLEU is of these tokens, as the paper's.
+
+    Attributes:
+        fairseq: dictionaries and codes.
+        source: how source text is cut into tokens.
+        target: how target text is.
+    """
+
+    fairseq: FairseqTranslator
+    source: Moses
+    target: Moses
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """See :class:`Pieces`."""
+        return self.fairseq.encode([self.source.tokens(text) for text in texts])
+
+    def targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """See :class:`Pieces`."""
+        words, splitter = self.fairseq.target, self.fairseq.splitter
+        return [words.encode(splitter.split(self.target.tokens(text))) for text in texts]
+
+    def tokens(self, rows: Rows) -> list[str]:
+        """Moses' tokens of each translation, with a space between."""
+        words, splitter = self.fairseq.target, self.fairseq.splitter
+        return [splitter.join(words.decode(row)) for row in rows]
+
+    def texts(self, rows: Rows) -> list[str]:
+        """See :class:`Pieces`."""
+        return [self.target.text(tokens) for tokens in self.tokens(rows)]
+
+    def counts(self, rows: Rows, references: Sequence[str]) -> dict[str, NDArray]:
+        """See :class:`Pieces`."""
+        wanted = [self.target.tokens(text) for text in references]
+        plain = [self.target.plain(text) for text in references]
+        return {
+            "": sentence_counts(self.tokens(rows), wanted, "none"),
+            BESIDE: sentence_counts(self.texts(rows), plain),
+        }
+
+
+def train_vocabulary(pairs: Texts, size: int) -> bytes:
+    """A SentencePiece unigram model over both sides of the training text (one thread: exact)."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*pairs.sources, *pairs.targets]),
+        model_writer=model,
+        vocab_size=size,
+        character_coverage=1.0,
+        pad_id=PAD,
+        unk_id=UNKNOWN,
+        eos_id=END,
+        bos_id=-1,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def read_pieces(path: Path) -> SentencePieces:
+    """The vocabulary of a stored SentencePiece model."""
+    return SentencePieces(sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes()))
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A trained model with its pieces, the hash of its weights and its learning curve."""
+
+    task: str
+    model: transformers.PreTrainedModel
+    pieces: Pieces
+    weights_sha256: str
+    curve: list[dict]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each source text with the end mark.
+
+        Raises:
+            ValueError: an empty text, or one longer than the model has positions for.
+        """
+        return self._checked(texts, self.pieces.sources(texts))
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """As :meth:`encode`, of texts in the language that the model translates into."""
+        return self._checked(texts, self.pieces.targets(texts))
+
+    def _checked(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
+        longest = self.model.config.max_position_embeddings
+        for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+            if not text.strip():
+                raise ValueError(f"line {number} is empty: give a sentence, or leave the line out")
+            if len(row) > longest:
+                raise ValueError(
+                    f"line {number} has {len(row)} pieces, the model has positions "
+                    f"for {longest}: split it ({text[:40]!r}...)"
+                )
+        return rows
+
+    def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
+        """Translations of texts, in their order."""
+        return self.pieces.texts(generate(self.model, self.encode(texts), beams=beams))
+
+
+# --- training ----------------------------------------------------------------------------------------
+
+
+def new_model(shape: Shape, seed: int, kernel: str = "sdpa") -> transformers.PreTrainedModel:
+    """A model with random weights: sinusoidal positions, relu, all embeddings tied."""
+    torch.manual_seed(seed)
+    common = {
+        "vocab_size": shape.vocabulary,
+        "d_model": shape.width,
+        "encoder_layers": shape.layers,
+        "decoder_layers": shape.layers,
+        "encoder_attention_heads": shape.heads,
+        "decoder_attention_heads": shape.heads,
+        "encoder_ffn_dim": shape.feed_forward,
+        "decoder_ffn_dim": shape.feed_forward,
+        "dropout": shape.dropout,
+        "activation_function": "relu",
+        "max_position_embeddings": 512,
+        "scale_embedding": True,
+        "pad_token_id": PAD,
+        "eos_token_id": END,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+        "attn_implementation": kernel,
+    }
+    if shape.norm == "after":
+        return transformers.MarianMTModel(
+            transformers.MarianConfig(
+                **common, share_encoder_decoder_embeddings=True, decoder_start_token_id=PAD
+            )
+        )
+    # Its positions leave padding out: a decoder that started with it would count from another
+    # place in training, where it stands in the text, than in generation.
+    return transformers.M2M100ForConditionalGeneration(
+        transformers.M2M100Config(
+            **common,
+            attention_dropout=0.0,
+            activation_dropout=0.0,
+            encoder_layerdrop=0.0,
+            decoder_layerdrop=0.0,
+            decoder_start_token_id=END,
+        )
+    )
+
+
+def token_batches(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    max_tokens: int,
+    seed: int,
+    start: int,
+) -> list[dict[str, Tensor]]:
+    """Batches of pairs of like length, each of at most ``max_tokens`` target tokens with padding.
+
+    ``start`` is what the model's decoder starts with.
+    """
+    order = list(range(len(sources)))
+    random.Random(seed).shuffle(order)  # equal lengths must not follow the order of the text
+    order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
+    batches, members = [], []
+    for i in order:
+        if members and len(targets[i]) * (len(members) + 1) > max_tokens:
+            batches.append(members)
+            members = []
+        members.append(i)
+    batches.append(members)
+    return [
+        teacher_forced([sources[i] for i in members], [targets[i] for i in members], PAD, start)
+        for members in batches
+    ]
+
+
+def full_recipe(
+    task: str,
+    recipe: TranslatorRecipe,
+    seed: int,
+    *,
+    final: bool = False,
+    registered: bool = False,
+) -> dict:
+    """Everything that the weights after an epoch of a training depend on, or the final ones.
+
+    With ``registered``, on the text that committed results were measured on.
+    """
+    if isinstance(recipe, Published):
+        return {"version": TRAINING_VERSION, "task": task, **fairseq.described(recipe)}
+    described, text = dataclasses.asdict(recipe), TRANSLATION_TASKS[task]
+    if isinstance(recipe, FairseqRecipe):
+        return {
+            "version": TRAINING_VERSION,
+            "task": task,
+            "data": text.checksums,
+            "seed": seed,
+            "fairseq-train": list(fairseq.RECIPE),
+            **described,
+        }
+    if recipe.shape.norm == "after":  # as the recipes of before there was a choice
+        del described["shape"]["norm"]
+    return {
+        "version": TRAINING_VERSION,
+        "task": task,
+        "data": text.registered if registered else text.checksums,
+        "seed": seed,
+        "precision": recipe.precision,
+        **{n: value for n, value in described.items() if final or n != "averaged_epochs"},
+    }
+
+
+def final_recipe(
+    task: str, recipe: TranslatorRecipe, seed: int, *, registered: bool = False
+) -> dict:
+    """Everything that the final weights depend on; ``registered`` as of :func:`full_recipe`."""
+    return full_recipe(task, recipe, seed, final=True, registered=registered)
+
+
+def file_name(task: str, model: str, seed: int) -> str:
+    """What a training's folder and its committed files are called.
+
+    >>> file_name("deen", "post-norm", 1), file_name("deen", "pre-norm", 2)
+    ('deen-seed1', 'deen.pre-norm-seed2')
+    """
+    return f"{task}-seed{seed}" if model == POST_NORM else f"{task}.{model}-seed{seed}"
+
+
+def training_folder(task: str, seed: int, model: str = POST_NORM) -> Path:
+    """Checkpoints, weights of every epoch, vocabulary and learning curve of a training."""
+    return trained_root() / "training" / file_name(task, model, seed)
+
+
+def epoch_path(folder: Path, epoch: int) -> Path:
+    """Weights (float16) after an epoch."""
+    return folder / f"epoch-{epoch:02d}.safetensors"
+
+
+def update_path(folder: Path, update: int) -> Path:
+    """Weights (float16) after a number of updates, of the first epochs."""
+    return folder / f"update-{update:06d}.safetensors"
+
+
+def kept_updates(folder: Path) -> list[int]:
+    """After how many updates of the first epochs weights are there, 0 first; in their order."""
+    return sorted(
+        int(path.stem.removeprefix("update-")) for path in folder.glob("update-*.safetensors")
+    )
+
+
+def read_curve(folder: Path) -> list[dict]:
+    """The learning curve: epoch, updates, validation BLEU, training loss; empty before epoch 1."""
+    return _curve_in(folder / "curve.json")
+
+
+def _curve_in(path: Path) -> list[dict]:
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def best_epoch(curve: list[dict]) -> int:
+    """The epoch with the highest validation BLEU, the first of equals."""
+    return max(curve, key=lambda record: record["bleu"])["epoch"]
+
+
+def finished(curve: list[dict], recipe: Recipe) -> bool:
+    """Whether a training with this learning curve has come to its end."""
+    epoch = len(curve)
+    return epoch >= recipe.max_epochs or (
+        epoch >= recipe.min_epochs and epoch - best_epoch(curve) >= recipe.patience
+    )
+
+
+def train(
+    profile: Profile, task: str, seed: int, *, model: str = POST_NORM, retrain: bool = False
+) -> Path:
+    """Train a translation model until the validation BLEU stops rising; returns the folder.
+
+    It holds ``vocabulary.spm``, ``epoch-NN.safetensors`` (float16) after each epoch,
+    ``update-NNNNNN.safetensors`` before the first update and after each quarter of the first three
+    epochs, ``curve.json`` (one record an epoch) and the last checkpoint, from which a killed run
+    goes on.
+
+    Where fairseq trains the model, the folder is that of :func:`fairseq.train_by_fairseq`.
+
+    Raises:
+        ValueError: the profile has no such task or model (the nearest names are suggested), the
+            folder holds a training by another recipe, or others have trained the model.
+    """
+    recipe, folder = profile.translator(task, model), training_folder(task, seed, model)
+    if isinstance(recipe, Published):
+        raise ValueError(f"the model of {task} is a published one: nothing is to be trained")
+    wanted = full_recipe(task, recipe, seed)
+    with locked(folder):  # a second process waits, and then uses the first one's weights
+        if retrain and folder.exists():
+            shutil.rmtree(folder)
+        if isinstance(recipe, FairseqRecipe):
+            return fairseq.train_by_fairseq(folder, recipe, wanted, seed, profile.device_here)
+        kept = [*folder.glob("epoch-*.safetensors"), *folder.glob("update-*.safetensors")]
+        for path in sorted(kept):
+            if stored_recipe(path) != wanted:
+                raise ValueError(
+                    f"{path} is of a training by another recipe, or damaged: move "
+                    f"{folder} away, or train anew with --retrain"
+                )
+        if not ((curve := read_curve(folder)) and finished(curve, recipe)):
+            title = f"train {task}, {model}, seed {seed}"
+            _train_here(folder, task, seed, recipe, wanted, title, profile.device_here)
+    return folder
+
+
+def _train_here(
+    folder: Path, task: str, seed: int, recipe: Recipe, wanted: dict, title: str, device: str
+) -> None:
+    """Train with our own trainer; ``wanted`` is the recipe as the files of weights describe it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    splits = TRANSLATION_TASKS[task].load()
+    stored, pairs = folder / "vocabulary.spm", splits["train"]
+    if not stored.is_file():
+        replace_files({stored: train_vocabulary(pairs, recipe.shape.vocabulary)})
+    pieces = read_pieces(stored)
+    # the attention kernel with the fastest backward pass on a CPU
+    network = new_model(recipe.shape, seed, "eager")
+    batches = token_batches(
+        pieces.sources(pairs.sources),
+        pieces.targets(pairs.targets),
+        recipe.batch_tokens,
+        seed,
+        network.config.decoder_start_token_id,
+    )
+    fit(
+        network,
+        batches,
+        folder,
+        title,
+        trainer=partial(_Trainer, partial(validation_bleu, pieces=pieces, pairs=splits["valid"])),
+        data={"eval_dataset": batches[:1], "callbacks": [_KeepWeights(folder, recipe, wanted)]},
+        **_settings(recipe, seed, device),
+        epochs=recipe.max_epochs,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup,
+        lr_scheduler_type="inverse_sqrt",
+        eval_strategy="epoch",
+        logging_strategy="steps",
+        logging_steps=50,
+    )
+
+
+def _settings(recipe: Recipe, seed: int, device: str) -> dict[str, Any]:
+    """What training and training again have in common."""
+    return {
+        "seed": seed,
+        "device": device,
+        "precision": recipe.precision,
+        "label_smoothing_factor": recipe.label_smoothing,
+        "adam_beta2": 0.98,
+        "weight_decay": 0.0,
+    }
+
+
+def validation_bleu(model: nn.Module, pieces: Pieces, pairs: Texts) -> float:
+    """Greedy corpus BLEU of a model on pairs of sentences."""
+    was_training = model.training
+    model.eval()
+    hypotheses = pieces.texts(generate(model, pieces.sources(pairs.sources)))
+    model.train(was_training)
+    return sacrebleu.corpus_bleu(hypotheses, [list(pairs.targets)]).score
+
+
+class _Trainer(BatchTrainer):
+    """Evaluates by translating, as everything else here does."""
+
+    def __init__(self, judge: Callable[[nn.Module], float], **given) -> None:
+        super().__init__(**given)
+        self.judge = judge
+
+    def evaluate(self, *_args, **_kwargs) -> dict[str, float]:
+        metrics = {"eval_bleu": self.judge(self.model)}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+
+class _KeepWeights(TrainerCallback):
+    """Weights and a line of the learning curve after each epoch; says when to stop.
+
+    Weights also within the first epochs, in which the model learns most.
+
+    Patience is counted on the stored curve, so that a resumed training stops at the same epoch.
+    """
+
+    def __init__(self, folder: Path, recipe: Recipe, described: dict) -> None:
+        self.folder, self.recipe, self.described = folder, recipe, described
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs) -> None:
+        if state.global_step == 0:
+            save_trained(model, update_path(self.folder, 0), self.described)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs) -> None:
+        quarter = max(1, round(state.max_steps / self.recipe.max_epochs / 4))
+        if state.global_step <= 12 * quarter and state.global_step % quarter == 0:
+            save_trained(model, update_path(self.folder, state.global_step), self.described)
+
+    def on_evaluate(self, args, state, control, metrics, model=None, **kwargs) -> None:
+        epoch = round(state.epoch)
+        losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+        save_trained(model, epoch_path(self.folder, epoch), self.described)
+        curve = [record for record in read_curve(self.folder) if record["epoch"] < epoch]
+        curve.append(
+            {
+                "epoch": epoch,
+                "updates": state.global_step,
+                "bleu": metrics["eval_bleu"],
+                "training_loss": losses[-1] if losses else None,
+            }
+        )
+        replace_files({self.folder / "curve.json": (json.dumps(curve, indent=1) + "\n").encode()})
+        if finished(curve, self.recipe):
+            control.should_training_stop = True
+
+
+# --- stored weights: the committed ones, else those of the cache, else trained now -------------------
+
+
+FINAL = "final.safetensors"
+"""In a training's folder, the mean of its last epochs."""
+
+
+def load_translator(
+    profile: Profile,
+    task: str,
+    seed: int | None = None,
+    *,
+    model: str = POST_NORM,
+    kernel: str = "sdpa",
+    epoch: int | None = None,
+    update: int | None = None,
+) -> Translator:
+    """A trained model of a task, in evaluation mode: the stored one, else trained now.
+
+    Args:
+        seed: the profile's if not given.
+        model: which of the task's models in the profile.
+        kernel: attention implementation; ``"eager"`` is faster where a gradient is needed on a CPU.
+        epoch: the weights after this epoch of the training, from the cache; the final ones, the
+            mean of the last epochs', if not given.
+        update: the weights after this many updates, in place of ``epoch``.
+
+    Raises:
+        ValueError: an unknown task, model, epoch or update, or weights that do not fit the
+            vocabulary.
+    """
+    recipe, device = profile.translator(task, model), profile.device_here
+    seed = profile.trainings(task, model)[0] if seed is None else seed
+    final, folder = epoch is None and update is None, training_folder(task, seed, model)
+    if isinstance(recipe, Published):
+        if not final:
+            raise ValueError(f"of the published model of {task} there are final weights alone")
+        *pieces, curve = fairseq.load_public(recipe, kernel, device)
+        path = fairseq.checkpoint_of(recipe)
+    elif isinstance(recipe, FairseqRecipe):
+        train(profile, task, seed, model=model)
+        path = _weights(task, seed, model, recipe, epoch)
+        if update is not None or not path.is_file():
+            raise ValueError(f"fairseq kept weights after epochs 1 to {recipe.epochs} alone")
+        *pieces, curve = fairseq.load_by_fairseq(device, recipe, path, kernel)
+    else:
+        path = _weights(task, seed, model, recipe, epoch, update)
+        if final and path.parent == folder:
+            train(profile, task, seed, model=model)
+            final_weights(folder, task, recipe, seed)
+        described = full_recipe(task, recipe, seed, final=final)
+        return _load_ours(task, recipe, path, described, kernel, device)
+    return Translator(task, pieces[0].model, MosesPieces(*pieces), sha256_of(path), curve)
+
+
+def _load_ours(
+    task: str, recipe: Recipe, path: Path, described: dict, kernel: str, device: str
+) -> Translator:
+    """A model that our own trainer made, with the vocabulary and the curve beside its weights."""
+    if not path.is_file():
+        what = path.stem.partition("-")[0]
+        there = sorted(each.stem for each in path.parent.glob(f"{what}-*.safetensors"))
+        raise ValueError(
+            f"no weights of {path.stem.replace('-', ' ')} in {path.parent}; there are {there}"
+        )
+    tensors = read_weights(path, described)
+    if tensors is None:
+        raise ValueError(
+            f"{path} cannot be used and was set aside; put the committed file "
+            f"back, or train again with `headprune train {task} --retrain`"
+        )
+    vocabulary, curve = _beside(path)
+    network, pieces = new_model(recipe.shape, 0, kernel), read_pieces(vocabulary)
+    load_trained(network, tensors, str(recipe.shape), whole=True)  # positions are made anew
+    if pieces.vocabulary.get_piece_size() != network.config.vocab_size:
+        raise ValueError(
+            f"{vocabulary} has {pieces.vocabulary.get_piece_size()} pieces, the weights in "
+            f"{path} are for {network.config.vocab_size}: not of one training"
+        )
+    return Translator(task, network.to(device), pieces, sha256_of(path), _curve_in(curve))
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """The vocabulary and the learning curve that belong to a file of weights."""
+    if path.parent == models_root():
+        return path.with_suffix(".spm"), path.with_suffix(".curve.json")
+    return path.parent / "vocabulary.spm", path.parent / "curve.json"
+
+
+def _weights(
+    task: str,
+    seed: int,
+    model: str,
+    recipe: TranslatorRecipe,
+    epoch: int | None = None,
+    update: int | None = None,
+) -> Path:
+    """Where weights of a training are, or would be; the final ones if no epoch or update is given."""
+    folder = training_folder(task, seed, model)
+    if isinstance(recipe, Published):
+        return fairseq.checkpoint_of(recipe)
+    if isinstance(recipe, FairseqRecipe):
+        return fairseq.converted(folder, recipe.epochs if epoch is None else epoch)
+    if update is not None:
+        return update_path(folder, update)
+    if epoch is not None:
+        return epoch_path(folder, epoch)
+    committed = _committed(task, model, seed)
+    return committed if committed.is_file() else folder / FINAL
+
+
+def stored_weights(
+    profile: Profile,
+    task: str,
+    seed: int,
+    *,
+    model: str = POST_NORM,
+    epoch: int | None = None,
+    update: int | None = None,
+) -> Path | None:
+    """The file of a training's weights: the committed one, else the cached one; nothing is trained.
+
+    None where there is none, or only one of another recipe.
+
+    Args:
+        epoch: the weights after this epoch; the final ones if not given.
+        update: the weights after this many updates, in place of ``epoch``.
+    """
+    recipe = profile.translator(task, model)
+    path = _weights(task, seed, model, recipe, epoch, update)
+    if not path.is_file():
+        return None
+    if isinstance(recipe, Published):
+        return path
+    wanted = full_recipe(task, recipe, seed, final=epoch is None and update is None)
+    ours = isinstance(recipe, Recipe)
+    found = stored_recipe(path) if ours else fairseq.stored_by_fairseq(path.parents[1])
+    return path if found == wanted else None
+
+
+def publish(profile: Profile, task: str, seed: int, model: str = POST_NORM) -> list[Path]:
+    """Copy the final weights of a finished training to where committed weights are kept.
+
+    Raises:
+        ValueError: the model is fairseq's, too large to be committed.
+    """
+    recipe = profile.translator(task, model)
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"{task}, {model} is trained by others: it is kept in the cache alone")
+    folder = train(profile, task, seed, model=model)
+    target, weights = _committed(task, model, seed), final_weights(folder, task, recipe, seed)
+    files = dict(zip((target, *_beside(target)), (weights, *_beside(weights)), strict=True))
+    replace_files({path: source.read_bytes() for path, source in files.items()})
+    return list(files)
+
+
+def final_weights(folder: Path, task: str, recipe: Recipe, seed: int) -> Path:
+    """The file of a finished training's final weights (float16), made now if there is none.
+
+    They are the mean of those after the last epochs. A step size that decays with the square root
+    of the updates leaves the weights moving about; their mean translates better than any of them
+    (Vaswani et al. 2017, section 6.1, average the last five checkpoints of their base models).
+    """
+    path = folder / FINAL
+    if not path.is_file():
+        last = [record["epoch"] for record in read_curve(folder)][-recipe.averaged_epochs :]
+        weights = [load_file(epoch_path(folder, epoch)) for epoch in last]
+        mean = {
+            name: torch.stack([one[name].float() for one in weights]).mean(0) for name in weights[0]
+        }
+        write_weights(mean, path, full_recipe(task, recipe, seed, final=True))
+    return path
+
+
+def _committed(task: str, model: str, seed: int) -> Path:
+    """Where the committed file of a training's final weights is, if it has one."""
+    return models_root() / f"{file_name(task, model, seed)}.safetensors"
+
+
+# --- training again, of a translator whose heads were removed ----------------------------------------
+
+SEED = 1
+"""Of every training again: batches come in one order, whichever heads are gone."""
+WARMUP = 0.1
+"""Share of the updates in which the learning rate rises, as in the fine-tuning of the encoder."""
+
+
+def recipe_of(profile: Profile) -> dict[str, Any]:
+    """What a training again depends on, besides the model, its recipe and its text."""
+    return {"seed": SEED, "warmup": WARMUP, "epochs": profile.recovery.epochs}
+
+
+def retrained(subject: TranslationSubject, model: nn.Module, heads: str) -> nn.Module:
+    """The model after training on the subject's training pairs, in evaluation mode.
+
+    With the recipe of its training, but for the learning rate: it rises to the value at which that
+    training ended, and falls linearly to 0. A killed training goes on from its last whole epoch.
+
+    Args:
+        model: the subject's, without some heads; changed in place.
+        heads: tells apart which heads are gone.
+
+    Raises:
+        ValueError: the model was not trained by a recipe of ours.
+    """
+    profile, task, translator = subject.profile, subject.task, subject.translator
+    name = profile.model_of(task)
+    recipe = profile.translator(task, name)
+    if not isinstance(recipe, Recipe):
+        raise ValueError(
+            f"the model of {task}, {name} is trained by others; give one that is trained here"
+        )
+    said = [recipe_of(profile), translator.weights_sha256, heads, profile.device_here]
+    folder, epochs = checkpoint_folder(f"{task}.{name}-again", said), profile.recovery.epochs
+    pairs = subject.split("train")
+    batches = token_batches(
+        translator.encode(pairs.sources),
+        translator.encode_targets(pairs.targets),
+        recipe.batch_tokens,
+        SEED,
+        translator.model.config.decoder_start_token_id,
+    )
+    with checkpoints_in(folder):
+        return fit(
+            model,
+            batches,
+            folder,
+            f"train {task}, {name} again",
+            **_settings(recipe, SEED, profile.device_here),
+            epochs=epochs,
+            learning_rate=last_rate(recipe, translator.curve[-1]["updates"]),
+            warmup_steps=int(WARMUP * epochs * len(batches)),
+        )
+
+
+def last_rate(recipe: Recipe, updates: int) -> float:
+    """The learning rate after so many updates of a training: inverse square root after warm-up."""
+    return recipe.learning_rate * math.sqrt(recipe.warmup / max(updates, recipe.warmup))

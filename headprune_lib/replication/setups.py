@@ -1,0 +1,734 @@
+"""Setups: a trained model with the texts that it is measured on, and outcomes of masks on them.
+
+A classifier, a translator and a language model answer to the same verbs: ``outcomes`` of named masks
+on texts, ``scores`` of heads by a criterion, and ``compute`` for any other unit of work, each kept
+by the journal. Losses are stored in whole thousandths of a nat, of masked models as the *change* from
+the unmasked one, and BLEU's counts packed (matches and length, see
+:mod:`headprune_lib.replication.metrics`): files stay small, and a mean over thousands of texts is
+exact to far below what it is used for.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headprune_lib.ablation import all_but_one, one_head_ablation
+from headprune_lib.attention import eager_attention, special_ids
+from headprune_lib.criteria.gradient import example_importance
+from headprune_lib.discovery import KINDS, find_heads
+from headprune_lib.losses import next_token_cross_entropy
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, Texts
+from headprune_lib.replication.engine import Unit, run_units
+from headprune_lib.replication.metrics import MILLINAT, pack
+from headprune_lib.replication.models.drafts import translations_under
+from headprune_lib.replication.models.encoders import (
+    Batches,
+    answers,
+    compact,
+    evaluate,
+    finetuned,
+    make_batches,
+    recipe,
+    weights_path,
+)
+from headprune_lib.replication.models.generation import generate, marks_of, searched_under
+from headprune_lib.replication.models.language import padded
+from headprune_lib.replication.models.pretrained import (
+    LANGUAGE_MODELS,
+    load_language_model,
+    load_tokenizer,
+)
+from headprune_lib.replication.models.translators import (
+    Translator,
+    load_translator,
+    stored_weights,
+)
+from headprune_lib.replication.models.weights import check_worker_has, sha256_of
+from headprune_lib.replication.order_names import NamedOrder, Tokens, tokens_of
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.store import Arrays, Journal, Measured
+from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.store.verses import joined
+from headprune_lib.scoring import head_importance, normalize_l2
+from headprune_lib.selection import Head
+from headprune_lib.utils import (
+    Batch,
+    OomLimit,
+    by_length,
+    split_on_oom,
+    teacher_forced,
+    to_device,
+    without_labels,
+)
+
+GROUP = 32  # sentences that share a batch, in translation and in teacher forcing
+_BATCHES_A_UNIT = 8
+UNCUT = "no head cut"
+"""What the journal calls the mask that keeps every head, whatever is measured beside it."""
+
+
+class Setup(ABC):
+    """A trained model with its texts.
+
+    Attributes:
+        profile: the parameters that everything is measured with.
+        model: the network, in evaluation mode.
+        weights_sha256: of the file of its weights.
+    """
+
+    profile: Profile
+    model: nn.Module
+    weights_sha256: str
+
+    @classmethod
+    @abstractmethod
+    def of(cls, profile: Profile, *given: Any, **named: Any) -> Setup:
+        """The trained model of a profile: the stored weights, or trained now."""
+
+    @abstractmethod
+    def outcomes(
+        self, masks: Mapping[str, HeadTensors], texts: Any, journal: Journal, title: str
+    ) -> Arrays:
+        """What the model makes of every text under each mask, a row a mask.
+
+        Args:
+            masks: by name, for the journal.
+            title: of the progress bar.
+        """
+
+    @abstractmethod
+    def _scored_on(self) -> list[Batch]:
+        """The texts that heads are scored on, in batches with labels."""
+
+    @abstractmethod
+    def _tokens_left_out(self) -> Tokens:
+        """What a criterion may leave out of a text."""
+
+    @abstractmethod
+    def _sent(self) -> dict[str, Any]:
+        """What :meth:`of` is given besides the profile, where a worker loads the same setup."""
+
+    @classmethod
+    @abstractmethod
+    def _file_of(cls, profile: Profile, **sent: Any) -> Path | None:
+        """The file of the weights that :meth:`of` would load; None where nobody has trained them."""
+
+    @property
+    def key(self) -> str:
+        """Begins the name of every journal unit: results of other weights must not be resumed."""
+        return self.weights_sha256[:12]
+
+    @property
+    def heads(self) -> list[Head]:
+        """Every head of the model, by layer."""
+        return [
+            (layer.kind, layer.layer, head)
+            for layer in find_heads(self.model)
+            for head in layer.kept_heads
+        ]
+
+    def compute(self, units: Mapping[str, Unit], journal: Journal, title: str) -> list[Arrays]:
+        """The outcome of every unit of work with this model, from the journal or computed now.
+
+        Args:
+            units: by name, to which the key of the weights is added. Where a unit asks the setup
+                for its model a worker loads it; a model in its closure would be sent there.
+        """
+        keyed = {f"{self.key} {name}": unit for name, unit in units.items()}
+        return list(run_units(keyed, journal, title).values())
+
+    def scores(
+        self, journal: Journal, named: NamedOrder, mask: HeadTensors | None = None
+    ) -> HeadTensors:
+        """A criterion's scores on the texts that I_h is measured on, under a mask if given."""
+
+        def measure() -> Arrays:
+            with eager_attention(self.model):  # the kernel with a fast backward pass
+                return named.scores(self.model, self._scored_on(), mask, self._tokens_left_out)
+
+        title = shown(named.criterion.name).label
+        (unit,) = self.compute({named.key(mask): measure}, journal, title)
+        return _by_kind(unit)
+
+    def _each_head_cut(
+        self, sweep: Callable[..., Iterable[tuple[Tensor, Mapping[Head, Tensor]]]], batch: Batch
+    ) -> Tensor:
+        """What a sweep over heads gives, of the unmasked model first and then of each head."""
+        ((uncut, cut),) = sweep(self.model, [batch])
+        return torch.stack([uncut, *(cut[head] for head in self.heads)])
+
+    def __reduce__(self) -> tuple:
+        """On its way to a worker, what loads it there."""
+        sent = tuple(self._sent().items())
+        return _received, (type(self), pickle.dumps(self.profile), sent, self.weights_sha256)
+
+
+@lru_cache(maxsize=2)
+def _received(
+    kind: type[Setup], profile: bytes, sent: tuple[tuple[str, Any], ...], weights_sha256: str
+) -> Setup:
+    """A setup as a worker process needs it, loaded once."""
+    wanted, named = pickle.loads(profile), dict(sent)
+    if kind is not LanguageSubject:  # whose weights nobody trains
+        check_worker_has(kind._file_of(wanted, **named), weights_sha256)
+    return kind.of(wanted, **named)
+
+
+def _by_kind(unit: Arrays) -> HeadTensors:
+    return {kind: torch.from_numpy(unit[kind]) for kind in ("self", *KINDS) if kind in unit}
+
+
+def _normalised(scores: HeadTensors, normalize: str | None) -> HeadTensors:
+    return normalize_l2(scores) if normalize == "l2" else scores
+
+
+# --- classifiers -----------------------------------------------------------------------------------
+
+_SWEEPS = {"one head": one_head_ablation, "all but one": all_but_one}
+
+
+@dataclass
+class EncoderSubject(Setup):
+    """A fine-tuned classifier with its examples: right or wrong, and the loss, of each."""
+
+    profile: Profile
+    seed: int
+    model: nn.Module
+    weights_sha256: str
+
+    @classmethod
+    def of(cls, profile: Profile, seed: int | None = None, kernel: str = "sdpa") -> EncoderSubject:
+        """The profile's model, fine-tuned with ``seed``: the stored weights, or trained now."""
+        seed = profile.seed if seed is None else seed
+        model = finetuned(profile, seed, kernel=kernel)
+        return cls(profile, seed, model, sha256_of(cls._file_of(profile, seed)))
+
+    @classmethod
+    def _file_of(cls, profile: Profile, seed: int, kernel: str = "") -> Path:
+        return weights_path(profile.model, recipe(profile, seed))
+
+    def _sent(self) -> dict[str, Any]:
+        return {"seed": self.seed, "kernel": self.model.config._attn_implementation}
+
+    @property
+    def run(self) -> dict:
+        """The entry of a result for this training."""
+        return {"seed": self.seed, "weights_sha256": self.weights_sha256}
+
+    def measured(
+        self,
+        raw: Arrays,
+        *,
+        n_examples: int | None = None,
+        dataset: str | None = None,
+        metric: str = "accuracy",
+        unit: str = "share of examples",
+        runs: list[dict] | None = None,
+    ) -> Measured:
+        """Outcomes as the store takes them; of accuracy on the test set if nothing else is said."""
+        n = len(self.test) if n_examples is None else n_examples
+        return Measured(
+            raw, runs or [self.run], dataset or f"{self.profile.task}/test", n, metric, unit
+        )
+
+    def batches(self, examples: Texts) -> Batches:
+        """Batches of like length, at the profile's size and limit."""
+        limit = self.profile.finetuning.max_length
+        return make_batches(
+            load_tokenizer(self.profile.model), examples, self.profile.batch_size, limit
+        )
+
+    @property
+    def test(self) -> Texts:
+        """What every reported number is measured on."""
+        return self._split("test").after(self.profile.n_used).first(self.profile.n_examples)
+
+    @property
+    def selection(self) -> Texts:
+        """Training sentences for selections that must not see the test set."""
+        return self._split("train").first(self.profile.n_selection)
+
+    @property
+    def scoring(self) -> Texts:
+        """Training sentences that I_h is measured on: the last ones, apart from ``selection``."""
+        return self._split("train").last(self.profile.n_scoring)
+
+    def check_apart(self) -> None:
+        """Raises ValueError where ``selection`` and ``scoring`` share sentences."""
+        asked, there = self.profile.n_selection + self.profile.n_scoring, len(self._split("train"))
+        if asked > there:
+            raise ValueError(
+                f"n_selection and n_scoring ask for {asked} of {there} training "
+                f"sentences of {self.profile.task}; give smaller ones, so that no "
+                "sentence is in both"
+            )
+
+    def _split(self, name: str) -> Texts:
+        return TASKS[self.profile.task].split(name, self.profile.data)
+
+    def sweep(self, how: str, examples: Texts, journal: Journal, name: str) -> Arrays:
+        """Cut every head in turn (``"one head"``, ``"all but one"``) on the given examples.
+
+        Args:
+            name: of the examples, for the journal and the progress bar.
+
+        Returns:
+            ``heads`` (H, 2) layer and head from 0, ``correct_uncut`` (n,), ``correct`` (H, n) bool,
+            ``loss_uncut`` (n,) and ``loss_change`` (H, n) in thousandths of a nat, in the examples'
+            own order; ``truncated`` counts sentences past the model's limit.
+        """
+        prepared, swept = self.batches(examples), partial(self._each_head_cut, _SWEEPS[how])
+
+        def measure(part: list[Batch]) -> Arrays:
+            oom_limit = OomLimit()
+            found = [
+                answers(
+                    split_on_oom(swept, batch, partial(torch.cat, dim=1), oom_limit),  # (1 + H, B)
+                    batch["labels"],
+                )
+                for batch in part
+            ]
+            correct, loss = (np.concatenate(values, -1) for values in zip(*found, strict=True))
+            return {"correct": correct, "loss": loss}
+
+        starts = range(0, len(prepared.batches), _BATCHES_A_UNIT)
+        parts = [prepared.batches[start : start + _BATCHES_A_UNIT] for start in starts]
+        units = self.compute(
+            {f"{how} {name} {i}": partial(measure, part) for i, part in enumerate(parts)},
+            journal,
+            f"{how} on {name}, {len(examples)} sentences",
+        )
+        correct, loss = (
+            prepared.restore(np.concatenate([unit[what] for unit in units], -1))
+            for what in ("correct", "loss")
+        )
+        return {
+            "heads": heads_array(self.heads),
+            **compact(correct[0], correct[1:], loss[0], loss[1:]),
+            "truncated": np.array(prepared.n_truncated),
+        }
+
+    def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
+        """I_h on the scoring sentences."""
+
+        def measure() -> Arrays:
+            with eager_attention(self.model):  # the kernel with a fast backward pass
+                scores = head_importance(self.model, self._scored_on(), normalize=None)
+            return {"self": scores["self"].numpy()}
+
+        (unit,) = self.compute({"I_h all heads": measure}, journal, f"importance, seed {self.seed}")
+        return _normalised(_by_kind(unit), normalize)
+
+    def _scored_on(self) -> list[Batch]:
+        return self.batches(self.scoring).batches
+
+    def _tokens_left_out(self) -> Tokens:
+        return tokens_of(load_tokenizer(self.profile.model))
+
+    def curve(
+        self, masks: Sequence[HeadTensors], examples: Texts, journal: Journal, name: str
+    ) -> Arrays:
+        """Outcomes along an order of removal, the unmasked model first.
+
+        Args:
+            masks: after each step of the schedule, the first one keeping every head.
+
+        Returns:
+            ``correct`` (steps + 1, n) bool and ``loss`` (steps + 1, n) in nats. Steps at which
+            two orders have cut the same heads are measured once.
+        """
+        ends = {0: UNCUT, len(masks) - 1: "all heads cut"}
+        names = [ends.get(step, f"{name} step {step}") for step in range(len(masks))]
+        title = f"pruning curve, seed {self.seed}, {name}"
+        return self.outcomes(dict(zip(names, masks, strict=True)), examples, journal, title)
+
+    def outcomes(
+        self, masks: Mapping[str, HeadTensors], texts: Texts, journal: Journal, title: str
+    ) -> Arrays:
+        """``correct`` (M, n) bool and ``loss`` (M, n) in nats; see :class:`Setup`."""
+        prepared = self.batches(texts)
+        units = self.compute(
+            {
+                name: lambda mask=mask: evaluate(self.model, prepared, mask)
+                for name, mask in masks.items()
+            },
+            journal,
+            title,
+        )
+        return {what: np.stack([unit[what] for unit in units]) for what in ("correct", "loss")}
+
+    under = outcomes
+
+
+# --- translators -----------------------------------------------------------------------------------
+
+
+@dataclass
+class TranslationSubject(Setup):
+    """A trained translator with its pairs of sentences ("verses"): n-gram counts and draft losses."""
+
+    profile: Profile
+    task: str
+    seed: int
+    translator: Translator
+    kept: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.model, self.weights_sha256 = self.translator.model, self.translator.weights_sha256
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile,
+        task: str,
+        seed: int | None = None,
+        *,
+        kernel: str = "sdpa",
+        **kept: int,
+    ) -> TranslationSubject:
+        """The trained model of a task; trained now if need be.
+
+        Args:
+            seed: of the training; the first one of the profile's if not given.
+            kept: ``epoch`` or ``update``: the weights that the training kept after it, in place
+                of the final ones.
+        """
+        seed = profile.trainings(task)[0] if seed is None else seed
+        translator = load_translator(
+            profile, task, seed, model=profile.model_of(task), kernel=kernel, **kept
+        )
+        return cls(profile, task, seed, translator, kept)
+
+    @classmethod
+    def of_listed(cls, profile: Profile, task: str, seed: int | None) -> TranslationSubject:
+        """As :meth:`of`; ValueError for a training that is none of the profile's."""
+        if seed is not None:
+            profile.check_training(task, seed)
+        return cls.of(profile, task, seed)
+
+    @classmethod
+    def _file_of(
+        cls, profile: Profile, task: str, seed: int, kernel: str = "", **kept: int
+    ) -> Path | None:
+        return stored_weights(profile, task, seed, model=profile.model_of(task), **kept)
+
+    def _sent(self) -> dict[str, Any]:
+        kernel = self.model.config._attn_implementation
+        return {"task": self.task, "seed": self.seed, "kernel": kernel, **self.kept}
+
+    @property
+    def run(self) -> dict:
+        """The entry of a result for this training, with the epoch or update if not the final one."""
+        return {"seed": self.seed, **self.kept, "weights_sha256": self.weights_sha256}
+
+    def measured(self, raw: Arrays, n_examples: int, *, dataset: str | None = None) -> Measured:
+        """Outcomes as the store takes them; of the test verses if nothing else is said."""
+        return Measured(
+            raw, [self.run], dataset or f"{self.task}/test", n_examples, "BLEU", "BLEU points"
+        )
+
+    def pairs(self, split: str, task: str | None = None) -> Texts:
+        """What all heads are swept on: the first verses of a split, which are a random sample.
+
+        Of another task with the same chapters on each side where one is named.
+        """
+        return self.split(split, task).first(self.profile.n_verses)
+
+    @property
+    def headline(self) -> Texts:
+        """The test verses of the few rows that the paper's claims rest on."""
+        return self.split("test").first(self.profile.n_headline)
+
+    def split(self, name: str, task: str | None = None) -> Texts:
+        """All verses of a split, of another task where one is named."""
+        return TRANSLATION_TASKS[task or self.task].split(name)
+
+    def far(self, task: str) -> Texts:
+        """The pairs of another domain."""
+        return self.pairs(TRANSLATION_TASKS[task].far, task)
+
+    @property
+    def chosen(self) -> tuple[Texts, Texts]:
+        """What the best heads are chosen on, and what is reported of them."""
+        choice, reported = TRANSLATION_TASKS[self.task].chosen
+        return self.pairs(choice), self.split(reported).first(self.profile.n_headline)
+
+    def outcomes(
+        self, masks: Mapping[str, HeadTensors], texts: Texts, journal: Journal, title: str
+    ) -> Arrays:
+        """As :meth:`sweep`; the journal knows the masks by ``title``."""
+        return self.sweep(texts, list(masks.values()), journal, title)
+
+    def sweep(
+        self, pairs: Texts, masks: Sequence[HeadTensors], journal: Journal, name: str
+    ) -> Arrays:
+        """Translate every pair under every mask.
+
+        Args:
+            name: of what is measured, for the journal and the progress bar.
+
+        Returns:
+            ``counts_uncut`` (n, 5), ``counts_change`` (M, n, 5), ``reference_lengths`` (n,),
+            ``draft_loss_uncut`` (n,) and ``draft_loss_change`` (M, n) in thousandths of a nat, in the
+            pairs' own order. Where BLEU is taken in another way than sacrebleu's own, the counts and
+            lengths of that one stand beside these under ``BESIDE``.
+        """
+        sources, every = self.translator.encode(pairs.sources), [ones_mask(self.model), *masks]
+        groups, beams = by_length(sources, GROUP), self.profile.beams
+
+        def measure(members: list[int]) -> Arrays:
+            model = self.model  # of the setup that a worker has loaded
+            own, references = ([rows[i] for i in members] for rows in (sources, pairs.targets))
+            drafts = generate(model, own, beams=beams, early_stopping=beams > 1)
+            if beams > 1:
+                found = searched_under(model, own, drafts, every, beams=beams)
+            else:
+                found = translations_under(model, own, drafts, every)
+            each = [self.translator.pieces.counts(one.ids, references) for one in found]
+            return {
+                "draft_loss": np.stack([one.draft_loss for one in found]),
+                **{
+                    f"{way}counts": np.stack([pack(counts[way]) for counts in each])
+                    for way in each[0]
+                },
+                **{f"{way}reference_lengths": counts[:, -1] for way, counts in each[0].items()},
+            }
+
+        units = self.compute(
+            {f"{name} {i}": partial(measure, members) for i, members in enumerate(groups)},
+            journal,
+            f"{name}, {len(masks)} masks on {len(pairs)} verses",
+        )
+        return joined(units, np.argsort(np.concatenate(groups)))
+
+    def sweep_heads(
+        self, pairs: Texts, masks: Mapping[Head, HeadTensors], journal: Journal, name: str
+    ) -> Arrays:
+        """As :meth:`sweep`, with a mask for each head; ``heads`` says whose each row is."""
+        raw = self.sweep(pairs, list(masks.values()), journal, name)
+        return {**raw, "heads": heads_array(masks)}
+
+    def importance(self, journal: Journal, *, normalize: str | None = "l2") -> HeadTensors:
+        """I_h by teacher forcing on the chapters kept for it; the loss of a verse is its sum."""
+        each = self.verse_importance(journal)
+        return _normalised(_by_kind({kind: each[kind].mean(0) for kind in each}), normalize)
+
+    def verse_importance(self, journal: Journal) -> Arrays:
+        """Kind -> |dL(x)/dxi_h| of every verse kept for scoring, (verses, layer, head)."""
+
+        def measure() -> Arrays:
+            with eager_attention(self.model):  # the kernel with a fast backward pass
+                each = example_importance(self.model, self._scored_on())
+            return {kind: values.numpy() for kind, values in each.items()}
+
+        return self.compute({"I_h": measure}, journal, f"importance, {self.task}")[0]
+
+    def _scored_on(self) -> list[Batch]:
+        return forced_batches(self, self.split("score"))
+
+    def _tokens_left_out(self) -> Tokens:
+        return Tokens(special_ids(self.model))
+
+
+def forced_batches(subject: TranslationSubject, pairs: Texts) -> list[dict[str, torch.Tensor]]:
+    """Teacher-forced batches of verses, in the groups of :func:`forced_groups`."""
+    translator, marks = subject.translator, marks_of(subject.model)
+    sources = translator.encode(pairs.sources)
+    targets = translator.encode_targets(pairs.targets)
+    return [
+        teacher_forced(
+            [sources[i] for i in part], [targets[i] for i in part], marks.pad, marks.start
+        )
+        for part in forced_groups(subject, pairs)
+    ]
+
+
+def forced_groups(subject: TranslationSubject, pairs: Texts) -> list[list[int]]:
+    """Which verses share a teacher-forced batch, shortest references first."""
+    return by_length(subject.translator.encode_targets(pairs.targets), GROUP)
+
+
+# --- language models -------------------------------------------------------------------------------
+
+
+@dataclass
+class LanguageSubject(Setup):
+    """A pretrained language model, and passages of a text that it predicts token by token."""
+
+    profile: Profile
+    task: str
+    model: nn.Module
+
+    def __post_init__(self) -> None:
+        checksums = LANGUAGE_MODELS[self.profile.language_model].checksums
+        self.weights_sha256 = next(iter(checksums.values()))
+
+    @classmethod
+    def of(cls, profile: Profile, task: str) -> LanguageSubject:
+        """The profile's language model on a text; the weights are loaded once a process."""
+        return cls(profile, task, _language_model(profile.language_model, profile.device_here))
+
+    @classmethod
+    def _file_of(cls, profile: Profile, task: str) -> None:
+        return None  # nobody trains these weights
+
+    def _sent(self) -> dict[str, Any]:
+        return {"task": self.task}
+
+    def measured(self, raw: Arrays) -> Measured:
+        """Outcomes as the store takes them; ``tokens`` has an entry a passage."""
+        described, n = {"model": self.profile.language_model}, len(raw["tokens"])
+        return Measured(raw, [described], f"{self.task}/test", n, "perplexity", "nats a token")
+
+    @cached_property
+    def test(self) -> list[list[int]]:
+        """Token numbers of the passages that every reported number is measured on."""
+        passages = self._passages("test")
+        return passages[: _enough(passages, self.profile.language.test_tokens)]
+
+    @property
+    def swept(self) -> list[list[int]]:
+        """Those of the test passages that every single head is cut on: the first ones."""
+        return self.test[: _enough(self.test, self.profile.language.head_tokens)]
+
+    @property
+    def scoring(self) -> list[list[int]]:
+        """Of the training passages that heads are scored on: the last ones."""
+        return self._train[0]
+
+    @property
+    def tuning(self) -> list[list[int]]:
+        """Of the training passages that a pruned model is trained on: all but ``scoring``."""
+        return self._train[1]
+
+    @cached_property
+    def _train(self) -> tuple[list[list[int]], list[list[int]]]:
+        passages = self._passages("train")[::-1]
+        n = _enough(passages, self.profile.language.scoring_tokens)
+        return passages[:n], passages[n:][::-1]
+
+    def _passages(self, split: str) -> list[list[int]]:
+        texts = LANGUAGE_TASKS[self.task].load()[split]
+        tokenizer = load_tokenizer(self.profile.language_model)
+        rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        start = self.model.config.bos_token_id
+        return [[start, *ids[: self.profile.language.length]] for ids in rows]
+
+    def batches(self, passages: Sequence[list[int]]) -> list[Batch]:
+        """Passages in their order, padded on the right; the start token is not predicted."""
+        size = self.profile.language.batch_size
+        return [padded(passages[i : i + size]) for i in range(0, len(passages), size)]
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """How many tokens of each test passage are predicted, ``(n,)``."""
+        return predicted(self.test)
+
+    @cached_property
+    def frequency_loss(self) -> np.ndarray:
+        """The loss of each test passage by the frequency of tokens alone, ``(n,)`` in nats.
+
+        Frequencies are of the training text, with one added for every token of the vocabulary.
+        """
+        size = self.model.config.vocab_size
+        counts = np.ones(size)
+        for ids in (*self.tuning, *self.scoring):
+            counts += np.bincount(ids[1:], minlength=size)
+        surprise = -np.log(counts / counts.sum())
+        return np.array([surprise[ids[1:]].sum() for ids in self.test])
+
+    def _scored_on(self) -> list[Batch]:
+        return self.batches(self.scoring)
+
+    def _tokens_left_out(self) -> Tokens:
+        return Tokens([self.model.config.bos_token_id])
+
+    def outcomes(
+        self,
+        masks: Mapping[str, HeadTensors],
+        texts: Sequence[list[int]],
+        journal: Journal,
+        title: str,
+    ) -> Arrays:
+        """``loss`` (M, n) in nats, a sum over the tokens of a passage; see :class:`Setup`."""
+        units = self.compute(
+            {
+                name: lambda mask=mask: {"loss": self.losses(self.model, mask, texts)}
+                for name, mask in masks.items()
+            },
+            journal,
+            title,
+        )
+        return {"loss": np.stack([unit["loss"] for unit in units])}
+
+    def under(self, masks: Mapping[str, HeadTensors], journal: Journal, title: str) -> np.ndarray:
+        """The loss of every test passage under each mask, ``(M, n)`` in nats."""
+        return self.outcomes(masks, self.test, journal, title)["loss"]
+
+    def losses(
+        self,
+        model: nn.Module,
+        mask: HeadTensors | None = None,
+        passages: Sequence[list[int]] | None = None,
+    ) -> np.ndarray:
+        """The loss of every passage, of the test ones if none are given, ``(n,)`` in nats.
+
+        Args:
+            model: the subject's, or what was made of it; masked if a mask is given.
+        """
+        device, losses = next(model.parameters()).device, []
+        mask = ones_mask(model) if mask is None else mask
+        with torch.inference_mode(), masked_heads(model, mask):
+            for batch in self.batches(self.test if passages is None else passages):
+                batch = to_device(batch, device)
+                losses.append(next_token_cross_entropy(model(**without_labels(batch)), batch))
+        return torch.cat(losses).double().cpu().numpy()
+
+    def without_each(self, journal: Journal) -> Arrays:
+        """Every head cut in turn: ``heads`` (H, 2), ``loss_uncut`` (n,) and ``loss`` (H, n) in nats."""
+        sweep = partial(one_head_ablation, reduce=next_token_cross_entropy)
+        units = self.compute(
+            {
+                f"one head, part {i}": lambda batch=batch: {
+                    "loss": self._each_head_cut(sweep, batch).double().numpy()
+                }
+                for i, batch in enumerate(self.batches(self.swept))
+            },
+            journal,
+            f"one head cut, {len(self.swept)} passages",
+        )
+        loss = np.concatenate([unit["loss"] for unit in units], -1)
+        return {"heads": heads_array(self.heads), "loss_uncut": loss[0], "loss": loss[1:]}
+
+
+def _enough(passages: Sequence[list[int]], tokens: int) -> int:
+    """How many of the first passages hold so many tokens to predict, or all."""
+    held = np.cumsum(predicted(passages))
+    return min(len(passages), int(np.searchsorted(held, tokens)) + 1)
+
+
+def predicted(passages: Sequence[list[int]]) -> np.ndarray:
+    """How many tokens of each passage are predicted: all but the start."""
+    return np.array([len(ids) - 1 for ids in passages])
+
+
+def whole_thousandths(nats: np.ndarray) -> np.ndarray:
+    """Losses as they are stored; those of a passage do not fit into 16 bits."""
+    return np.rint(nats * MILLINAT).astype(np.int32)
+
+
+@lru_cache(maxsize=1)
+def _language_model(name: str, device: str) -> nn.Module:
+    return load_language_model(name).to(device)

@@ -1,1 +1,0 @@
-"""The translation half: verses, vocabulary, encoder-decoder models, their training and output."""
