@@ -4,7 +4,7 @@ import numpy as np
 
 from headprune_lib.replication.claims.contrasts import above_chance, decide, nearest_to_chance
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
-from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.order_names import parse_part
 from statements import found, on, result
 
 PAGE = "notebooks/11_which_first.ipynb"
@@ -19,7 +19,7 @@ def contrast(name, of=None):
 
 def of_first_trainings(each):
     """The values that the first training of each order gives alone."""
-    first = {name: part for name, part in each.parts.items() if training_in(name)[1] is None}
+    first = {name: part for name, part in each.parts.items() if parse_part(name).training is None}
     outcomes = {name: part.raw for name, part in first.items()}
     return values_of(outcomes, {name: part.runs for name, part in first.items()}, Statistics())
 
@@ -114,7 +114,7 @@ def depends_on_the_draw():
     """Whether MRPC's uncut models lie above chance in every resample by some seeds and not by all."""
     outcomes, runs = {}, {}
     for name, part in mrpc().parts.items():
-        if training_in(name)[0] == "importance":
+        if parse_part(name).curve == "importance":
             outcomes[name], runs[name] = part.raw, part.runs
     least = [
         values_of(outcomes, runs, Statistics(resamples, seed))["least_above_chance"]

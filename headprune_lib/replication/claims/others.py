@@ -19,7 +19,7 @@ from headprune_lib.replication.claims import rules
 from headprune_lib.replication.claims.verdict import Judged, Row
 from headprune_lib.replication.published import bert_curve, independent_curves, published_share
 from headprune_lib.replication.published_masks import STEP, MaskedTask, masked_tasks
-from headprune_lib.replication.stats import area_under_curve
+from headprune_lib.replication.stats import area_under_curve, kept_above_chance
 from headprune_lib.replication.stats.bounds import C4_UP_TO, C5_REMOVED, C8_UP_TO
 from headprune_lib.replication.stats.power import Z95
 
@@ -99,7 +99,7 @@ def _kept(curve: Mapping[str, Any]) -> tuple[float, float]:
     """Share kept of the score above chance at the paper's share, and the score there."""
     x, y = _curve(curve)
     cut = float(np.interp(published_share(curve["task"]), x, y))
-    return (cut - curve["chance"]) / (curve["base"] - curve["chance"]), cut
+    return float(kept_above_chance(cut, curve["base"], curve["chance"])), cut
 
 
 def _together(curve: Mapping[str, Any]) -> Judged:
@@ -138,7 +138,7 @@ def _until_less(task: MaskedTask) -> Judged:
 def _together_bleu(curve: Mapping[str, Any]) -> Judged:
     share = published_share("deen")
     x, y = np.array(curve["percent_removed"]) / 100, np.array(curve["importance"])
-    kept = float(np.interp(share, x, y) / y[0])
+    kept = float(kept_above_chance(np.interp(share, x, y), y[0]))
     found = {"share": share, "kept": kept, "raw": kept, "interval": [kept, kept]}
     return _read(rules.together(found), f"With {share:.0%} removed, {kept:.1%} of BLEU is kept.")
 
@@ -146,7 +146,7 @@ def _together_bleu(curve: Mapping[str, Any]) -> Judged:
 def _kinds(curves: Mapping[str, Any]) -> Judged:
     x = np.array(curves["percent_removed"]) / 100
     names = ("enc-enc", "enc-dec", "dec-dec")
-    kept = {name: np.array(curves[name]) / curves[name][0] for name in names}
+    kept = {name: kept_above_chance(curves[name], curves[name][0]) for name in names}
     areas = {name: area_under_curve(x[x <= C4_UP_TO], kept[name][x <= C4_UP_TO]) for name in names}
     left = {name: float(np.interp(1 - rules.C4_PAPER_LEFT, x, kept[name])) for name in names}
     differences = {
@@ -169,7 +169,7 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
 def _training(curves: Mapping[str, Any]) -> Judged:
     shares = [percent / 100 for percent in curves["percent_removed"]]
     checkpoints = [
-        {"bleu": bleu, "kept": [score / bleu[0] for score in bleu]}
+        {"bleu": bleu, "kept": kept_above_chance(bleu, bleu[0]).tolist()}
         for bleu in curves["bleu_by_epoch"].values()
     ]
     values = {

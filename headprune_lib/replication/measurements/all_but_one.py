@@ -16,7 +16,6 @@ from headprune_lib.masking import ones_mask
 from headprune_lib.replication.data.verses import TRANSLATION_TASKS
 from headprune_lib.replication.encoder.subject import UNCUT, EncoderSubject, compact
 from headprune_lib.replication.measurements import accuracy, bleu
-from headprune_lib.replication.measurements.dynamics import seed_in
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
@@ -25,6 +24,7 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
+from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes

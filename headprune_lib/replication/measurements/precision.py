@@ -18,9 +18,9 @@ from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.encoder.batches import Batches
 from headprune_lib.replication.encoder.subject import EncoderSubject, answers
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.losses import MILLINAT, millinats
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes

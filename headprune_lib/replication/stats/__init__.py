@@ -43,6 +43,7 @@ from headprune_lib.replication.stats.scores import (
     confusion,
     f1,
     gini,
+    kept_above_chance,
     matthews,
     prunable_share,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "f1",
     "gini",
     "holm",
+    "kept_above_chance",
     "matthews",
     "mcnemar_exact",
     "over_trainings",

@@ -66,6 +66,18 @@ def area_under_curve(shares: ArrayLike, scores: ArrayLike) -> Array:
     return np.trapezoid(scores, shares, axis=-1) / (shares[-1] - shares[0])
 
 
+def kept_above_chance(score: ArrayLike, whole: ArrayLike, chance: float = 0.0) -> Array:
+    """Share of the whole model's score above chance that is kept; shapes broadcast.
+
+    A model that is at chance or below has nothing to keep, and keeps 0, its own score included. Of
+    a loss, give both losses and that of chance with a minus.
+    """
+    above = np.asarray(whole, float) - chance
+    kept = np.asarray(score, float) - chance
+    above, kept = np.broadcast_arrays(above, kept)
+    return np.divide(kept, above, out=np.zeros(above.shape), where=above > 0)
+
+
 def prunable_share(shares: ArrayLike, scores: ArrayLike, chance: float, tolerance: float) -> Array:
     """Largest share up to which no loss exceeds ``tolerance`` of (unpruned - chance), shape (...).
 

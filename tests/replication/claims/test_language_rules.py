@@ -20,7 +20,7 @@ def test_together(low, high, answer):
 
 def test_a_model_that_knows_no_more_than_frequencies_has_nothing_to_keep():
     values = curve(0.9, 0.95)
-    values["curves"]["importance"]["kept"] = [None, None]
+    values["curves"]["importance"] = {"kept": [0, 0], "kept_interval": [[0, 0], [0, 0]]}
     assert (together(values).answer, together(values).kept) == ("open", None)
 
 

@@ -22,7 +22,7 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.encoder.weights import weights_path
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.measurements.trained import OtherWeights, sha256_of
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Journal

@@ -13,8 +13,8 @@ from headprune_lib import head_importance, order_mask, prune_heads, rank_heads
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder import retraining
 from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.recovery import read_part
+from headprune_lib.replication.measurements.removal import n_cut
 from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.replication.translation import retraining as of_translators
 from headprune_lib.replication.translation.subject import TranslationSubject

@@ -54,7 +54,8 @@ def together(values: Mapping[str, Any], order: str = "importance") -> Redundancy
     step = int(found[0])
     curve = values["curves"][order]
     kept, (low, high) = curve["kept"][step], curve["kept_interval"][step]
-    if not defined(kept, low, high):
+    whole = curve["kept_interval"][0][0]  # 0 of a model, or a resample, that has nothing to keep
+    if not (defined(kept, low, high, whole) and whole > 0):
         return Redundancy("open", None, (None, None))
     return Redundancy(
         "there" if low >= C3_KEPT else "not there" if high < C3_KEPT else "open",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication.claims.contrasts import above_chance
-from headprune_lib.replication.order_names import tuned_in
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
@@ -75,7 +75,11 @@ def _masked() -> Numbers:
 
 def _plain_rows(where: str, result: Result) -> list[dict[str, Any]]:
     """The rows of orders without fitted gates, which stand in a column of their own."""
-    return [row for row in leaderboard_rows({where: result}) if not tuned_in(row["order"])[1]]
+    return [
+        row
+        for row in leaderboard_rows({where: result})
+        if not parse_part(row["order"], "tuned").tuned
+    ]
 
 
 def _kept(row: Mapping[str, Any]) -> str:
