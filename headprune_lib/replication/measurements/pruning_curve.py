@@ -45,12 +45,13 @@ from headprune_lib.replication.measurements.removal import along
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
     RANDOM,
+    PartName,
     further_training,
     parse_part,
 )
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bounds import C4_SHOWN, C4_UP_TO
-from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
 
 # --- heads of all kinds ---------------------------------------------------------------------------
@@ -58,23 +59,8 @@ from headprune_lib.replication.translation.subject import TranslationSubject
 
 def _measure(context: Context, part: str) -> Measured:
     named = parse_part(part)
-    if context.half == "encoder":
-        return _measure_encoder(context, part)
-    main = TranslationSubject.of_listed(context.profile, context.task, named.training)
-    pairs = main.headline if _is_main(context.profile, context.task) else main.pairs("test")
-    found = along(context, orders_of(context, named.order, main), part, pairs)
-    if named.order == IMPORTANCE:
-        found.raw.update(_stored_scores(context, main))
-    return found
-
-
-def _stored_scores(context: Context, main: TranslationSubject) -> Arrays:
-    plain = main.importance(context.journal, normalize=None)
-    return {f"scores {kind}": values.numpy() for kind, values in plain.items()}
-
-
-def _measure_encoder(context: Context, part: str) -> Measured:
-    named = parse_part(part)
+    if context.half == "translation":
+        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
     if named.training is not None:
         alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
@@ -87,6 +73,20 @@ def _measure_encoder(context: Context, part: str) -> Measured:
     if named.order == ONE_BY_ONE:  # what it was chosen by
         chosen_by = training_sweep(context, main)
         found.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
+    return found
+
+
+def _measure_translator(
+    context: Context, part: str, named: PartName, headline: bool = False
+) -> Measured:
+    """On the first test verses, or on those of the ``headline``."""
+    main = TranslationSubject.of_listed(context.profile, context.task, named.training)
+    runs = orders_of(context, named.order, main, named.kind)
+    found = along(context, runs, part, main.headline if headline else main.pairs("test"))
+    if named.order == IMPORTANCE:
+        plain = main.importance(context.journal, normalize=None)
+        kinds = plain if named.kind is None else [named.kind]
+        found.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
     return found
 
 
@@ -191,14 +191,7 @@ class KindStatistics(Statistics):
 
 
 def _measure_kind(context: Context, part: str) -> Measured:
-    named = parse_part(part, "kind")
-    main = TranslationSubject.of_listed(context.profile, context.task, named.training)
-    runs = orders_of(context, named.order, main, named.kind)
-    found = along(context, runs, part, main.pairs("test"))
-    if named.order == IMPORTANCE:
-        name = f"scores {named.kind}"
-        found.raw[name] = _stored_scores(context, main)[name]
-    return found
+    return _measure_translator(context, part, parse_part(part, "kind"))
 
 
 def _summarise_kinds(
