@@ -78,7 +78,7 @@ class Followed:
 
     def by_training(self, values: np.ndarray) -> np.ndarray:
         """(runs, ...) as the mean over each training's runs: (trainings, ...)."""
-        return np.stack([values[self.of_runs["seed"] == one].mean(0) for one in self.trainings])
+        return np.stack([values[self.of_runs["seed"] == seed].mean(0) for seed in self.trainings])
 
     def kept(self, curve: np.ndarray) -> np.ndarray:
         """Share of the whole model's score above chance, along (..., steps)."""
@@ -111,37 +111,37 @@ def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[st
         ``orders`` (see :func:`_order`) and ``contrasts`` (see :func:`contrast`).
     """
     followed = follow(outcomes, runs)
-    areas = {name: _areas(one, statistics) for name, one in followed.items()}
+    areas = {name: _areas(order, statistics) for name, order in followed.items()}
     shown = _on_shared_trainings(followed)
     chance = next(iter(followed.values())).scored.chance
     return {
-        "shares": max((one.shares for one in followed.values()), key=len),
+        "shares": max((order.shares for order in followed.values()), key=len),
         "chance": chance,
-        "least_above_chance": min(one.uncut for one in areas.values()) - chance,
+        "least_above_chance": min(area.uncut for area in areas.values()) - chance,
         "orders": {
             name: _order(
-                one,
-                areas[name] if one is followed[name] else _areas(one, statistics),
+                order,
+                areas[name] if order is followed[name] else _areas(order, statistics),
                 followed[name].of_runs["said"],
             )
-            for name, one in shown.items()
+            for name, order in shown.items()
         },
         "contrasts": {
-            name: contrast(followed[one], followed[other], common, statistics)
-            for name, (one, other) in CONTRASTS.items()
-            if one in followed and other in followed
-            if (common := sorted({*followed[one].trainings} & {*followed[other].trainings}))
+            name: contrast(followed[first], followed[second], common, statistics)
+            for name, (first, second) in CONTRASTS.items()
+            if first in followed and second in followed
+            if (common := sorted({*followed[first].trainings} & {*followed[second].trainings}))
         },
     }
 
 
 def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
-    shared = set.intersection(*({*one.trainings} for one in followed.values()))
+    shared = set.intersection(*({*order.trainings} for order in followed.values()))
     if not shared:
         return followed
     return {
-        name: one if {*one.trainings} == shared else one.on(sorted(shared))
-        for name, one in followed.items()
+        name: order if {*order.trainings} == shared else order.on(sorted(shared))
+        for name, order in followed.items()
     }
 
 
@@ -163,26 +163,26 @@ def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
     return followed
 
 
-def _order(one: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any]:
+def _order(followed: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any]:
     """Mean curves over ``trainings``, and the two areas, of the share kept and of the added loss.
 
     A translation's loss is the mean over its pieces. ``said`` is of every training that the order
     was followed on.
     """
-    curve = one.by_training(one.scored.scores).mean(0)
+    curve = followed.by_training(followed.scored.scores).mean(0)
     return {
         "score": curve,
-        "kept": one.kept(curve),
-        "log_loss": one.by_training(one.of_runs["log_loss"]).mean(0),
+        "kept": followed.kept(curve),
+        "log_loss": followed.by_training(followed.of_runs["log_loss"]).mean(0),
         "area": _estimate(areas.kept),
         "added_loss": _estimate(areas.added),
         "said": [word for word in said.tolist() if word],
-        "trainings": one.trainings,
+        "trainings": followed.trainings,
     }
 
 
 def contrast(
-    one: Followed, other: Followed, trainings: list[int], statistics: Statistics
+    first: Followed, second: Followed, trainings: list[int], statistics: Statistics
 ) -> dict[str, Any]:
     """What the first order keeps more and adds less than the second, on trainings that both have.
 
@@ -190,7 +190,7 @@ def contrast(
         the first order's ``area`` minus the second's, and the second's added ``loss`` minus the
         first's, so that more is better in both; and the ``trainings``.
     """
-    better, worse = (_areas(each.on(trainings), statistics) for each in (one, other))
+    better, worse = (_areas(order.on(trainings), statistics) for order in (first, second))
     return {
         "area": _estimate(better.kept - worse.kept),
         "loss": _estimate(worse.added - better.added),
@@ -202,27 +202,28 @@ def _estimate(area: Drawn) -> Estimate:
     return {"value": area.value, "interval": [*area.interval], "error": float(area.drawn.std())}
 
 
-def _areas(one: Followed, statistics: Statistics) -> _Areas:
-    inside = one.shares <= statistics.up_to + 1e-9
-    shares, counts = one.shares[inside], one.scored.counts[:, inside]  # (runs, steps, n, k)
+def _areas(followed: Followed, statistics: Statistics) -> _Areas:
+    inside = followed.shares <= statistics.up_to + 1e-9
+    shares = followed.shares[inside]
+    counts = followed.scored.counts[:, inside]  # (runs, steps, n, k)
 
     def area(curves: np.ndarray) -> np.ndarray:
-        return stats.area_under_curve(shares, one.kept(curves))
+        return stats.area_under_curve(shares, followed.kept(curves))
 
     kept, losses, uncut = np.empty((3, statistics.resamples))
-    for rows, curves, added, chosen in _resampled(one, counts, statistics):
-        each = np.arange(len(chosen))[:, None]
-        curve = curves[each, chosen].mean(1)
+    for rows, curves, added, chosen in _resampled(followed, counts, statistics):
+        draw = np.arange(len(chosen))[:, None]
+        curve = curves[draw, chosen].mean(1)
         kept[rows], uncut[rows] = area(curve), curve[:, 0]
-        losses[rows] = added[each, chosen].mean(1)
-    whole = one.by_training(one.scored.of(counts.sum(2))).mean(0)
-    loss = one.by_training(one.of_runs["loss_area"].mean(-1)).mean()
+        losses[rows] = added[draw, chosen].mean(1)
+    whole = followed.by_training(followed.scored.of(counts.sum(2))).mean(0)
+    loss = followed.by_training(followed.of_runs["loss_area"].mean(-1)).mean()
     added = Drawn(float(loss) / MILLINAT, losses / MILLINAT)
     return _Areas(Drawn(float(area(whole)), kept), added, float(uncut.min()))
 
 
 def _resampled(
-    one: Followed, counts: np.ndarray, statistics: Statistics
+    followed: Followed, counts: np.ndarray, statistics: Statistics
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
     """Chunks of resamples: their rows, (chunk, trainings, steps) scores, (chunk, trainings) added
     loss, and (chunk, trainings) which trainings were drawn: the same for every order.
@@ -230,15 +231,15 @@ def _resampled(
     runs, steps, n, k = counts.shape
     flat = np.moveaxis(counts, 2, 0).reshape(n, -1).astype(np.float32)
     generator = np.random.default_rng([statistics.seed, 1])
-    loss, n_trainings = one.of_runs["loss_area"].T.astype(np.float32), len(one.trainings)
+    loss, n_trainings = followed.of_runs["loss_area"].T.astype(np.float32), len(followed.trainings)
     for rows, drawn in count_chunks(n, statistics.resamples, statistics.seed):
         sums = (drawn @ flat).reshape(len(drawn), runs, steps, k).astype(np.float64)
-        scores = np.moveaxis(one.scored.of(sums), 1, 0)
+        scores = np.moveaxis(followed.scored.of(sums), 1, 0)
         added = ((drawn @ loss) / n).T
         chosen = generator.integers(0, n_trainings, (len(drawn), n_trainings))
         yield (
             rows,
-            np.moveaxis(one.by_training(scores), 0, 1),
-            np.moveaxis(one.by_training(added), 0, 1),
+            np.moveaxis(followed.by_training(scores), 0, 1),
+            np.moveaxis(followed.by_training(added), 0, 1),
             chosen,
         )

@@ -139,18 +139,19 @@ def scored(raw: Arrays, way: str = "") -> Scored:
 
 def joined(parts: Sequence[Scored]) -> Scored:
     """The runs of several parts, one after the other."""
-    return dataclasses.replace(parts[0], counts=np.concatenate([one.counts for one in parts]))
+    return dataclasses.replace(parts[0], counts=np.concatenate([part.counts for part in parts]))
 
 
 def mean_curves(curves: Mapping[str, Scored], draws: Resamples) -> dict[str, Drawn]:
     """The mean over runs, (steps,), also on resampled texts and runs, paired between curves."""
     # one kind's heads or another's: the trainings are the same
     together = {name: IMPORTANCE for name in curves if name.endswith(f" {IMPORTANCE}")}
-    sums, of = {name: one.counts for name, one in curves.items()}, next(iter(curves.values())).of
+    sums = {name: curve.counts for name, curve in curves.items()}
+    of = next(iter(curves.values())).of
     if of is SCORES["accuracy"].of:  # a plain mean; as a ratio the sixth digit would change
         sums, of = {name: counts[..., 0] for name, counts in sums.items()}, None
     drawn = stats.bootstrap_curves(sums, draws.resamples, draws.seed, of, together)
-    return {name: Drawn(one.scores.mean(0), drawn[name]) for name, one in curves.items()}
+    return {name: Drawn(curve.scores.mean(0), drawn[name]) for name, curve in curves.items()}
 
 
 # --- the curves of a result -----------------------------------------------------------------------
@@ -216,9 +217,9 @@ def parts_of_orders(parts: Iterable[str]) -> dict[str, list[str]]:
         return {part: [part] for of_order in trainings.values() for part in of_order.values()}
     further = {order: {*of_order} - {None} for order, of_order in trainings.items()}
     compared = [
-        each
-        for order, each in further.items()
-        if each or parse_part(order, "kind").order == IMPORTANCE
+        seeds
+        for order, seeds in further.items()
+        if seeds or parse_part(order, "kind").order == IMPORTANCE
     ]
     shared = sorted(set.intersection(*compared)) if compared else []
     return {
@@ -242,12 +243,12 @@ def _by_order(outcomes: Outcomes, way: str = "") -> dict[str, Scored]:
 
 def read_curves(outcomes: Outcomes, statistics: Statistics) -> Curves:
     """The curves in the outcomes of a result's parts."""
-    found = _by_order(outcomes)
+    by_order = _by_order(outcomes)
     return Curves(
         next(iter(outcomes.values()))["shares"],
-        next(iter(found.values())).chance,
-        {name: one.scores for name, one in found.items()},
-        mean_curves(found, statistics),
+        next(iter(by_order.values())).chance,
+        {name: runs.scores for name, runs in by_order.items()},
+        mean_curves(by_order, statistics),
     )
 
 
@@ -261,7 +262,7 @@ def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> 
         ``log_loss``, and its ``accuracy`` beside a score that is not; ``sacrebleu`` is the mean in
         sacrebleu's own way, where the score is BLEU of Moses' tokens.
     """
-    found: dict[str, dict[str, Any]] = {
+    of_orders: dict[str, dict[str, Any]] = {
         name: {"mean": mean.value, "runs": curves.runs[name], "interval": mean.interval}
         for name, mean in curves.means.items()
     }
@@ -270,15 +271,17 @@ def curve_values(outcomes: Outcomes, curves: Curves, statistics: Statistics) -> 
     for name, runs in curves.runs.items():
         raws = [outcomes[part] for part in parts[IMPORTANCE if name == MAIN else name]]
         if "correct" in raws[0]:
-            found[name] |= _of_encoder(raws, len(runs))
+            of_orders[name] |= _of_encoder(raws, len(runs))
     if all(f"{BESIDE}counts_uncut" in raw for raw in outcomes.values()):
-        for name, one in _by_order(outcomes, BESIDE).items():
-            found[name]["sacrebleu"] = one.scores.mean(0)
+        for name, runs in _by_order(outcomes, BESIDE).items():
+            of_orders[name]["sacrebleu"] = runs.scores.mean(0)
     return {
         "shares": curves.shares,
         "chance": curves.chance,
-        "curves": found,
-        "kept": {name: {"kept": one.value, "interval": one.interval} for name, one in kept.items()},
+        "curves": of_orders,
+        "kept": {
+            name: {"kept": share.value, "interval": share.interval} for name, share in kept.items()
+        },
         "prunable": {
             name: prunable_record(
                 curves.shares, mean.value, mean.drawn, curves.chance, statistics.tolerances

@@ -64,12 +64,12 @@ ORDERS = (
 
 def _measure_heads(context: Context, _part: str) -> Measured:
     subject = LanguageSubject.of(context.profile, context.task)
-    found = subject.without_each(context.journal)
+    swept = subject.without_each(context.journal)
     return subject.measured(
         {
-            "heads": found["heads"],
-            "loss_uncut": whole_thousandths(found["loss_uncut"]),
-            "loss_change": whole_thousandths(found["loss"] - found["loss_uncut"]),
+            "heads": swept["heads"],
+            "loss_uncut": whole_thousandths(swept["loss_uncut"]),
+            "loss_change": whole_thousandths(swept["loss"] - swept["loss_uncut"]),
             "tokens": predicted(subject.swept).astype(np.int16),
         }
     )
@@ -144,9 +144,9 @@ def _measure(context: Context, part: str) -> Measured:
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
             masks[names[-1]] = head_mask(subject.model, cut)
             gone.append(len(cut))
-    found = subject.under(masks, context.journal, f"{context.task}, {part}")
-    by_name = dict(zip(masks, found, strict=True))
-    uncut, cuts = found[0], np.stack([by_name[name] for name in names])
+    losses = subject.under(masks, context.journal, f"{context.task}, {part}")
+    by_name = dict(zip(masks, losses, strict=True))
+    uncut, cuts = losses[0], np.stack([by_name[name] for name in names])
     shape = len(runs), len(settings.shares), -1
     orders = [[head for step in steps for head in step] for steps in runs.values()]
     return subject.measured(
@@ -181,7 +181,7 @@ def _summarise(
     runs = {name: loss.scores for name, loss in losses.items()}
     curves = Curves(shares, -frequency, runs, mean_curves(losses, statistics))
     kept = {name: mean.map(lambda loss: curves.kept(-loss)) for name, mean in curves.means.items()}
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "shares": shares,
         "frequency_loss": frequency,
         "tokens": tokens,
@@ -198,12 +198,12 @@ def _summarise(
         },
     }
     if IMPORTANCE in losses:
-        found["differences"] = {
+        values["differences"] = {
             name: curves.difference(name, IMPORTANCE, lambda loss: curves.area(loss, C8_UP_TO))
             for name in losses
             if name != IMPORTANCE
         }
-    return found
+    return values
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
@@ -225,7 +225,7 @@ def _measure_recovery(context: Context, part: str) -> Measured:
 
     def measure() -> Arrays:
         model = pruned(subject, mask)
-        sizes = [sum(p.numel() for p in one.parameters()) for one in (subject.model, model)]
+        sizes = [sum(p.numel() for p in sized.parameters()) for sized in (subject.model, model)]
         before = subject.losses(model)
         name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
         said = [_tuning(context.profile, context.half), mask_key(mask)]
@@ -270,7 +270,7 @@ def _summarise_recovery(
     ``share`` of the heads was asked for, ``removed`` counts them; ``parameters`` are those of the
     uncut model, and ``left`` those after the removal.
     """
-    found = []
+    rows = []
     for part, raw in outcomes.items():
         parameters, left = map(int, raw["parameters"])
         row: dict[str, Any] = {
@@ -284,8 +284,8 @@ def _summarise_recovery(
             perplexity = mean_curves({when: loss}, statistics)[when]
             row[when] = np.exp(perplexity.value[0])
             row[f"{when}_interval"] = np.exp(perplexity.interval[0])
-        found.append(row)
-    return {"recovered": sorted(found, key=lambda row: row["share"])}
+        rows.append(row)
+    return {"recovered": sorted(rows, key=lambda row: row["share"])}
 
 
 def _tuning(profile: Profile, _half: Half) -> dict[str, Any]:

@@ -67,13 +67,13 @@ def _measure(context: Context, part: str) -> Measured:
     main = EncoderSubject.of(context.profile)
     if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
         main.check_apart()  # before hours are spent on the other orders
-    found = along(context, orders_of(context, named.order, main), part)
+    measured = along(context, orders_of(context, named.order, main), part)
     if named.order == IMPORTANCE:
-        found.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
+        measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
     if named.order == ONE_BY_ONE:  # what it was chosen by
         chosen_by = training_sweep(context, main)
-        found.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
-    return found
+        measured.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
+    return measured
 
 
 def _measure_translator(
@@ -82,12 +82,12 @@ def _measure_translator(
     """On the first test verses, or on those of the ``headline``."""
     main = TranslationSubject.of_listed(context.profile, context.task, named.training)
     runs = orders_of(context, named.order, main, named.kind)
-    found = along(context, runs, part, main.headline if headline else main.pairs("test"))
+    measured = along(context, runs, part, main.headline if headline else main.pairs("test"))
     if named.order == IMPORTANCE:
         plain = main.importance(context.journal, normalize=None)
         kinds = plain if named.kind is None else [named.kind]
-        found.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
-    return found
+        measured.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
+    return measured
 
 
 def _summarise(
@@ -215,7 +215,7 @@ def _summarise_kinds(
         **values,
         "scores": {kind: outcomes[f"{kind} {IMPORTANCE}"][f"scores {kind}"] for kind in KINDS},
         "areas": {
-            other: minus(other, lambda one: curves.area(curves.kept(one), statistics.up_to))
+            other: minus(other, lambda bleu: curves.area(curves.kept(bleu), statistics.up_to))
             for other in others
         },
         "shown": list(statistics.shown),

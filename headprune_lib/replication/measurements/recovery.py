@@ -87,24 +87,24 @@ def _measure(context: Context, part: str) -> Measured:
     order, share, way = read_part(part)
     # the kernel that is faster to train
     if context.half == "translation":
-        model = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
+        trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
     else:
-        model = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
-    subject, units, keys = model.subject, {}, []
+        trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
+    subject, units, keys = trained.subject, {}, []
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
     for cut in cuts:
         mask = order_mask(subject.model, cut, len(cut))
         keys.append(f"{subject.key} {mask_key(mask)} {way}")
         # two draws may cut the same heads, and are trained once
-        units[keys[-1]] = lambda mask=mask: _trained_without(model, mask, way)
+        units[keys[-1]] = lambda mask=mask: _trained_without(trained, mask, way)
     done = run_units(units, context.journal, part, here=True)
-    found = [done[key] for key in keys]
-    raw = {name: np.stack([one[name] for one in found]) for name in found[0]}
-    raw |= {f"{name}_uncut": values for name, values in model.answers(subject.model).items()}
+    runs = [done[key] for key in keys]
+    raw = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    raw |= {f"{name}_uncut": values for name, values in trained.answers(subject.model).items()}
     raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
     columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
     raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
-    return model.measured(raw)
+    return trained.measured(raw)
 
 
 def _orders(context: Context, order: str) -> list[list[Head]]:
@@ -112,14 +112,14 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
     if order == NO_ORDER:
         return [[]]
     followed = context.get(WHICH_FIRST.name, [order]).parts[order].raw["order"]
-    return [heads_in(one) for one in followed[: context.profile.recovery.random_orders]]
+    return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
 def _trained_without(trained: _Encoder | _Translator, mask: HeadTensors, way: Way) -> Arrays:
     """Answers without the heads that a mask cuts, before and after training again."""
     whole = trained.subject.model
     model = prune_heads(copy.deepcopy(whole), mask)
-    sizes = [sum(p.numel() for p in one.parameters()) for one in (whole, model)]
+    sizes = [sum(p.numel() for p in sized.parameters()) for sized in (whole, model)]
     before = trained.answers(model)
     started = time.perf_counter()
     model = trained.again(model, way, mask_key(mask))
@@ -201,9 +201,9 @@ def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
         score = of_answers(np.atleast_2d(raw[f"correct_{when}"]), raw)
     else:
         counts = raw[f"counts_{when}"]
-        found = of_translations(counts.reshape(-1, *counts.shape[-2:]), raw["reference_lengths"])
-        score = Scored(found.counts, lambda sums: corpus_bleu(sums) / 100)
-    means = (one.drawn(statistics).map(lambda runs: runs.mean(-1)) for one in (score, loss))
+        bleu = of_translations(counts.reshape(-1, *counts.shape[-2:]), raw["reference_lengths"])
+        score = Scored(bleu.counts, lambda sums: corpus_bleu(sums) / 100)
+    means = (of.drawn(statistics).map(lambda runs: runs.mean(-1)) for of in (score, loss))
     return _Runs(score.scores, *means, score.chance)
 
 
@@ -222,7 +222,7 @@ def _summarise(
     parts = {read_part(part): raw for part, raw in outcomes.items()}
     parts = dict(sorted(parts.items(), key=_place))
     whole = _at(next(iter(parts.values())), "uncut", statistics)
-    found = {
+    states = {
         asked: {when: _at(raw, when, statistics) for when in ("before", "after")}
         for asked, raw in parts.items()
     }
@@ -233,14 +233,14 @@ def _summarise(
             {
                 **dict(zip(("order", "share", "way"), asked, strict=True)),
                 **_sizes(raw),
-                **{when: _state(one, whole) for when, one in found[asked].items()},
+                **{when: _state(runs, whole) for when, runs in states[asked].items()},
             }
             for asked, raw in parts.items()
         ],
         "leads": [
-            _lead(asked, found[asked], found[other])
+            _lead(asked, states[asked], states[other])
             for asked in parts
-            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in found
+            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in states
         ],
     }
 
@@ -261,23 +261,23 @@ def _sizes(raw: Arrays) -> dict[str, Any]:
     }
 
 
-def _state(one: _Runs, whole: _Runs) -> dict[str, Any]:
+def _state(runs: _Runs, whole: _Runs) -> dict[str, Any]:
     """The mean over an order's runs, with 95% intervals over test examples; ``runs`` one by one.
 
     ``kept`` is the share of the score above chance that the uncut model has before it is trained
     again; ``loss`` is in nats, of a translator in the mean over a reference's pieces.
     """
-    kept = one.score.map(
+    kept = runs.score.map(
         lambda score, uncut: stats.kept_above_chance(score, uncut, whole.chance), whole.score
     )
     return {
-        "score": one.score.value,
-        "interval": one.score.interval,
-        "runs": one.scores,
+        "score": runs.score.value,
+        "interval": runs.score.interval,
+        "runs": runs.scores,
         "kept": kept.value,
         "kept_interval": kept.interval,
-        "loss": one.loss.value,
-        "loss_interval": one.loss.interval,
+        "loss": runs.loss.value,
+        "loss_interval": runs.loss.interval,
     }
 
 

@@ -72,13 +72,13 @@ def along(
         cut = [mask for of_run in masks for mask in of_run[1:]]
         swept = main.sweep(pairs, cut, journal, f"pruning curve, {title}")
         return main.measured({**coarse_losses(swept), **raw}, len(pairs))
-    found = [
+    curves = [
         subject.curve(of_run, subject.test, journal, f"{title}/{name}")
         for (name, subject, _), of_run in zip(runs, masks, strict=True)
     ]
-    loss = np.stack([millinats(one["loss"]) for one in found])
+    loss = np.stack([millinats(curve["loss"]) for curve in curves])
     raw |= {
-        "correct": np.stack([one["correct"] for one in found]),
+        "correct": np.stack([curve["correct"] for curve in curves]),
         "loss": loss,
         "log_loss": loss.mean(-1) / MILLINAT,
     }
@@ -111,8 +111,8 @@ def losses_under(
     named, rows = _distinct(masks, texts)
     if isinstance(subject, EncoderSubject):
         return subject.under(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
-    found = reference_losses(subject, texts, named, journal)
-    return (found["loss"] / found["pieces"])[rows]
+    references = reference_losses(subject, texts, named, journal)
+    return (references["loss"] / references["pieces"])[rows]
 
 
 def outcomes_under(
@@ -128,11 +128,11 @@ def outcomes_under(
     """
     named, rows = _distinct(masks, texts)
     if isinstance(subject, EncoderSubject):
-        found = subject.under(named, texts, journal, f"masks, seed {subject.seed}")
-        return {name: values[rows] for name, values in found.items()}
+        outcomes = subject.under(named, texts, journal, f"masks, seed {subject.seed}")
+        return {name: values[rows] for name, values in outcomes.items()}
     loss = losses_under(subject, masks, texts, journal)
-    made = _translations(subject, named, texts, journal)
-    return {**made, "loss": loss, "counts": made["counts"][rows]}
+    outcomes = _translations(subject, named, texts, journal)
+    return {**outcomes, "loss": loss, "counts": outcomes["counts"][rows]}
 
 
 def _distinct(

@@ -81,24 +81,24 @@ def _measure(context: Context, part: str) -> Measured:
     factors = [masks_along(subject, heads, shares) for heads, _ in runs]
     if named.tuned:
         factors = [tuned(subject, masks, journal) for masks in factors]
-    found = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
+    outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
     raw: Arrays = {
         "said": np.array([said for _, said in runs], np.str_),
         "order": np.stack([heads_array(heads) for heads, _ in runs]),
-        "loss_area": np.stack([loss_area(shares, one["loss"]) for one in found]),
-        "log_loss": np.stack([one["loss"].mean(-1) for one in found]),
+        "loss_area": np.stack([loss_area(shares, run["loss"]) for run in outcomes]),
+        "log_loss": np.stack([run["loss"].mean(-1) for run in outcomes]),
         "shares": np.array(shares),
         **(stored_gates(factors) if named.tuned else {}),
     }
     for kind, scores in _scores_of(context, named.order, subject).items():
         raw[f"scores {kind}"] = scores.numpy()
     if isinstance(subject, TranslationSubject):
-        counts = np.stack([one["counts"] for one in found])
+        counts = np.stack([run["counts"] for run in outcomes])
         raw["counts_uncut"] = counts[0, 0]
         raw["counts_change"] = counts - counts[0, 0]
-        raw["reference_lengths"] = found[0]["reference_lengths"]
+        raw["reference_lengths"] = outcomes[0]["reference_lengths"]
         return subject.measured(raw, len(texts))
-    raw["correct"] = np.stack([one["correct"] for one in found])
+    raw["correct"] = np.stack([run["correct"] for run in outcomes])
     return measured_answers(subject, raw, texts)
 
 
