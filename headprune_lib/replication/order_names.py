@@ -1,9 +1,17 @@
-"""What the names of orders of removal say: a criterion, and how its scores are used."""
+"""What the names of parts and of orders say: which heads go, on which training, and in what order.
+
+A part of a result is a curve, or a point of one. Its name says, in this order and where it applies:
+the one kind of heads that go, the order, whether whole groups go, whether gates are fitted, the share
+of the heads and a way of training again, and a training that is not the first. The order is
+``random``, a choice of its own such as ``oracle``, or a criterion with words that say how its scores
+are used (:data:`WAYS`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,14 +21,18 @@ from torch import nn
 from headprune_lib.attention import end_ids
 from headprune_lib.criteria import CRITERIA, Criterion
 from headprune_lib.criteria.registry import Normalize
+from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.messages import unknown
 from headprune_lib.replication.store import Arrays
 from headprune_lib.scoring import score_heads
+from headprune_lib.selection import Head, rank_heads
 from headprune_lib.utils import Batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+IMPORTANCE, RANDOM = "importance", "random"
 
 WAYS = {
     "unnormalised": "scores as they are",
@@ -69,6 +81,10 @@ class NamedOrder:
     words: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def ranked(self, scores: HeadTensors) -> list[Head]:
+        """The heads, the lowest score first unless the name turns it round."""
+        return rank_heads(scores)[:: -1 if self.reverse else 1]
+
     def key(self, mask: HeadTensors | None = None) -> str:
         """What the journal calls the scores under a mask."""
         said = [f"{name}={value}" for name, value in sorted(self.settings.items())]
@@ -111,14 +127,78 @@ def mask_key(mask: HeadTensors) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def tuned_in(name: str) -> tuple[str, bool]:
-    """The order that is followed, and whether gates are fitted along it.
+class PartName(NamedTuple):
+    """What the name of a part says.
 
-    >>> tuned_in("importance unnormalised tuned"), tuned_in("random")
-    (('importance unnormalised', True), ('random', False))
+    Attributes:
+        curve: the name without the training: curves of the same name are runs of one order.
+        order: in which heads go.
+        training: the seed of one that is not the first; None for the first.
+        kind: the only one whose heads go; None where all do.
+        groups: ``"per group"`` or ``"whole groups"``, where heads go by groups; else None.
+        tuned: whether gates of the heads that are left are fitted along the order.
+        share: of the heads, removed; None of a whole curve.
+        way: how the model is trained again; None where it is not.
     """
-    order, _, word = name.rpartition(" ")
-    return (order, True) if order and word == "tuned" else (name, False)
+
+    curve: str
+    order: str
+    training: int | None
+    kind: str | None = None
+    groups: str | None = None
+    tuned: bool = False
+    share: float | None = None
+    way: str | None = None
+
+
+_SAID = {
+    "kind": rf"(?:(?P<kind>{'|'.join(KINDS)}) )?",
+    "order": r"(?P<order>.*?)",
+    "groups": r"(?: (?P<groups>per group|whole groups))?",
+    "tuned": r"(?P<tuned> tuned)?",
+    "share": r"(?: (?P<share>\d+)%(?: (?P<way>.+?))?)?",
+}
+"""What a name may say besides the training, in its order."""
+
+
+def parse_part(name: str, *says: str) -> PartName:
+    """What the name of a part says.
+
+    >>> parse_part("importance training 3").training, parse_part("random").training
+    (3, None)
+    >>> parse_part("enc-dec importance training 3", "kind").curve
+    'enc-dec importance'
+    >>> parse_part("random 40% all weights", "share")[-2:]
+    (0.4, 'all weights')
+
+    Args:
+        says: ``"kind"``, ``"groups"``, ``"tuned"`` or ``"share"``, where names of the measurement may
+            say it; where not, it is taken for a word of the order.
+    """
+    pattern = "".join(_SAID[word] for word in _SAID if word in ("order", *says))
+    training = r"(?:(?:^| )training (?P<training>\d+))?"
+    (found,) = re.finditer(rf"\A(?P<curve>{pattern}){training}\Z", name, re.DOTALL)
+    said: dict[str, Any] = found.groupdict()
+    for number, of in (("training", int), ("share", lambda share: int(share) / 100)):
+        said |= {number: of(said[number])} if said.get(number) else {}
+    return PartName(**said | {"tuned": bool(said.get("tuned"))})
+
+
+def further_training(seed: int, order: str = IMPORTANCE) -> str:
+    """The name of an order on a training that is not the first."""
+    return f"{order} training {seed}"
+
+
+def seed_in(part: str) -> int:
+    """The seed of a part that is named after a training alone, ``"training 2"``.
+
+    Raises:
+        ValueError: the name is no training's.
+    """
+    said = parse_part(part)
+    if said.curve or said.training is None:
+        raise ValueError(f"no training is called {part!r}; give a name such as 'training 2'")
+    return said.training
 
 
 def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
@@ -132,8 +212,8 @@ def read_name(name: str, known: Collection[str] = ()) -> NamedOrder:
 
     Raises:
         ValueError: no criterion is called so, or a word after its name means nothing, or nothing to
-            this criterion; or "tuned", which is not of how heads are scored: :func:`tuned_in`
-            takes it off where gates are fitted.
+            this criterion; or "tuned", which is not of how heads are scored: it belongs to the name of a
+            part.
     """
     criterion, *words = name.split(" ")
     alphas = [word for word in words if word.startswith("alpha=")]

@@ -250,7 +250,7 @@ class PublishedOrder:
     @property
     def kept(self) -> np.ndarray:
         """Share of the accuracy above chance that is kept at each share removed."""
-        return (self.accuracy - self.chance) / (self.accuracy[0] - self.chance)
+        return stats.kept_above_chance(self.accuracy, self.accuracy[0], self.chance)
 
     @property
     def area(self) -> float:

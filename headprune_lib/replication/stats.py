@@ -574,6 +574,23 @@ def gini(values: ArrayLike) -> Array:
     return np.divide(weighted, n * total, out=np.zeros_like(total), where=total > 0)
 
 
+def kept_above_chance(
+    score: ArrayLike, whole: ArrayLike, chance: float = 0.0, nothing: float = np.nan
+) -> Array:
+    """Share of the whole model's score above chance that is kept; shapes broadcast.
+
+    Of a loss, give both losses and that of chance with a minus.
+
+    Args:
+        nothing: the share of a model at chance or below, which has nothing to keep. A mean over
+            resamples, of which a few may fall to chance, takes 0.
+    """
+    above = np.asarray(whole, float) - chance
+    kept = np.asarray(score, float) - chance
+    above, kept = np.broadcast_arrays(above, kept)
+    return np.divide(kept, above, out=np.full(above.shape, nothing), where=above > 0)
+
+
 def area_under_curve(shares: ArrayLike, scores: ArrayLike) -> Array:
     """Trapezoid area of scores (..., shares) over the width of ``shares``: a mean score, (...)."""
     shares, scores = np.asarray(shares, np.float64), np.asarray(scores, np.float64)

@@ -9,7 +9,7 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
-from headprune_lib.replication.order_names import tuned_in
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.store import Result
 
 _TRANSLATORS = {
@@ -96,9 +96,9 @@ def order_title(order: str) -> str:
     >>> order_title("random tuned")
     'random, gates fitted'
     """
-    followed, tuned = tuned_in(order)
-    if tuned:
-        return f"{order_title(followed)}, gates fitted"
+    named = parse_part(order, "tuned")
+    if named.tuned:
+        return f"{order_title(named.order)}, gates fitted"
     if order in _ORDERS:
         return _ORDERS[order]
     name, *words = order.split(" ")

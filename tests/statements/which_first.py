@@ -1,7 +1,7 @@
 """What the page of rules says of the comparison of orders."""
 
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
-from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.order_names import parse_part
 from statements import on, result
 
 
@@ -10,7 +10,7 @@ def depends_on_the_draw():
     mrpc = result("which_first", "mrpc", "minilm")
     outcomes, runs = {}, {}
     for name, part in mrpc.parts.items():
-        if training_in(name)[0] == "importance":
+        if parse_part(name).curve == "importance":
             outcomes[name], runs[name] = part.raw, part.runs
     least = [
         values_of(outcomes, runs, Statistics(resamples, seed))["least_above_chance"]

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from headprune_lib.replication import stats, store
-from headprune_lib.replication.measurements.curves import score_of
-from headprune_lib.replication.measurements.orders import training_in
-from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.measurements.curves import scored
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.published import bert_curve, published_share
 from headprune_lib.replication.stats import TrainingsMean
-from headprune_lib.replication.store import Arrays, Key, Part, Result
-from headprune_lib.replication.store.verses import all_counts
+from headprune_lib.replication.store import Key, Part, Result
 
 HEADS = 144
 """Of BERT-base."""
@@ -40,7 +38,7 @@ def kept_by_others(task: str) -> float:
 def bert_at_share(curve: Mapping[str, Any]) -> tuple[float, float]:
     """Share kept of the score above chance at the paper's share, and the score there."""
     cut = float(np.interp(published_share(curve["task"]), *bert_steps(curve)))
-    return (cut - curve["chance"]) / (curve["base"] - curve["chance"]), cut
+    return float(stats.kept_above_chance(cut, curve["base"], curve["chance"])), cut
 
 
 def bert_steps(curve: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +76,7 @@ def along(result: Result, order: str) -> list[Along]:
     return [
         training
         for name, part in result.parts.items()
-        if training_in(name)[0] == order
+        if parse_part(name).curve == order
         for training in _trainings(part)
     ]
 
@@ -92,7 +90,7 @@ def pooled(result: Result, order: str, root: Path | None = None) -> list[Along]:
     known = {training.weights for training in trainings}
     first = result.parts.get(order)
     for name, part in further.parts.items():
-        if training_in(name)[0] == order and first and _alike(first, part):
+        if parse_part(name).curve == order and first and _alike(first, part):
             trainings += [one for one in _trainings(part) if one.weights not in known]
     return trainings
 
@@ -205,24 +203,14 @@ def _recipe(part: Part) -> Mapping[str, Any]:
 
 
 def _trainings(part: Part) -> list[Along]:
-    of, chance, runs = _counts(part.raw)
+    found = scored(part.raw)
     return [
         Along(
             str(training.get("weights_sha256")),
             part.raw["shares"],
-            chance,
-            of(counts.sum(1)),
-            stats.text_influences(of, counts),
+            found.chance,
+            found.of(counts.sum(1)),
+            stats.text_influences(found.of, counts),
         )
-        for training, counts in zip(part.runs, runs, strict=True)
+        for training, counts in zip(part.runs, found.counts.astype(float), strict=True)
     ]
-
-
-def _counts(raw: Arrays) -> tuple[Any, float, np.ndarray]:
-    """A score of summed counts, its chance, and (runs, steps, texts, k) counts."""
-    if "labels" in raw:
-        score, labels = score_of(raw), raw["labels"]
-        counts = score.counts(raw["correct"], labels).astype(float)
-        return score.of, score.chance(labels), counts
-    uncut, cuts = all_counts(raw)
-    return corpus_bleu, 0.0, np.concatenate([uncut[None], cuts])[None].astype(float)

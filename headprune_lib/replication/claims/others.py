@@ -26,7 +26,7 @@ from headprune_lib.replication.published import (
     masked_tasks,
     published_share,
 )
-from headprune_lib.replication.stats import Z95, area_under_curve
+from headprune_lib.replication.stats import Z95, area_under_curve, kept_above_chance
 
 WHO = "measured by others"
 _IWSLT = "fairseq's IWSLT model"
@@ -129,7 +129,7 @@ def _until_less(task: MaskedTask) -> Judged:
 
 def _together_bleu(removed: np.ndarray, bleu: np.ndarray) -> Judged:
     share = published_share("deen")
-    kept = float(np.interp(share, removed, bleu) / bleu[0])
+    kept = float(kept_above_chance(np.interp(share, removed, bleu), bleu[0]))
     judged = rules.together({"share": share, "kept": kept, "raw": kept, "interval": [kept, kept]})
     told = f"With {share:.0%} removed, {kept:.1%} of BLEU is kept."
     return _without_interval(judged, told)
@@ -139,7 +139,8 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
     removed = np.array(curves["percent_removed"]) / 100
     inside, at = removed <= C4_UP_TO, 1 - rules.C4_PAPER_LEFT
     kept = {
-        name: np.array(curves[name]) / curves[name][0] for name in ("enc-enc", "enc-dec", "dec-dec")
+        name: kept_above_chance(curves[name], curves[name][0])
+        for name in ("enc-enc", "enc-dec", "dec-dec")
     }
     areas = {name: area_under_curve(removed[inside], share[inside]) for name, share in kept.items()}
     left = {name: float(np.interp(at, removed, share)) for name, share in kept.items()}
@@ -157,7 +158,7 @@ def _kinds(curves: Mapping[str, Any]) -> Judged:
 
 def _training(curves: Mapping[str, Any]) -> Judged:
     checkpoints = [
-        {"bleu": bleu, "kept": [score / bleu[0] for score in bleu]}
+        {"bleu": bleu, "kept": kept_above_chance(bleu, bleu[0]).tolist()}
         for bleu in curves["bleu_by_epoch"].values()
     ]
     shares = [percent / 100 for percent in curves["percent_removed"]]

@@ -15,7 +15,6 @@ from headprune_lib.ablation import all_but_one_masks
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication.data import TRANSLATION_TASKS
 from headprune_lib.replication.measurements import accuracy, bleu
-from headprune_lib.replication.measurements.dynamics import seed_in
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
@@ -26,6 +25,7 @@ from headprune_lib.replication.measurements.measurement import (
 )
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.models.encoders import compact
+from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes

@@ -9,20 +9,23 @@ of the references is measured too.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
-from headprune_lib.replication.bounds import C5_REMOVED
+from headprune_lib.discovery import KINDS
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
+from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
 from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
-from headprune_lib.replication.measurements.dynamics import (
-    SHARED,
-    TRAINING,
-    Statistics,
-    Values,
-    seed_in,
-    values_of,
+from headprune_lib.replication.measurements.curves import (
+    Resamples,
+    Scored,
+    of_losses,
+    of_translations,
 )
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -31,9 +34,27 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
+from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
+from headprune_lib.replication.store.verses import BESIDE
+
+SHARED = ("reference_lengths", f"{BESIDE}reference_lengths", "reference_pieces", "further")
+"""Outcomes that all checkpoints of a training have in common."""
+
+Record = dict[str, Any]
+"""A checkpoint's numbers.
+
+``bleu``, ``kept`` (share of the unpruned BLEU) and ``loss`` (nats a piece of the references) run
+along the curve in the paper's order (steps + 1,). At the one share removed stand ``kept_at`` and
+``added_loss`` of that order, ``kept_unnormalised``, ``kept_random`` and their ``added_loss_``, None
+where they were not measured; of random orders the mean. ``sacrebleu`` is BLEU in sacrebleu's own
+way, where ``bleu`` is of Moses' tokens. ``gini`` is over all heads, ``gini_within``
+the mean over layers of all kinds. ``<name>_interval`` is from a bootstrap over verses. ``settled`` is
+Spearman's correlation of normalised importance with that of the training's last checkpoint.
+"""
 
 
 def _measure(context: Context, part: str) -> Measured:
@@ -58,8 +79,237 @@ def _measure(context: Context, part: str) -> Measured:
     return subject.measured(raw, len(raw["reference_lengths"]))
 
 
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
-    return values_of(outcomes, statistics)
+# --- what the checkpoints say ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statistics(Resamples):
+    """``removed`` is the share of the heads at which orders and checkpoints are compared.
+
+    ``least_bleu`` is what an unpruned checkpoint must reach to count in the slopes of the BLEU kept:
+    below it the ratio is noise. ``least_trainings`` is how many an interval over them takes.
+    """
+
+    removed: float = C5_REMOVED
+    least_bleu: float = LEAST_BLEU
+    least_trainings: int = 3
+
+
+def _summarise(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
+) -> dict[str, Any]:
+    """What the outcomes of all trainings that are there say; one is enough.
+
+    ``trainings`` holds the checkpoints of each, in order of updates; see :func:`slopes`.
+    """
+    outcomes = dict(sorted(outcomes.items(), key=lambda part: seed_in(part[0])))
+    shares = next(iter(outcomes.values()))["shares"]
+    at = int(np.flatnonzero(np.isclose(shares, statistics.removed))[0])
+    trainings, texts = [], []
+    for part, raw in outcomes.items():
+        points = [outcomes_of(raw, i) for i in range(len(raw["updates"]))]
+        checkpoints = [_checkpoint(point, at, statistics) for point in points]
+        importance = [_normalised(_verse_importance(point).mean(0)).ravel() for point in points]
+        for checkpoint, scores in zip(checkpoints, importance, strict=True):
+            checkpoint["settled"] = float(scipy.stats.spearmanr(scores, importance[-1]).statistic)
+        trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
+        texts.append([_influences(point, at) for point in points])
+    trained = [[p["updates"] for p in one["checkpoints"] if p["updates"]] for one in trainings]
+    values = {
+        "shares": shares,
+        "removed": statistics.removed,
+        "trainings": trainings,
+        "n_trainings": len(trainings),
+        "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
+    }
+    found = slopes(trainings, statistics, texts)
+    return {**values, "slopes": found} if found else values
+
+
+def outcomes_of(raw: Arrays, i: int) -> Arrays:
+    """Those of one checkpoint of a training, counted from 0."""
+    return {
+        name: values if name in (*SHARED, "shares") else values[i] for name, values in raw.items()
+    }
+
+
+def _bleu(raw: Arrays) -> Scored:
+    """(1 + M, verses, 10), of the unmasked model first."""
+    uncut = raw["counts_uncut"]
+    packed = np.concatenate([uncut[None], uncut + raw["counts_change"]])
+    return of_translations(packed, raw["reference_lengths"])
+
+
+def _loss(raw: Arrays) -> Scored:
+    """Nats a piece of the references, of the unmasked model first."""
+    uncut = raw["reference_loss_uncut"]
+    nats = np.concatenate([uncut[None], uncut + raw["reference_loss_change"]]) / MILLINAT
+    return of_losses(nats, raw["reference_pieces"])
+
+
+def _verse_importance(raw: Arrays) -> np.ndarray:
+    """(verses, layers of all kinds, heads)."""
+    return np.concatenate([raw[f"each {kind}"] for kind in KINDS], axis=1).astype(float)
+
+
+def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
+    along, bleu = len(raw["shares"]), _bleu(raw).drawn(statistics)
+    kept = bleu.map(lambda bleu: stats.kept_above_chance(bleu, bleu[..., :1], nothing=0.0))
+    loss = _loss(raw).drawn(statistics)
+    added = loss.map(lambda loss: loss - loss[..., :1])
+    record: Record = {
+        "updates": int(raw["updates"]),
+        "epoch": float(raw["epochs"]),
+        "bleu": bleu.value[:along],
+        "kept": kept.value[:along],
+        "loss": loss.value[:along],
+    }
+    if has_sacrebleus_own(raw):
+        record["sacrebleu"] = sacrebleus_own(raw)[:along]
+    for order, rows in _compared(raw, at).items():
+        suffix = f"_{order}" if order else ""
+        for name, numbers in ((f"kept{suffix or '_at'}", kept), (f"added_loss{suffix}", added)):
+            record |= {name: None, f"{name}_interval": None}
+            if rows:
+                mean = numbers.map(lambda numbers, rows=rows: numbers[..., rows].mean(-1))
+                record |= {name: mean.value, f"{name}_interval": mean.interval}
+    each = _verse_importance(raw)
+    for name, statistic in (("gini", _gini), ("gini_within", gini_within)):
+        unevenness = Scored(
+            each.reshape(len(each), -1),
+            lambda sums, of=statistic: of(sums.reshape(*sums.shape[:-1], *each.shape[1:])),
+        ).drawn(statistics)
+        record |= {name: statistic(each.mean(0)), f"{name}_interval": unevenness.interval}
+    return record
+
+
+def _normalised(scores: np.ndarray) -> np.ndarray:
+    """Importance (layers, heads) over the l2 norm of its layer."""
+    norm = np.linalg.norm(scores, axis=-1, keepdims=True)
+    return np.divide(scores, norm, out=np.zeros_like(scores), where=norm > 0)
+
+
+def _influences(raw: Arrays, at: int) -> dict[str, np.ndarray]:
+    """Name of a slope -> what each verse contributes to its share of BLEU kept, (verses,)."""
+    scored = _bleu(raw)
+    bleu, of_texts = scored.scores, stats.text_influences(scored.of, scored.counts.astype(float))
+    if bleu[0] <= 0:
+        return {name: np.zeros(of_texts.shape[1]) for name in KEPT}
+    kept = (of_texts - (bleu / bleu[0])[:, None] * of_texts[0]) / bleu[0]
+    rows = _compared(raw, at)
+    found = {"importance": kept[at]}
+    if rows["random"]:
+        found["random"] = kept[rows["random"]].mean(0)
+        found["kept"] = found["importance"] - found["random"]
+    return found
+
+
+def _compared(raw: Arrays, at: int) -> dict[str, list[int]]:
+    """Order -> its rows among the unmasked model and all masks, at the share that is compared."""
+    names = [str(name).partition(" ")[0] for name in raw["further"]]
+    first = len(raw["shares"])
+    return {"": [at]} | {
+        order: [first + i for i, name in enumerate(names) if name == order]
+        for order in ("unnormalised", "random")
+    }
+
+
+def _gini(scores: np.ndarray) -> np.ndarray:
+    """Over all heads: (..., layers of all kinds, heads) to (...)."""
+    return stats.gini(scores.reshape(*scores.shape[:-2], -1))
+
+
+def gini_within(scores: np.ndarray) -> np.ndarray:
+    """The mean over layers of all kinds of each one's own: (..., layers, heads) to (...)."""
+    return stats.gini(scores).mean(-1)
+
+
+def translating(points: Iterable[Record]) -> list[Record]:
+    """The checkpoints that translate anything, which are shown: a BLEU of 1 with all heads."""
+    return [point for point in points if point["bleu"][0] >= 1]
+
+
+# --- what grows -----------------------------------------------------------------------------------
+
+GROWING: dict[str, Callable[[Record], float]] = {
+    "importance": lambda point: point["kept_at"],
+    "random": lambda point: point["kept_random"],
+    "kept": lambda point: point["kept_at"] - point["kept_random"],
+    "loss": lambda point: point["added_loss_random"] - point["added_loss"],
+    "gini": lambda point: point["gini_within"],
+}
+"""Name of a slope -> what a checkpoint has of it.
+
+The share of BLEU kept by importance, by random orders and their difference, the loss that random
+orders add above importance's, and the Gini coefficient within layers.
+"""
+KEPT = ("importance", "random", "kept")
+"""Those of a share of BLEU, for which a checkpoint must translate."""
+
+
+def slopes(
+    trainings: list[Record],
+    statistics: Statistics,
+    texts: list[list[dict[str, np.ndarray]]] | None = None,
+) -> dict[str, Record]:
+    """Slopes over ln(updates) of what grows along training, the untrained model left out.
+
+    None where random orders were not measured. Of the BLEU kept none either, where a training has
+    fewer than two checkpoints of at least ``least_bleu``.
+
+    Args:
+        texts: of each checkpoint of each training, what its verses contribute to a measure.
+
+    Returns:
+        name -> ``difference``, the mean over trainings, and each training's (``runs``). The 95% t
+        ``interval`` is over trainings and, of the BLEU kept, over verses, with Satterthwaite's
+        degrees of freedom (``freedom``, and the standard ``error``); None of fewer than three.
+    """
+    found: dict[str, Record] = {}
+    for name, of in GROWING.items():
+        lines = []
+        for i, training in enumerate(trainings):
+            points = [
+                (point, texts[i][j].get(name) if texts else None)
+                for j, point in enumerate(training["checkpoints"])
+                if point["updates"]
+            ]
+            if any(point["kept_random"] is None for point, _ in points):
+                return {}
+            if name in KEPT:
+                points = [pair for pair in points if pair[0]["bleu"][0] >= statistics.least_bleu]
+            lines.append(points)
+        if all(len(points) > 1 for points in lines):
+            found[name] = _slope(lines, of, statistics)
+    return found
+
+
+def _slope(
+    lines: list[list[tuple[Record, np.ndarray | None]]],
+    of: Callable[[Record], float],
+    statistics: Statistics,
+) -> Record:
+    runs, influences = [], []
+    for points in lines:
+        x = np.log([point["updates"] for point, _ in points])
+        weights = (x - x.mean()) / np.square(x - x.mean()).sum()
+        runs.append(float(weights @ [of(point) for point, _ in points]))
+        of_texts = [np.zeros(2) if verses is None else verses for _, verses in points]
+        influences.append(weights @ np.stack(of_texts))
+    if len(runs) < statistics.least_trainings:
+        nothing = {"interval": None, "error": None, "freedom": None}
+        return {"difference": float(np.mean(runs)), **nothing, "runs": runs}
+    mean = stats.over_trainings(runs, influences)
+    return {
+        "difference": mean.value,
+        "interval": [mean.low, mean.high],
+        "error": mean.error,
+        "freedom": mean.freedom,
+        "runs": runs,
+    }
+
+
+# --- what it is -----------------------------------------------------------------------------------
 
 
 def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
@@ -67,7 +317,7 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
 
 
 def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
-    return tuple(f"{TRAINING}{seed}" for seed in profile.trainings(task))
+    return tuple(f"training {seed}" for seed in profile.trainings(task))
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:

@@ -141,13 +141,10 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
         f"importance {step}": order_mask(subject.model, order, schedule[step])
         for step in range(1, steps + 1)
     }
-    further = further_masks(subject, plain, wanted, schedule[step_at(steps)])
-    every, pairs = (
-        [*masks.values(), *further.values()],
-        subject.pairs("test").first(wanted.n_verses),
-    )
-    raw = coarse_losses(subject.sweep(pairs, every, journal, "pruned"))
-    raw |= rounded_losses(subject, pairs, {**masks, **further}, journal)
+    further = further_masks(subject, plain, wanted, schedule[_step_at(steps)])
+    every, pairs = masks | further, subject.pairs("test").first(wanted.n_verses)
+    raw = coarse_losses(subject.sweep(pairs, [*every.values()], journal, "pruned"))
+    raw |= rounded_losses(subject, pairs, every, journal)
     each = subject.verse_importance(journal)
     return {
         **raw,
@@ -157,7 +154,7 @@ def measured_at(subject: TranslationSubject, wanted: Checkpoints, journal: Journ
     }
 
 
-def step_at(steps: int) -> int:
+def _step_at(steps: int) -> int:
     """The step of the curve at which orders are compared.
 
     Raises:

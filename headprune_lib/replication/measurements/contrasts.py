@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
+from headprune_lib.replication.measurements.curves import Drawn, Resamples, Scored, joined, scored
 from headprune_lib.replication.measurements.measurement import Runs
-from headprune_lib.replication.measurements.orders import training_in
-from headprune_lib.replication.measurements.records import interval_record
-from headprune_lib.replication.metrics import MILLINAT, SCORES, corpus_bleu, unpack
+from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.stats import count_chunks
 from headprune_lib.replication.store import Arrays, Outcomes
 
@@ -33,11 +33,9 @@ CONTRASTS = {
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """Resamples of the bootstrap over trainings and texts."""
+class Statistics(Resamples):
+    """Resamples of trainings and texts; orders are compared up to a share of the heads."""
 
-    resamples: int = 5_000
-    seed: int = 0
     up_to: float = ORDERS_UP_TO
 
 
@@ -49,235 +47,183 @@ class Estimate(TypedDict):
     error: float
 
 
-class Order(TypedDict):
-    """Of an order: mean curves over ``trainings``, and its two areas up to ``ORDERS_UP_TO``.
-
-    ``kept`` is the share of the metric above chance, ``area`` its mean along the curve;
-    ``added_loss`` is what the loss of a text grows by, in nats (of a translation, in the mean over
-    its pieces), in the mean along the curve. ``said`` is what was chosen or drawn on every training
-    that the order was followed on.
-    """
-
-    score: np.ndarray
-    kept: np.ndarray
-    log_loss: np.ndarray
-    area: Estimate
-    added_loss: Estimate
-    said: list[str]
-    trainings: list[int]
-
-
-class Contrast(TypedDict):
-    """The first order's area minus the second's, and the second's added loss minus the first's, so
-    that more is better in both; on the trainings that have both orders.
-    """
-
-    area: Estimate
-    loss: Estimate
-    trainings: list[int]
-
-
-class Values(TypedDict):
-    """By order, and by contrast.
-
-    Orders are shown on the trainings that all of them have, so that they can stand beside each
-    other; each on its own where no training has all. A contrast is taken over all trainings that
-    its two orders have. ``least_above_chance`` is the smallest score above chance of the uncut model
-    in all resamples: where it is not above 0, the share of it that is kept says nothing.
-    """
-
-    shares: np.ndarray
-    chance: float
-    least_above_chance: float
-    orders: dict[str, Order]
-    contrasts: dict[str, Contrast]
-
-
 @dataclass(frozen=True)
 class Followed:
     """What an order did on its trainings, run after run.
 
     Attributes:
-        counts: (runs, steps, n, k), each text's part of the sums that ``of`` makes a score from.
-        chance: the score that needs no model.
-        loss_area: (runs, n) in thousandths of a nat.
-        log_loss: (runs, steps) in nats.
-        of_runs: (runs,) the seed of each run's training.
+        scored: (runs, steps, texts, k).
+        shares: (steps,) of the heads, removed.
+        of_runs: (runs, ...) each: the ``seed`` of a run's training, ``said``, what was chosen or
+            drawn for it, ``log_loss`` (steps,) in nats, and ``loss_area`` (texts,) in thousandths.
     """
 
-    counts: np.ndarray
-    of: Callable[[np.ndarray], np.ndarray]
-    chance: float
+    scored: Scored
     shares: np.ndarray
-    loss_area: np.ndarray
-    log_loss: np.ndarray
-    said: list[str]
-    of_runs: np.ndarray
+    of_runs: Arrays
 
     @property
     def trainings(self) -> list[int]:
         """Seeds, ascending."""
-        return [int(seed) for seed in np.unique(self.of_runs)]
+        return [int(seed) for seed in np.unique(self.of_runs["seed"])]
 
     def on(self, trainings: Sequence[int]) -> Followed:
         """The same order on these trainings alone."""
-        rows = np.isin(self.of_runs, trainings)
+        rows = np.isin(self.of_runs["seed"], trainings)
         return dataclasses.replace(
             self,
-            counts=self.counts[rows],
-            loss_area=self.loss_area[rows],
-            log_loss=self.log_loss[rows],
-            said=[said for said, kept in zip(self.said, rows, strict=True) if kept],
-            of_runs=self.of_runs[rows],
+            scored=dataclasses.replace(self.scored, counts=self.scored.counts[rows]),
+            of_runs={name: values[rows] for name, values in self.of_runs.items()},
         )
 
     def by_training(self, values: np.ndarray) -> np.ndarray:
         """(runs, ...) as the mean over each training's runs: (trainings, ...)."""
-        return np.stack([values[self.of_runs == one].mean(0) for one in self.trainings])
+        return np.stack([values[self.of_runs["seed"] == seed].mean(0) for seed in self.trainings])
 
     def kept(self, curve: np.ndarray) -> np.ndarray:
-        """Share of the score above chance of the first entry along the last axis, 0 without any."""
-        above = curve - self.chance
-        whole = above[..., :1]
-        return np.divide(above, whole, out=np.zeros_like(above), where=whole > 0)
+        """Share of the whole model's score above chance, along (..., steps)."""
+        return stats.kept_above_chance(curve, curve[..., :1], self.scored.chance, nothing=0.0)
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """An order's areas: what was found, and on resampled trainings and texts.
+class _Areas:
+    """An order's areas up to a share of the heads, on resampled trainings and texts.
 
-    ``uncut`` is the smallest score of the uncut model in all resamples.
+    ``kept`` is the mean share kept along the curve; ``added`` what the loss of a text grows by, in
+    nats; ``uncut`` the smallest score of the uncut model in all resamples.
     """
 
+    kept: Drawn
+    added: Drawn
     uncut: float
-    area: float
-    areas: np.ndarray
-    loss: float
-    losses: np.ndarray
 
 
-def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
-    """What a page says; orders are compared on the same resamples of trainings and texts."""
+def values_of(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[str, Any]:
+    """What a page says; orders are compared on the same resamples of trainings and texts.
+
+    Orders are shown on the trainings that all of them have, so that they can stand beside each
+    other; each on its own where no training has all. A contrast is taken over all trainings that
+    its two orders have.
+
+    Returns:
+        ``shares``, ``chance``, ``least_above_chance`` (the smallest score above chance of the uncut
+        model in all resamples: where it is not above 0, what is kept of it says nothing),
+        ``orders`` (see :func:`_order`) and ``contrasts`` (see :func:`contrast`).
+    """
     followed = follow(outcomes, runs)
-    drawn = {name: _drawn(one, statistics) for name, one in followed.items()}
+    areas = {name: _areas(order, statistics) for name, order in followed.items()}
     shown = _on_shared_trainings(followed)
+    chance = next(iter(followed.values())).scored.chance
     return {
-        "shares": max((one.shares for one in followed.values()), key=len),
-        "chance": (chance := next(iter(followed.values())).chance),
-        "least_above_chance": min(one.uncut for one in drawn.values()) - chance,
+        "shares": max((order.shares for order in followed.values()), key=len),
+        "chance": chance,
+        "least_above_chance": min(area.uncut for area in areas.values()) - chance,
         "orders": {
             name: _order(
-                one,
-                drawn[name] if one is followed[name] else _drawn(one, statistics),
-                followed[name].said,
+                order,
+                areas[name] if order is followed[name] else _areas(order, statistics),
+                followed[name].of_runs["said"],
             )
-            for name, one in shown.items()
+            for name, order in shown.items()
         },
         "contrasts": {
-            name: contrast(followed[one], followed[other], common, statistics)
-            for name, (one, other) in CONTRASTS.items()
-            if one in followed and other in followed
-            if (common := sorted({*followed[one].trainings} & {*followed[other].trainings}))
+            name: contrast(followed[first], followed[second], common, statistics)
+            for name, (first, second) in CONTRASTS.items()
+            if first in followed and second in followed
+            if (common := sorted({*followed[first].trainings} & {*followed[second].trainings}))
         },
     }
 
 
 def _on_shared_trainings(followed: dict[str, Followed]) -> dict[str, Followed]:
-    shared = set.intersection(*({*one.trainings} for one in followed.values()))
+    shared = set.intersection(*({*order.trainings} for order in followed.values()))
     if not shared:
         return followed
     return {
-        name: one if {*one.trainings} == shared else one.on(sorted(shared))
-        for name, one in followed.items()
+        name: order if {*order.trainings} == shared else order.on(sorted(shared))
+        for name, order in followed.items()
     }
 
 
 def follow(outcomes: Outcomes, runs: Runs) -> dict[str, Followed]:
     """Order -> what it did on all trainings whose parts are there."""
-    parts: dict[str, list[Followed]] = {}
-    for name, raw in outcomes.items():
-        seeds = np.full(len(raw["said"]), runs[name][0]["seed"])
-        parts.setdefault(training_in(name)[0], []).append(_followed(raw, seeds))
-    return {order: _joined(some) for order, some in parts.items()}
+    parts: dict[str, list[str]] = {}
+    for name in outcomes:
+        parts.setdefault(parse_part(name).curve, []).append(name)
+    followed = {}
+    for order, names in parts.items():
+        raws = [outcomes[name] for name in names]
+        of_runs = {
+            what: np.concatenate([raw[what] for raw in raws])
+            for what in ("said", "log_loss", "loss_area")
+        }
+        seeds = [runs[name][0]["seed"] for name in names]
+        of_runs["seed"] = np.repeat(seeds, [len(raw["said"]) for raw in raws])
+        followed[order] = Followed(joined([*map(scored, raws)]), raws[0]["shares"], of_runs)
+    return followed
 
 
-def _followed(raw: Arrays, of_runs: np.ndarray) -> Followed:
-    if "counts_change" in raw:
-        packed = raw["counts_uncut"] + raw["counts_change"]
-        counts, of, chance = unpack(packed, raw["reference_lengths"]), corpus_bleu, 0.0
-    else:
-        score, labels = SCORES[str(raw["metric"])], raw["labels"]
-        counts, of = score.counts(raw["correct"], labels), score.of
-        chance = score.chance(labels)
-    said = [str(one) for one in raw["said"]]
-    return Followed(
-        counts, of, chance, raw["shares"], raw["loss_area"], raw["log_loss"], said, of_runs
-    )
+def _order(followed: Followed, areas: _Areas, said: np.ndarray) -> dict[str, Any]:
+    """Mean curves over ``trainings``, and the two areas, of the share kept and of the added loss.
 
-
-def _joined(parts: list[Followed]) -> Followed:
-    return dataclasses.replace(
-        parts[0],
-        counts=np.concatenate([one.counts for one in parts]),
-        loss_area=np.concatenate([one.loss_area for one in parts]),
-        log_loss=np.concatenate([one.log_loss for one in parts]),
-        said=[said for one in parts for said in one.said],
-        of_runs=np.concatenate([one.of_runs for one in parts]),
-    )
-
-
-def _order(one: Followed, drawn: _Drawn, every: list[str]) -> Order:
-    curve = one.by_training(one.of(one.counts.sum(2))).mean(0)
+    A translation's loss is the mean over its pieces. ``said`` is of every training that the order
+    was followed on.
+    """
+    curve = followed.by_training(followed.scored.scores).mean(0)
     return {
         "score": curve,
-        "kept": one.kept(curve),
-        "log_loss": one.by_training(one.log_loss).mean(0),
-        "area": _estimate(drawn.area, drawn.areas),
-        "added_loss": _estimate(drawn.loss, drawn.losses),
-        "said": [said for said in every if said],
-        "trainings": one.trainings,
+        "kept": followed.kept(curve),
+        "log_loss": followed.by_training(followed.of_runs["log_loss"]).mean(0),
+        "area": _estimate(areas.kept),
+        "added_loss": _estimate(areas.added),
+        "said": [word for word in said.tolist() if word],
+        "trainings": followed.trainings,
     }
 
 
 def contrast(
-    one: Followed, other: Followed, trainings: list[int], statistics: Statistics
-) -> Contrast:
-    """What the first order keeps more than the second, on the trainings that both have."""
-    better, worse = (_drawn(each.on(trainings), statistics) for each in (one, other))
+    first: Followed, second: Followed, trainings: list[int], statistics: Statistics
+) -> dict[str, Any]:
+    """What the first order keeps more and adds less than the second, on trainings that both have.
+
+    Returns:
+        the first order's ``area`` minus the second's, and the second's added ``loss`` minus the
+        first's, so that more is better in both; and the ``trainings``.
+    """
+    better, worse = (_areas(order.on(trainings), statistics) for order in (first, second))
     return {
-        "area": _estimate(better.area - worse.area, better.areas - worse.areas),
-        "loss": _estimate(worse.loss - better.loss, worse.losses - better.losses),
+        "area": _estimate(better.kept - worse.kept),
+        "loss": _estimate(worse.added - better.added),
         "trainings": trainings,
     }
 
 
-def _estimate(value: float, drawn: np.ndarray) -> Estimate:
-    low, high = interval_record(drawn)
-    return {"value": value, "interval": [low, high], "error": float(drawn.std())}
+def _estimate(area: Drawn) -> Estimate:
+    return {"value": area.value, "interval": [*area.interval], "error": float(area.drawn.std())}
 
 
-def _drawn(one: Followed, statistics: Statistics) -> _Drawn:
-    inside = one.shares <= statistics.up_to + 1e-9
-    shares, counts = one.shares[inside], one.counts[:, inside]  # (runs, steps, n, k)
+def _areas(followed: Followed, statistics: Statistics) -> _Areas:
+    inside = followed.shares <= statistics.up_to + 1e-9
+    shares = followed.shares[inside]
+    counts = followed.scored.counts[:, inside]  # (runs, steps, n, k)
 
     def area(curves: np.ndarray) -> np.ndarray:
-        return stats.area_under_curve(shares, one.kept(curves))
+        return stats.area_under_curve(shares, followed.kept(curves))
 
-    areas = np.empty(statistics.resamples)
-    losses, uncut = np.empty(statistics.resamples), np.empty(statistics.resamples)
-    for rows, curves, added, chosen in _resampled(one, counts, statistics):
-        each = np.arange(len(chosen))[:, None]
-        curve = curves[each, chosen].mean(1)
-        areas[rows], uncut[rows] = area(curve), curve[:, 0]
-        losses[rows] = added[each, chosen].mean(1)
-    whole = one.by_training(one.of(counts.sum(2)))
-    loss = one.by_training(one.loss_area.mean(-1)).mean()
-    found = float(area(whole.mean(0)))
-    return _Drawn(float(uncut.min()), found, areas, float(loss) / MILLINAT, losses / MILLINAT)
+    kept, losses, uncut = np.empty((3, statistics.resamples))
+    for rows, curves, added, chosen in _resampled(followed, counts, statistics):
+        draw = np.arange(len(chosen))[:, None]
+        curve = curves[draw, chosen].mean(1)
+        kept[rows], uncut[rows] = area(curve), curve[:, 0]
+        losses[rows] = added[draw, chosen].mean(1)
+    whole = followed.by_training(followed.scored.of(counts.sum(2))).mean(0)
+    loss = followed.by_training(followed.of_runs["loss_area"].mean(-1)).mean()
+    added = Drawn(float(loss) / MILLINAT, losses / MILLINAT)
+    return _Areas(Drawn(float(area(whole)), kept), added, float(uncut.min()))
 
 
 def _resampled(
-    one: Followed, counts: np.ndarray, statistics: Statistics
+    followed: Followed, counts: np.ndarray, statistics: Statistics
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
     """Chunks of resamples: their rows, (chunk, trainings, steps) scores, (chunk, trainings) added
     loss, and (chunk, trainings) which trainings were drawn: the same for every order.
@@ -285,15 +231,15 @@ def _resampled(
     runs, steps, n, k = counts.shape
     flat = np.moveaxis(counts, 2, 0).reshape(n, -1).astype(np.float32)
     generator = np.random.default_rng([statistics.seed, 1])
-    loss, n_trainings = one.loss_area.T.astype(np.float32), len(one.trainings)
+    loss, n_trainings = followed.of_runs["loss_area"].T.astype(np.float32), len(followed.trainings)
     for rows, drawn in count_chunks(n, statistics.resamples, statistics.seed):
         sums = (drawn @ flat).reshape(len(drawn), runs, steps, k).astype(np.float64)
-        scores = np.moveaxis(one.of(sums), 1, 0)
+        scores = np.moveaxis(followed.scored.of(sums), 1, 0)
         added = ((drawn @ loss) / n).T
         chosen = generator.integers(0, n_trainings, (len(drawn), n_trainings))
         yield (
             rows,
-            np.moveaxis(one.by_training(scores), 0, 1),
-            np.moveaxis(one.by_training(added), 0, 1),
+            np.moveaxis(followed.by_training(scores), 0, 1),
+            np.moveaxis(followed.by_training(added), 0, 1),
             chosen,
         )

@@ -1,19 +1,28 @@
-"""Heads of a language model removed together, in one order or another (section 4.2, by perplexity).
+"""Heads of a language model removed: one at a time, together, and before training again.
 
-Beyond the paper, which has no decoder-only model. Heads that share key and value heads can be
-removed from the weights only in whole groups, or equally many of each group: two orders do so, the
-others cut single heads by masks.
+Beyond the paper, which has no decoder-only model (its sections 3.2 and 4.2, by perplexity). Heads
+that share key and value heads can be removed from the weights only in whole groups, or equally many
+of each group: two orders do so, the others cut single heads by masks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from headprune_lib.masking import Head, head_mask, ones_mask
 from headprune_lib.replication.bounds import C8_UP_TO
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements.curves import (
+    Curves,
+    Resamples,
+    mean_curves,
+    of_losses,
+    scored,
+)
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -21,41 +30,68 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.orders import IMPORTANCE, random_order
-from headprune_lib.replication.measurements.perplexity import (
-    Along,
-    Statistics,
-    along,
-    drawn_losses,
-    stored_losses,
-)
-from headprune_lib.replication.measurements.records import Difference, difference_record
+from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.scored_texts import scored_once
 from headprune_lib.replication.metrics import MILLINAT
-from headprune_lib.replication.order_names import NamedOrder, read_name
+from headprune_lib.replication.models.language import PROJECTIONS, SEED, pruned, tuned
+from headprune_lib.replication.models.training import checkpoint_folder
+from headprune_lib.replication.order_names import (
+    IMPORTANCE,
+    RANDOM,
+    mask_key,
+    parse_part,
+    read_name,
+)
 from headprune_lib.replication.profiles import Profile
-from headprune_lib.replication.setups import LanguageSubject, whole_thousandths
-from headprune_lib.replication.stats import area_under_curve
-from headprune_lib.replication.store import Journal, Measured, Outcomes
+from headprune_lib.replication.setups import LanguageSubject, predicted, whole_thousandths
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
-from headprune_lib.selection import rank_heads, removal_units
+from headprune_lib.selection import removal_units
 
 PLAIN = "importance unnormalised"
 PER_GROUP, WHOLE_GROUPS = f"{PLAIN} per group", f"{PLAIN} whole groups"
-RANDOM = "random"
 ORDERS = (
     *(IMPORTANCE, PLAIN, "importance reversed", "entropy", RANDOM),
     *(PER_GROUP, WHOLE_GROUPS),
 )
 
+# --- one at a time --------------------------------------------------------------------------------
 
-class Values(TypedDict, total=False):
-    """``differences`` of the mean loss a token over 0–50% removed, order minus the paper's."""
 
-    shares: np.ndarray
-    frequency_loss: float
-    tokens: int
-    curves: dict[str, Along]
-    differences: dict[str, Difference]
+def _measure_heads(context: Context, _part: str) -> Measured:
+    subject = LanguageSubject.of(context.profile, context.task)
+    swept = subject.without_each(context.journal)
+    return subject.measured(
+        {
+            "heads": swept["heads"],
+            "loss_uncut": whole_thousandths(swept["loss_uncut"]),
+            "loss_change": whole_thousandths(swept["loss"] - swept["loss_uncut"]),
+            "tokens": predicted(subject.swept).astype(np.int16),
+        }
+    )
+
+
+def _summarise_heads(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
+) -> dict[str, Any]:
+    """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
+    raw = outcomes[OUTCOMES]
+    tokens = int(raw["tokens"].sum())
+    change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
+    added = mean_curves({"": change}, statistics)[""]
+    return {
+        "heads": [
+            {"layer": layer, "head": head, "added": value, "interval": interval}
+            for (layer, head), value, interval in zip(
+                raw["heads"].tolist(), added.value, added.interval, strict=True
+            )
+        ],
+        "loss": raw["loss_uncut"].sum() / MILLINAT / tokens,
+        "tokens": tokens,
+    }
+
+
+# --- together -------------------------------------------------------------------------------------
 
 
 def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list[Head]]:
@@ -64,19 +100,12 @@ def steps_of(subject: LanguageSubject, journal: Journal, name: str) -> list[list
     Raises:
         ValueError: no criterion of this name.
     """
-    if name in (PER_GROUP, WHOLE_GROUPS):
-        scores = subject.scores(journal, read_name(PLAIN))
-        return removal_units(subject.model, scores, per_group=name == PER_GROUP)
-    named = _scored_once(name)
-    order = rank_heads(subject.scores(journal, named))
-    return [[head] for head in (order[::-1] if named.reverse else order)]
-
-
-def _scored_once(name: str) -> NamedOrder:
-    named = read_name(name, ORDERS)
-    if named.rescored:
-        raise ValueError(f"{name}: orders of language models are scored once")
-    return named
+    said = parse_part(name, "groups")
+    named = scored_once(said.order)
+    scores = subject.scores(journal, named)
+    if said.groups:
+        return removal_units(subject.model, scores, per_group=said.groups == "per group")
+    return [[head] for head in named.ranked(scores)]
 
 
 def first_heads(steps: Sequence[list[Head]], share: float) -> list[Head]:
@@ -111,9 +140,9 @@ def _measure(context: Context, part: str) -> Measured:
             names.append(f"{part} {name}, {len(cut)} gone")  # two shares may be one number of heads
             masks[names[-1]] = head_mask(subject.model, cut)
             gone.append(len(cut))
-    found = subject.under(masks, context.journal, f"{context.task}, {part}")
-    by_name = dict(zip(masks, found, strict=True))
-    uncut, cuts = found[0], np.stack([by_name[name] for name in names])
+    losses = subject.under(masks, context.journal, f"{context.task}, {part}")
+    by_name = dict(zip(masks, losses, strict=True))
+    uncut, cuts = losses[0], np.stack([by_name[name] for name in names])
     shape = len(runs), len(settings.shares), -1
     orders = [[head for step in steps for head in step] for steps in runs.values()]
     return subject.measured(
@@ -130,42 +159,47 @@ def _measure(context: Context, part: str) -> Measured:
     )
 
 
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+def _summarise(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
+) -> dict[str, Any]:
+    """Curves of losses in nats a token, and ``differences`` of orders from the paper's.
+
+    Returns:
+        ``shares``, ``frequency_loss`` (by the frequency of tokens alone), ``tokens``, ``curves``:
+        ``mean`` and ``runs`` of the loss, ``perplexity``, the exponential of the mean, with its
+        ``interval``, and the share ``kept`` of what the uncut model gains over the frequencies; and
+        ``differences`` of the mean loss over 0-50% removed.
+    """
     first = next(iter(outcomes.values()))
-    tokens, shares = first["tokens"].astype(int), first["shares"]
-    losses = {name: stored_losses(raw) for name, raw in outcomes.items()}
-    drawn = drawn_losses(losses, tokens, statistics)
-    frequency = float(first["frequency_loss"].sum() / MILLINAT / tokens.sum())
-    curves = {name: along(loss, tokens, drawn[name], frequency) for name, loss in losses.items()}
-    found: Values = {
+    tokens, shares = int(first["tokens"].sum()), first["shares"]
+    losses = {name: scored(raw) for name, raw in outcomes.items()}
+    frequency = float(first["frequency_loss"].sum() / MILLINAT / tokens)
+    runs = {name: loss.scores for name, loss in losses.items()}
+    curves = Curves(shares, -frequency, runs, mean_curves(losses, statistics))
+    kept = {name: mean.map(lambda loss: curves.kept(-loss)) for name, mean in curves.means.items()}
+    values: dict[str, Any] = {
         "shares": shares,
         "frequency_loss": frequency,
-        "tokens": int(tokens.sum()),
-        "curves": curves,
+        "tokens": tokens,
+        "curves": {
+            name: {
+                "mean": mean.value,
+                "runs": runs[name],
+                "perplexity": np.exp(mean.value),
+                "interval": np.exp(mean.interval),
+                "kept": kept[name].value,
+                "kept_interval": kept[name].interval,
+            }
+            for name, mean in curves.means.items()
+        },
     }
     if IMPORTANCE in losses:
-        inside = shares <= C8_UP_TO + 1e-9
-
-        def mean(loss: np.ndarray) -> np.ndarray:
-            return area_under_curve(shares[inside], loss[..., inside])
-
-        found["differences"] = {
-            name: difference_record(
-                mean(curves[name]["mean"]) - mean(curves[IMPORTANCE]["mean"]),
-                mean(drawn[name]) - mean(drawn[IMPORTANCE]),
-            )
+        values["differences"] = {
+            name: curves.difference(name, IMPORTANCE, lambda loss: curves.area(loss, C8_UP_TO))
             for name in losses
             if name != IMPORTANCE
         }
-    return found
-
-
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"shares": profile.language.shares}
-
-
-def _parts(_profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
-    return ORDERS
+    return values
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
@@ -173,20 +207,127 @@ def _own(profile: Profile, _half: Half, part: str) -> Own:
     values: dict[str, Any] = {"order": part, "scoring_tokens": settings.scoring_tokens}
     if part == RANDOM:
         return Own({**values, "draws": settings.random_orders})
-    read = _scored_once(PLAIN if part in (PER_GROUP, WHOLE_GROUPS) else part)
-    return Own({**values, "criterion": read.criterion.version})
+    named = scored_once(parse_part(part, "groups").order)
+    return Own({**values, "criterion": named.criterion.version})
+
+
+# --- before training again ------------------------------------------------------------------------
+
+
+def _measure_recovery(context: Context, part: str) -> Measured:
+    subject = LanguageSubject.of(context.profile, context.task)
+    cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
+    mask, gone = head_mask(subject.model, cut), len(cut)
+
+    def measure() -> Arrays:
+        model = pruned(subject, mask)
+        sizes = [sum(p.numel() for p in sized.parameters()) for sized in (subject.model, model)]
+        before = subject.losses(model)
+        name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
+        said = [_tuning(context.profile, context.half), mask_key(mask)]
+        after = subject.losses(tuned(subject, model, checkpoint_folder(name, said)))
+        return {"pruned": before, "tuned": after, "parameters": np.array(sizes)}
+
+    (unit,) = run_units(
+        {f"{subject.key} {gone} gone": measure}, context.journal, part, here=True
+    ).values()
+    return subject.measured(
+        {
+            "removed": np.array(gone),
+            "parameters": unit["parameters"],
+            "loss_pruned": whole_thousandths(unit["pruned"]),
+            "loss_tuned": whole_thousandths(unit["tuned"]),
+            "tokens": subject.tokens.astype(np.int16),
+        }
+    )
+
+
+def share_in(part: str) -> float:
+    """The share removed that a part's name tells.
+
+    >>> share_in("removed 30%")
+    0.3
+
+    Raises:
+        ValueError: the name is no such part's.
+    """
+    named = parse_part(part, "share")
+    if named.order != "removed" or named.share is None or named.share > 1 or named.way:
+        raise ValueError(f"no part is called {part!r}; give a name such as 'removed 30%'")
+    return named.share
+
+
+def _summarise_recovery(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
+) -> dict[str, Any]:
+    """Perplexity after heads were removed, and after training again: a row a part, in their order.
+
+    The uncut model is trained the same way: what it gains, it gains by seeing this kind of text.
+    ``share`` of the heads was asked for, ``removed`` counts them; ``parameters`` are those of the
+    uncut model, and ``left`` those after the removal.
+    """
+    rows = []
+    for part, raw in outcomes.items():
+        parameters, left = map(int, raw["parameters"])
+        row: dict[str, Any] = {
+            "share": share_in(part),
+            "removed": int(raw["removed"]),
+            "parameters": parameters,
+            "left": left,
+        }
+        for when in ("pruned", "tuned"):
+            loss = of_losses(raw[f"loss_{when}"][None, None] / MILLINAT, raw["tokens"])
+            perplexity = mean_curves({when: loss}, statistics)[when]
+            row[when] = np.exp(perplexity.value[0])
+            row[f"{when}_interval"] = np.exp(perplexity.interval[0])
+        rows.append(row)
+    return {"recovered": sorted(rows, key=lambda row: row["share"])}
+
+
+def _tuning(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"tuning": {**asdict(profile.language.tuning), "seed": SEED, "adapted": PROJECTIONS}}
+
+
+def _own_of_recovery(profile: Profile, _half: Half, part: str) -> Own:
+    criterion = read_name(PLAIN).criterion.version
+    share_in(part)  # refuses any other name
+    return Own(
+        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
+    )
 
 
 MEASUREMENTS = (
     Measurement(
+        "language_heads",
+        1,
+        {"language": Resamples()},
+        lambda profile, _half: {"head_tokens": profile.language.head_tokens},
+        _measure_heads,
+        _summarise_heads,
+        ("language",),
+    ),
+    Measurement(
         "language_curve",
         1,
-        {"language": Statistics()},
-        _parameters,
+        {"language": Resamples()},
+        lambda profile, _half: {"shares": profile.language.shares},
         _measure,
         _summarise,
         ("language",),
-        _parts,
+        lambda _profile, _half, _task: ORDERS,
         _own,
+    ),
+    Measurement(
+        "language_recovery",
+        1,
+        {"language": Resamples()},
+        _tuning,
+        _measure_recovery,
+        _summarise_recovery,
+        ("language",),
+        lambda profile, _half, _task: tuple(
+            f"removed {share:.0%}" for share in profile.language.recovered
+        ),
+        _own_of_recovery,
     ),
 )

@@ -16,9 +16,9 @@ from torch import Tensor
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.compared import masks_along
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
 from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
 from headprune_lib.replication.profiles import Profile

@@ -1,17 +1,23 @@
-"""Heads removed together in one order or another (section 4.2, appendix B: Figures 3 and 6)."""
+"""Heads removed together in one order or another (section 4.2, appendix B: Figures 3 and 6).
+
+And heads of one kind of attention alone (section 5: Figure 4).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headprune_lib.discovery import KINDS
+from headprune_lib.replication.bounds import C4_SHOWN, C4_UP_TO
 from headprune_lib.replication.measurements.curves import (
     MAIN,
     Statistics,
-    Values,
     curve_values,
-    join_trainings,
     parts_of_orders,
     read_curves,
 )
@@ -28,57 +34,71 @@ from headprune_lib.replication.measurements.orders import (
     ENCODER,
     EVERY,
     FEW,
-    IMPORTANCE,
     ONE_BY_ONE,
-    further_training,
+    n_random,
     orders_of,
     own_of_order,
-    training_in,
     training_sweep,
 )
+from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.measurements.removal import along
+from headprune_lib.replication.order_names import (
+    IMPORTANCE,
+    RANDOM,
+    PartName,
+    further_training,
+    parse_part,
+)
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Measured, Outcomes
 
+# --- heads of all kinds ---------------------------------------------------------------------------
+
 
 def _measure(context: Context, part: str) -> Measured:
-    order, seed = training_in(part)
-    if context.half == "encoder":
-        return _measure_encoder(context, part)
-    main = TranslationSubject.of_listed(context.profile, context.task, seed)
-    pairs = main.headline if _is_main(context.profile, context.task) else main.pairs("test")
-    found = along(context, orders_of(context, order, main), part, pairs)
-    if order == IMPORTANCE:
-        plain = main.importance(context.journal, normalize=None)
-        found.raw.update({f"scores {kind}": values.numpy() for kind, values in plain.items()})
-    return found
-
-
-def _measure_encoder(context: Context, part: str) -> Measured:
-    order, training = training_in(part)
-    if training is not None:
-        alone = dataclasses.replace(context.profile, seeds=[training])
+    named = parse_part(part)
+    if context.half == "translation":
+        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
+    if named.training is not None:
+        alone = dataclasses.replace(context.profile, seeds=[named.training])
         context = dataclasses.replace(context, profile=alone)
     main = EncoderSubject.of(context.profile)
-    if ONE_BY_ONE in (order, *ENCODER[context.profile.orders]):
+    if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
         main.check_apart()  # before hours are spent on the other orders
-    found = along(context, orders_of(context, order, main), part)
-    if order == IMPORTANCE:
-        plain = main.importance(context.journal, normalize=None)
-        found.raw["scores"] = plain["self"].numpy()
-    if order == ONE_BY_ONE:  # what it was chosen by
+    measured = along(context, orders_of(context, named.order, main), part)
+    if named.order == IMPORTANCE:
+        measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
+    if named.order == ONE_BY_ONE:  # what it was chosen by
         chosen_by = training_sweep(context, main)
-        found.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
-    return found
+        measured.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
+    return measured
 
 
-def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+def _measure_translator(
+    context: Context, part: str, named: PartName, headline: bool = False
+) -> Measured:
+    """On the first test verses, or on those of the ``headline``."""
+    main = TranslationSubject.of_listed(context.profile, context.task, named.training)
+    runs = orders_of(context, named.order, main, named.kind)
+    measured = along(context, runs, part, main.headline if headline else main.pairs("test"))
+    if named.order == IMPORTANCE:
+        plain = main.importance(context.journal, normalize=None)
+        kinds = plain if named.kind is None else [named.kind]
+        measured.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
+    return measured
+
+
+def _summarise(
+    half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
+) -> dict[str, Any]:
+    """What :func:`curve_values` says, and areas of importance minus each other order's.
+
+    On the trainings that the other order has: all (``joined``), or the first alone.
+    """
     joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
-    if half == "encoder":
-        outcomes = join_trainings(outcomes)
-    curves = read_curves(half, outcomes, statistics)
-    values = curve_values(half, outcomes, curves, statistics)
+    curves = read_curves(outcomes, statistics)
+    values = curve_values(outcomes, curves, statistics)
     main = MAIN if MAIN in curves.runs else IMPORTANCE
     if IMPORTANCE not in curves.runs:  # another order was asked for by itself
         return values
@@ -111,17 +131,21 @@ def _is_main(profile: Profile, task: str) -> bool:
 def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
     if half == "encoder":
         return ENCODER[profile.orders]
-    further = tuple(further_training(seed) for seed in profile.trainings(task)[1:])
-    return (*(EVERY[half] if _is_main(profile, task) else FEW), *further)
+    return (*(EVERY[half] if _is_main(profile, task) else FEW), *_of_further(profile, task))
+
+
+def _of_further(profile: Profile, task: str) -> tuple[str, ...]:
+    return tuple(further_training(seed) for seed in profile.trainings(task)[1:])
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
     """What an order depends on; of the encoder half, importance is measured after every training."""
-    order, training = training_in(part)
+    named = parse_part(part)
+    order, training = named.order, named.training
     values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
     needs = (ONE_HEAD,) if order == "oracle" else ()
-    if order == "random":
-        values["draws"] = profile.random_orders if half == "encoder" else profile.translation_orders
+    if order == RANDOM:
+        values["draws"] = n_random(half, profile)
     if half == "translation":
         return Own(values, None if training is None else (training,), needs)
     if order == ONE_BY_ONE:
@@ -129,12 +153,13 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     elif order != "oracle":
         values["n_scoring"] = profile.n_scoring
     if training is not None:
-        return Own(values, (_further(profile, order, training),), needs)
+        _check_further(profile, order, training)
+        return Own(values, (training,), needs)
     return Own(values, tuple(profile.seeds) if order == IMPORTANCE else None, needs)
 
 
-def _further(profile: Profile, order: str, training: int) -> int:
-    """The seed of a further training, if the order can be measured on it."""
+def _check_further(profile: Profile, order: str, training: int) -> None:
+    """Raises ValueError where the order cannot be measured on a further training."""
     if training not in profile.further_seeds:
         raise ValueError(
             f"training {training} is not one of the further ones of {profile.task} with "
@@ -151,7 +176,74 @@ def _further(profile: Profile, order: str, training: int) -> int:
             "the one-by-one order of the test set is that of one_head, which is measured on the "
             f"first training; on training {training}, ask for {ONE_BY_ONE!r}"
         )
-    return training
+
+
+# --- heads of one kind ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KindStatistics(Statistics):
+    """Kinds are compared by the area up to a share of a kind's heads, and shown at some of them."""
+
+    up_to: float = C4_UP_TO
+    shown: tuple[float, ...] = C4_SHOWN
+
+
+def _measure_kind(context: Context, part: str) -> Measured:
+    return _measure_translator(context, part, parse_part(part, "kind"))
+
+
+def _summarise_kinds(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: KindStatistics
+) -> dict[str, Any]:
+    """What :func:`curve_values` says, and enc-dec minus each other kind by importance.
+
+    ``areas`` are of the share of BLEU kept, ``differences_along`` of BLEU at every step;
+    ``shown`` are the shares removed that a page shows.
+    """
+    curves = read_curves(outcomes, statistics)
+    values = curve_values(outcomes, curves, statistics)
+    if not all(f"{kind} {IMPORTANCE}" in outcomes for kind in KINDS):
+        return values  # one was asked for by itself
+
+    def minus(other: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Difference:
+        return curves.difference(f"enc-dec {IMPORTANCE}", f"{other} {IMPORTANCE}", statistic)
+
+    others = ("enc-enc", "dec-dec")
+    return {
+        **values,
+        "scores": {kind: outcomes[f"{kind} {IMPORTANCE}"][f"scores {kind}"] for kind in KINDS},
+        "areas": {
+            other: minus(other, lambda bleu: curves.area(curves.kept(bleu), statistics.up_to))
+            for other in others
+        },
+        "shown": list(statistics.shown),
+        "differences_along": {
+            f"enc-dec minus {other}": [
+                minus(other, lambda curve, step=step: curve[..., step])
+                for step in range(len(curves.shares))
+            ]
+            for other in others
+        },
+    }
+
+
+def _kind_parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"n_verses": profile.n_verses, "steps": profile.steps}
+
+
+def _kind_parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
+    orders = (*FEW, *_of_further(profile, task))
+    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
+
+
+def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
+    named = parse_part(part, "kind")
+    if named.kind is None:
+        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
+    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
+    values = {"order": part, **draws, **own_of_order(half, named.order)}
+    return Own(values, None if named.training is None else (named.training,))
 
 
 MEASUREMENTS = (
@@ -165,5 +257,16 @@ MEASUREMENTS = (
         HALVES,
         _parts,
         _own,
+    ),
+    Measurement(
+        "pruning_by_kind",
+        3,
+        {"translation": KindStatistics()},
+        _kind_parameters,
+        _measure_kind,
+        _summarise_kinds,
+        ("translation",),
+        _kind_parts,
+        _own_of_kind,
     ),
 )

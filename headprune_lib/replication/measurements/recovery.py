@@ -7,17 +7,26 @@ uncut model, order ``"uncut"``, is trained in the same ways: what it gains is no
 from __future__ import annotations
 
 import copy
-import re
+import dataclasses
 import time
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
+from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.compared import n_cut
+from headprune_lib.replication.measurements.curves import (
+    Drawn,
+    Resamples,
+    Scored,
+    of_answers,
+    of_losses,
+    of_translations,
+)
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -25,20 +34,24 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.recovered import NO_ORDER, Statistics, Values, values_of
-from headprune_lib.replication.measurements.retrainable import Retrainable, retrainable
+from headprune_lib.replication.measurements.references import piece_losses
+from headprune_lib.replication.measurements.removal import measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import WHICH_FIRST
-from headprune_lib.replication.metrics import millinats
+from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack
 from headprune_lib.replication.models import encoders as of_encoders
 from headprune_lib.replication.models import translators as of_translators
-from headprune_lib.replication.models.encoders import WAYS, Way
-from headprune_lib.replication.order_names import mask_key, read_name
+from headprune_lib.replication.models.encoders import WAYS, Way, evaluate
+from headprune_lib.replication.models.generation import generate
+from headprune_lib.replication.order_names import RANDOM, mask_key, parse_part, read_name
 from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in
 from headprune_lib.selection import Head, order_mask
 
-_PART = re.compile(rf"(?P<order>.+) (?P<share>\d+)% (?P<way>{'|'.join(WAYS)})")
+NO_ORDER = "uncut"
+Asked = tuple[str, float, Way]
+"""An order, the share of the heads that it removed, and a way of training."""
 
 
 def name_of(order: str, share: float, way: Way) -> str:
@@ -50,7 +63,7 @@ def name_of(order: str, share: float, way: Way) -> str:
     return f"{order} {share:.0%} {way}"
 
 
-def read_part(name: str) -> tuple[str, float, Way]:
+def read_part(name: str) -> Asked:
     """The order, share and way of training in a part's name.
 
     >>> read_part("importance rescored 40% all weights")
@@ -59,30 +72,37 @@ def read_part(name: str) -> tuple[str, float, Way]:
     Raises:
         ValueError: no such name.
     """
-    if not (found := _PART.fullmatch(name)) or int(found["share"]) > 100:
+    named = parse_part(name, "share")
+    if named.share is None or named.share > 1 or named.way not in WAYS or not named.order:
         raise ValueError(
             f"{name!r} is no part of recovery: give an order, a share and a way of training, as "
             f"{name_of('importance', 0.4, WAYS[0])!r} or {name_of('random', 0.2, WAYS[1])!r}"
         )
-    return found["order"], int(found["share"]) / 100, cast(Way, found["way"])
+    return named.order, named.share, named.way
 
 
 def _measure(context: Context, part: str) -> Measured:
     order, share, way = read_part(part)
-    subject, units, keys = retrainable(context), {}, []
+    # the kernel that is faster to train
+    if context.half == "translation":
+        trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
+    else:
+        trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
+    subject, units, keys = trained.subject, {}, []
     cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
     for cut in cuts:
         mask = order_mask(subject.model, cut, len(cut))
         keys.append(f"{subject.key} {mask_key(mask)} {way}")
         # two draws may cut the same heads, and are trained once
-        units[keys[-1]] = lambda mask=mask: _trained_without(subject, mask, way)
+        units[keys[-1]] = lambda mask=mask: _trained_without(trained, mask, way)
     done = run_units(units, context.journal, part, here=True)
-    found = [done[key] for key in keys]
-    raw = {name: np.stack([one[name] for one in found]) for name in found[0]}
-    raw |= {f"{name}_uncut": values for name, values in subject.answers(subject.model).items()}
+    runs = [done[key] for key in keys]
+    raw = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    raw |= {f"{name}_uncut": values for name, values in trained.answers(subject.model).items()}
     raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
-    raw["heads"] = np.stack([_heads(cut, subject.model) for cut in cuts])
-    return subject.measured(raw)
+    columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
+    raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
+    return trained.measured(raw)
 
 
 def _orders(context: Context, order: str) -> list[list[Head]]:
@@ -90,24 +110,19 @@ def _orders(context: Context, order: str) -> list[list[Head]]:
     if order == NO_ORDER:
         return [[]]
     followed = context.get(WHICH_FIRST.name, [order]).parts[order].raw["order"]
-    return [heads_in(one) for one in followed[: context.profile.recovery.random_orders]]
+    return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
-def _heads(cut: list[Head], model: nn.Module) -> np.ndarray:
-    """As :func:`heads_array`, with its columns where there are no heads too."""
-    some = [(kind, 0, 0) for kind in ones_mask(model)]
-    return heads_array(cut).reshape(len(cut), heads_array(some).shape[1])
-
-
-def _trained_without(subject: Retrainable, mask: HeadTensors, way: Way) -> Arrays:
+def _trained_without(trained: _Encoder | _Translator, mask: HeadTensors, way: Way) -> Arrays:
     """Answers without the heads that a mask cuts, before and after training again."""
-    model = prune_heads(copy.deepcopy(subject.model), mask)
-    sizes = [sum(p.numel() for p in one.parameters()) for one in (subject.model, model)]
-    before = subject.answers(model)
+    whole = trained.subject.model
+    model = prune_heads(copy.deepcopy(whole), mask)
+    sizes = [sum(p.numel() for p in sized.parameters()) for sized in (whole, model)]
+    before = trained.answers(model)
     started = time.perf_counter()
-    model = subject.retrained(model, way, mask_key(mask))
+    model = trained.again(model, way, mask_key(mask))
     seconds = time.perf_counter() - started
-    after = subject.answers(model)
+    after = trained.answers(model)
     return {
         **{f"{name}_before": values for name, values in before.items()},
         **{f"{name}_after": values for name, values in after.items()},
@@ -116,11 +131,163 @@ def _trained_without(subject: Retrainable, mask: HeadTensors, way: Way) -> Array
     }
 
 
+class _Encoder:
+    """What is asked of a classifier whose heads are removed before it is trained again."""
+
+    def __init__(self, subject: EncoderSubject) -> None:
+        self.subject, self.prepared = subject, subject.batches(subject.test)
+
+    def answers(self, model: nn.Module) -> Arrays:
+        """What a score is made of, an entry a test example, and the ``loss`` (n,) in nats."""
+        found = evaluate(model, self.prepared, None)
+        return {"correct": found["correct"], "loss": found["loss"]}
+
+    def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
+        """A model without some heads, which ``heads`` tells apart, trained again in place."""
+        return of_encoders.retrained(self.subject, model, way, heads)
+
+    def measured(self, raw: Arrays) -> Measured:
+        """Outcomes as the store takes them, with what the score asks for besides."""
+        return measured_answers(self.subject, raw, self.subject.test)
+
+
+class _Translator:
+    """The same of a translator: greedy translations of all test verses.
+
+    The loss is a reference's mean over its pieces.
+    """
+
+    def __init__(self, subject: TranslationSubject) -> None:
+        self.subject, self.pairs = subject, subject.headline
+        self.sources = subject.translator.encode(self.pairs.sources)
+
+    def answers(self, model: nn.Module) -> Arrays:
+        translator = dataclasses.replace(self.subject.translator, model=model)
+        loss = piece_losses(dataclasses.replace(self.subject, translator=translator), self.pairs)
+        return {"counts": pack(self._counts(generate(model, self.sources))), "loss": loss}
+
+    def _counts(self, rows: list[list[int]]) -> np.ndarray:
+        return self.subject.translator.pieces.counts(rows, self.pairs.targets)[""]
+
+    def again(self, model: nn.Module, way: Way, heads: str) -> nn.Module:
+        if way != "all weights":
+            raise ValueError(f"translators are trained again by 'all weights' alone, not {way!r}")
+        return of_translators.retrained(self.subject, model, heads)
+
+    def measured(self, raw: Arrays) -> Measured:
+        raw["reference_lengths"] = self._counts([[] for _ in self.pairs.targets])[:, -1]
+        return self.subject.measured(raw, len(self.pairs))
+
+
+# --- what training again brings back --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """An order's runs at one time: their scores (runs,), the means of scores and losses, chance."""
+
+    scores: np.ndarray
+    score: Drawn
+    loss: Drawn
+    chance: float
+
+
+def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
+    """A part's runs, ``"uncut"``, ``"before"`` or ``"after"`` training again."""
+    loss = of_losses(np.atleast_2d(raw[f"loss_{when}"]) / MILLINAT)
+    if "labels" in raw:
+        score = of_answers(np.atleast_2d(raw[f"correct_{when}"]), raw)
+    else:
+        counts = raw[f"counts_{when}"]
+        bleu = of_translations(counts.reshape(-1, *counts.shape[-2:]), raw["reference_lengths"])
+        score = Scored(bleu.counts, lambda sums: corpus_bleu(sums) / 100)
+    means = (of.drawn(statistics).map(lambda runs: runs.mean(-1)) for of in (score, loss))
+    return _Runs(score.scores, *means, score.chance)
+
+
+def _summarise(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
+) -> dict[str, Any]:
+    """What a page says; all parts are seen on the same resamples of test examples.
+
+    Rows by way of training, share and order, whichever part was measured first.
+
+    Returns:
+        ``chance`` (the best score of one and the same answer), ``whole`` (the uncut model's score),
+        ``recovered`` (a row a part) and ``leads`` (an order's score and loss minus the mean of the
+        random orders', before and after training). BLEU as a fraction: 0.25 is what is printed as 25.
+    """
+    parts = {read_part(part): raw for part, raw in outcomes.items()}
+    parts = dict(sorted(parts.items(), key=_place))
+    whole = _at(next(iter(parts.values())), "uncut", statistics)
+    states = {
+        asked: {when: _at(raw, when, statistics) for when in ("before", "after")}
+        for asked, raw in parts.items()
+    }
+    return {
+        "chance": whole.chance,
+        "whole": whole.score.value,
+        "recovered": [
+            {
+                **dict(zip(("order", "share", "way"), asked, strict=True)),
+                **_sizes(raw),
+                **{when: _state(runs, whole) for when, runs in states[asked].items()},
+            }
+            for asked, raw in parts.items()
+        ],
+        "leads": [
+            _lead(asked, states[asked], states[other])
+            for asked in parts
+            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in states
+        ],
+    }
+
+
+def _place(part: tuple[Asked, Arrays]) -> tuple[bool, float, str]:
+    (order, share, way), _ = part
+    return way == "LoRA", share, order
+
+
+def _sizes(raw: Arrays) -> dict[str, Any]:
+    """``removed`` heads are gone, ``left`` of ``parameters``; ``seconds`` a training."""
+    parameters, left = raw["parameters"].mean(0)  # as many heads are gone in every run
+    return {
+        "removed": raw["heads"].shape[1],
+        "parameters": round(parameters),
+        "left": round(left),
+        "seconds": float(raw["seconds"].mean()),
+    }
+
+
+def _state(runs: _Runs, whole: _Runs) -> dict[str, Any]:
+    """The mean over an order's runs, with 95% intervals over test examples; ``runs`` one by one.
+
+    ``kept`` is the share of the score above chance that the uncut model has before it is trained
+    again; ``loss`` is in nats, of a translator in the mean over a reference's pieces.
+    """
+    kept = runs.score.map(
+        lambda score, uncut: stats.kept_above_chance(score, uncut, whole.chance), whole.score
+    )
+    return {
+        "score": runs.score.value,
+        "interval": runs.score.interval,
+        "runs": runs.scores,
+        "kept": kept.value,
+        "kept_interval": kept.interval,
+        "loss": runs.loss.value,
+        "loss_interval": runs.loss.interval,
+    }
+
+
+def _lead(asked: Asked, mine: dict[str, _Runs], others: dict[str, _Runs]) -> dict[str, Any]:
+    return {
+        **dict(zip(("order", "share", "way"), asked, strict=True)),
+        **{when: (mine[when].score - others[when].score).difference for when in mine},
+        **{f"loss_{when}": (mine[when].loss - others[when].loss).difference for when in mine},
+    }
+
+
 # --- what it is -----------------------------------------------------------------------------------
-
-
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
-    return values_of({read_part(part): raw for part, raw in outcomes.items()}, statistics)
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
@@ -133,9 +300,7 @@ def _parts(profile: Profile, half: Half, _task: str) -> tuple[str, ...]:
     recovery = profile.recovery
     ways = recovery.ways if half == "encoder" else WAYS[:1]
     wanted = [(NO_ORDER, 0.0)]
-    wanted += [
-        (order, share) for share in recovery.shares for order in (*recovery.orders, "random")
-    ]
+    wanted += [(order, share) for share in recovery.shares for order in (*recovery.orders, RANDOM)]
     return tuple(name_of(order, share, way) for way in ways for order, share in wanted)
 
 
@@ -144,7 +309,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     encoder = half == "encoder"
     trained = of_encoders.recipe_of(profile, way) if encoder else of_translators.recipe_of(profile)
     values: dict[str, Any] = {"part": part, "trained": trained}
-    if order == "random":
+    if order == RANDOM:
         values["draws"] = profile.recovery.random_orders
     elif order != NO_ORDER:
         values |= {"n_scoring": profile.n_scoring} if encoder else {}
@@ -156,7 +321,7 @@ MEASUREMENTS = (
     Measurement(
         "recovery",
         1,
-        {"encoder": Statistics(), "translation": Statistics()},
+        {"encoder": Resamples(10_000), "translation": Resamples(10_000)},
         _parameters,
         _measure,
         _summarise,

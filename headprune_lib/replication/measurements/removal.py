@@ -1,22 +1,47 @@
-"""Measure what becomes of the score along orders of removal."""
+"""Masks, or gates, along orders of removal, and what becomes of every text under them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import torch
 
+from headprune_lib.mask_tuning import tune_mask
+from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context
+from headprune_lib.replication.measurements.references import reference_losses
 from headprune_lib.replication.metrics import MILLINAT, SCORES, millinats
-from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
-from headprune_lib.replication.store import Measured
+from headprune_lib.replication.order_names import mask_key
+from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
+from headprune_lib.replication.store import Arrays, Journal, Measured
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.store.verses import coarse_losses
 from headprune_lib.selection import Head, order_masks, prune_schedule
 
 Subject = EncoderSubject | TranslationSubject
 Run = tuple[str, Subject, list[Head]]
+"""Its name (a seed, or the number of a draw), the model, and the heads in order."""
+
+
+def n_cut(n_heads: int, share: float) -> int:
+    """How many heads are gone at a share: rounded up, as in the paper's schedule.
+
+    >>> n_cut(72, 0.05), n_cut(72, 0.5), n_cut(72, 1.0)
+    (4, 36, 72)
+    """
+    return int(np.ceil(n_heads * share - 1e-9))
+
+
+def masks_along(
+    subject: Subject, order: list[Head], shares: tuple[float, ...]
+) -> list[HeadTensors]:
+    """The mask at each share removed."""
+    return order_masks(subject.model, order, [n_cut(len(order), share) for share in shares])
 
 
 def along(
@@ -25,57 +50,171 @@ def along(
     """Every run of an order: which heads it removes, and what becomes of the score.
 
     Args:
-        pairs: of the translation half, the verses to translate.
+        pairs: of the translation half, the verses to translate: by the unmasked model once, then
+            after each step of each run.
     """
-    if pairs is None:
-        return _answers_along(context, list(runs), title)
-    return _translations_along(context, list(runs), title, pairs)
-
-
-def _masks(subject: Subject, order: list[Head], steps: int) -> list:
-    return order_masks(subject.model, order, prune_schedule(len(order), steps))
-
-
-def _answers_along(context: Context, runs: list[Run], title: str) -> Measured:
-    profile, (_, main, _) = context.profile, runs[0]
-    found = [
-        subject.curve(
-            _masks(subject, order, profile.steps), subject.test, context.journal, f"{title}/{name}"
-        )
-        for name, subject, order in runs
+    runs, profile, journal = list(runs), context.profile, context.journal
+    main, steps = runs[0][1], profile.steps
+    masks = [
+        order_masks(subject.model, order, prune_schedule(len(order), steps))
+        for _, subject, order in runs
     ]
-    labels, task = np.array(main.test.labels, np.int8), TASKS[profile.task]
-    loss = np.stack([millinats(curve["loss"]) for curve in found])
     raw = {
         "names": np.array([name for name, *_ in runs]),
         "order": np.stack([heads_array(order) for *_, order in runs]),
-        "correct": np.stack([curve["correct"] for curve in found]),
+        "shares": np.arange(steps + 1) / steps,
+    }
+    if pairs is not None:
+        cut = [mask for of_run in masks for mask in of_run[1:]]
+        swept = main.sweep(pairs, cut, journal, f"pruning curve, {title}")
+        return main.measured({**coarse_losses(swept), **raw}, len(pairs))
+    curves = [
+        subject.curve(of_run, subject.test, journal, f"{title}/{name}")
+        for (name, subject, _), of_run in zip(runs, masks, strict=True)
+    ]
+    loss = np.stack([millinats(curve["loss"]) for curve in curves])
+    raw |= {
+        "correct": np.stack([curve["correct"] for curve in curves]),
         "loss": loss,
         "log_loss": loss.mean(-1) / MILLINAT,
-        "labels": labels,
-        "shares": np.arange(profile.steps + 1) / profile.steps,
     }
-    if task.metric != "accuracy":
-        raw["metric"] = np.array(task.metric)
     subjects = {subject.seed: subject for _, subject, _ in runs}
-    return main.measured(
-        raw,
-        metric=task.metric,
-        unit=SCORES[task.metric].unit,
-        runs=[subject.run for subject in subjects.values()],
+    measured = measured_answers(main, raw, main.test)
+    if measured.metric == "accuracy":  # the usual, which these results do not name
+        del measured.raw["metric"]
+    return dataclasses.replace(measured, runs=[subject.run for subject in subjects.values()])
+
+
+def measured_answers(subject: EncoderSubject, raw: Arrays, texts: Texts) -> Measured:
+    """Outcomes as the store takes them, with the labels and the metric that a score asks for."""
+    metric = TASKS[subject.profile.task].metric
+    labels = np.array(texts.labels, np.int8)
+    return subject.measured(
+        raw | {"labels": labels, "metric": np.array(metric)},
+        n_examples=len(texts),
+        metric=metric,
+        unit=SCORES[metric].unit,
     )
 
 
-def _translations_along(context: Context, runs: list[Run], title: str, pairs: Texts) -> Measured:
-    """The unmasked model's translations once, then those after each step of each run."""
-    profile, (_, main, _) = context.profile, runs[0]
-    masks = [
-        mask for _, subject, order in runs for mask in _masks(subject, order, profile.steps)[1:]
-    ]
-    raw = coarse_losses(main.sweep(pairs, masks, context.journal, f"pruning curve, {title}"))
-    raw |= {
-        "names": np.array([name for name, *_ in runs]),
-        "order": np.stack([heads_array(order) for *_, order in runs]),
-        "shares": np.arange(profile.steps + 1) / profile.steps,
+# --- masks that several orders share --------------------------------------------------------------
+
+
+def losses_under(
+    subject: Subject, masks: Sequence[HeadTensors], texts: Texts, journal: Journal
+) -> np.ndarray:
+    """(M, n) in nats: of the right answer, or of the reference, in the mean over its pieces."""
+    named, rows = _distinct(masks, texts)
+    if isinstance(subject, EncoderSubject):
+        return subject.under(named, texts, journal, f"masks, seed {subject.seed}")["loss"][rows]
+    references = reference_losses(subject, texts, named, journal)
+    return (references["loss"] / references["pieces"])[rows]
+
+
+def outcomes_under(
+    subject: Subject, masks: Sequence[HeadTensors], texts: Texts, journal: Journal
+) -> Arrays:
+    """The loss as in :func:`losses_under`, and what the score is made of.
+
+    A mask is evaluated once, whichever order of removal cut its heads.
+
+    Returns:
+        ``loss`` (M, n), and ``correct`` (M, n) of an encoder, or of a translator ``counts``
+        (M, n, 5), packed, with ``reference_lengths`` (n,).
+    """
+    named, rows = _distinct(masks, texts)
+    if isinstance(subject, EncoderSubject):
+        outcomes = subject.under(named, texts, journal, f"masks, seed {subject.seed}")
+        return {name: values[rows] for name, values in outcomes.items()}
+    loss = losses_under(subject, masks, texts, journal)
+    outcomes = _translations(subject, named, texts, journal)
+    return {**outcomes, "loss": loss, "counts": outcomes["counts"][rows]}
+
+
+def _distinct(
+    masks: Sequence[HeadTensors], texts: Texts
+) -> tuple[dict[str, HeadTensors], list[int]]:
+    """The masks that differ, by what the journal knows them and the texts by, and each one's place."""
+    names = [f"{texts.sha256[:8]} {mask_key(mask)}" for mask in masks]
+    named = dict(zip(names, masks, strict=True))
+    return named, [list(named).index(name) for name in names]
+
+
+def _translations(
+    subject: TranslationSubject, named: Mapping[str, HeadTensors], pairs: Texts, journal: Journal
+) -> Arrays:
+    """A mask is a unit; those that are missing share the passes of one sweep."""
+    keys = {name: f"{subject.key} translated {name}" for name in named}
+    missing = {name: mask for name, mask in named.items() if not journal.done(keys[name])}
+    new: dict[str, Arrays] = {}
+    if missing:
+        digest = hashlib.sha256(" ".join(missing).encode()).hexdigest()[:8]
+        raw = subject.sweep(pairs, list(missing.values()), journal, f"masks {digest}")
+        for name, change in zip(missing, raw["counts_change"], strict=True):
+            new[name] = {
+                "counts": raw["counts_uncut"] + change,
+                "reference_lengths": raw["reference_lengths"],
+            }
+    units = [journal.unit(keys[name], lambda name=name: new[name]) for name in named]
+    return {
+        "counts": np.stack([unit["counts"] for unit in units]),
+        "reference_lengths": units[0]["reference_lengths"],
     }
-    return main.measured(raw, len(pairs))
+
+
+# --- gates in place of masks: what stays makes up for what is gone --------------------------------
+
+TUNING = 1
+"""Bumped by hand when what gates are fitted to changes; tuned orders are then measured anew."""
+
+
+def tuned(subject: Subject, masks: Sequence[HeadTensors], journal: Journal) -> list[HeadTensors]:
+    """Gates for each mask, fitted on the text that heads are scored on; float32, as masks act.
+
+    A mask that occurs twice is fitted once.
+    """
+    keys = [f"{subject.key} gates {TUNING} {mask_key(mask)}" for mask in masks]
+
+    def measure(mask: HeadTensors) -> Arrays:
+        if isinstance(subject, TranslationSubject):
+            batches = forced_batches(subject, subject.split("score"))
+        else:
+            batches = subject.batches(subject.scoring).batches
+        gates = tune_mask(subject.model, mask, batches)
+        return {kind: values.float().numpy() for kind, values in gates.items()}
+
+    units = run_units(
+        {
+            key: lambda mask=mask: measure(mask)
+            for key, mask in dict(zip(keys, masks, strict=True)).items()
+        },
+        journal,
+        f"gates, seed {subject.seed}",
+    )
+    return [
+        {kind: torch.from_numpy(units[key][kind]) for kind in mask}
+        for key, mask in zip(keys, masks, strict=True)
+    ]
+
+
+def stored_gates(runs: Sequence[Sequence[HeadTensors]]) -> Arrays:
+    """Gates of every step of every run, as a result holds them: (run, step, layer, head) a kind."""
+    return {
+        f"gates {kind}": np.stack(
+            [np.stack([gates[kind].numpy() for gates in run]) for run in runs]
+        )
+        for kind in runs[0][0]
+    }
+
+
+def factors_along(
+    subject: Subject, raw: Arrays, run: int, heads: list[Head], shares: tuple[float, ...]
+) -> list[HeadTensors]:
+    """What heads were multiplied by at the first shares of a run of a result: masks, or gates."""
+    masks = masks_along(subject, heads, shares)
+    if f"gates {next(iter(masks[0]))}" not in raw:
+        return masks
+    return [
+        {kind: torch.from_numpy(raw[f"gates {kind}"][run, step]) for kind in mask}
+        for step, mask in enumerate(masks)
+    ]

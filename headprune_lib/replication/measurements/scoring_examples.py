@@ -16,7 +16,6 @@ import scipy.stats
 
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.measurements import contrasts
-from headprune_lib.replication.measurements.compared import COMPARED, loss_area, masks_along
 from headprune_lib.replication.measurements.contrasts import Estimate, contrast, follow
 from headprune_lib.replication.measurements.measurement import (
     Context,
@@ -25,12 +24,17 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.orders import further_training
 from headprune_lib.replication.measurements.records import interval_record
+from headprune_lib.replication.measurements.removal import masks_along, outcomes_under
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
-from headprune_lib.replication.measurements.shared_masks import outcomes_under
-from headprune_lib.replication.measurements.which_first import N_EXAMPLES, tested
+from headprune_lib.replication.measurements.which_first import (
+    COMPARED,
+    N_EXAMPLES,
+    loss_area,
+    tested,
+)
 from headprune_lib.replication.metrics import SCORES
+from headprune_lib.replication.order_names import further_training
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes

@@ -22,10 +22,10 @@ from headprune_lib.replication.measurements.measurement import (
     Runs,
 )
 from headprune_lib.replication.measurements.one_head import ONE_HEAD
-from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.records import Correlation, correlation_record
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
 from headprune_lib.replication.metrics import MILLINAT
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
@@ -75,7 +75,7 @@ class Values(TypedDict):
 
 
 def _measure(context: Context, part: str) -> Measured:
-    order, seed = training_in(part)
+    order, _, seed = parse_part(part)[:3]
     named, profile = scored_once(order), context.profile
     subject = EncoderSubject.of(profile, seed)
     texts = {profile.task: subject.scoring}
@@ -109,7 +109,7 @@ def effect_of(one_head: Arrays) -> np.ndarray:
 
 
 def _summarise(_half: Half, outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
-    orders = dict.fromkeys(training_in(name)[0] for name in outcomes)
+    orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
     return {"criteria": {order: _criterion(order, outcomes, runs, statistics) for order in orders}}
 
 
@@ -122,7 +122,7 @@ def _criterion(order: str, outcomes: Outcomes, runs: Runs, statistics: Statistic
     home = {
         runs[name][0]["seed"]: _scores(raw)[0][1]
         for name, raw in outcomes.items()
-        if training_in(name)[0] == order
+        if parse_part(name).curve == order
     }
     trainings = [
         {"seeds": [one, other], **ranked(home[one], home[other])}
@@ -185,7 +185,7 @@ def _parts(_profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
 
 
 def _own(profile: Profile, _half: Half, part: str) -> Own:
-    order, seed = training_in(part)
+    order, _, seed = parse_part(part)[:3]
     values = {"order": order, "criterion": scored_once(order).criterion.version}
     if seed is not None:
         return Own(values, (seed,))

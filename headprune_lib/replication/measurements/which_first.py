@@ -1,33 +1,27 @@
 """Which heads first? Orders of removal by every criterion, beside each other. Not in the paper.
 
-A part is an order on one training; what follows `` training `` in its name is the seed of one that
-is not the first. With `` tuned`` after it, an order is followed with gates of the heads that are left,
-fitted at each step. Masks that cut the same heads are evaluated once, whichever order cut them.
+A part is an order on one training. Where its name says ``tuned``, the order is followed with gates
+of the heads that are left, fitted at each step. Masks that cut the same heads are evaluated once,
+whichever order cut them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
-from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.measurements.compared import (
-    ALPHAS,
-    CONTROL_DRAWS,
-    SHARES,
-    loss_area,
-    masks_along,
-    n_random,
-    runs_of,
-    scores_of,
-    shares_of,
-)
+from headprune_lib.criteria.attention import combined
+from headprune_lib.masking import HeadTensors
+from headprune_lib.replication import stats
+from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.measurements.contrasts import (
     COMBINED,
     CONTROL,
     Statistics,
-    Values,
     values_of,
 )
 from headprune_lib.replication.measurements.measurement import (
@@ -37,61 +31,74 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.orders import (
+from headprune_lib.replication.measurements.orders import by_criterion, n_random, random_order
+from headprune_lib.replication.measurements.removal import (
+    TUNING,
     Subject,
-    further_training,
-    training_in,
+    Texts,
+    losses_under,
+    masks_along,
+    measured_answers,
+    outcomes_under,
+    stored_gates,
+    tuned,
 )
-from headprune_lib.replication.measurements.shared_masks import outcomes_under
-from headprune_lib.replication.measurements.tuned import TUNING, stored_gates, tuned
-from headprune_lib.replication.metrics import SCORES
-from headprune_lib.replication.order_names import read_name, tuned_in
+from headprune_lib.replication.metrics import MILLINAT, coarse
+from headprune_lib.replication.order_names import (
+    RANDOM,
+    further_training,
+    parse_part,
+    read_name,
+)
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.selection import Head, rank_heads
 
 N_EXAMPLES, N_VERSES = 1_000, 256
 """Of the test text, at most: many orders are followed, each on several trainings."""
+SHARES = (*(i / 20 for i in range(11)), 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Of the heads, removed at each step: finely as far as orders are compared."""
+COMPARED = tuple(share for share in SHARES if share <= ORDERS_UP_TO)
+"""Those over which orders are compared, and as far as the control is followed."""
+STEPS = 20
+"""In which an order that is scored again removes heads."""
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Weights of importance, of which one is chosen on training text."""
+CONTROL_DRAWS = 20
 
 
 def _measure(context: Context, part: str) -> Measured:
-    name, seed = training_in(part)
-    order, gated = tuned_in(name)
-    subject, journal = _subject(context, seed), context.journal
-    shares, runs = shares_of(order), list(runs_of(context, order, subject))
+    named, journal = parse_part(part, "tuned"), context.journal
+    if context.half == "encoder":
+        subject: Subject = EncoderSubject.of(context.profile, named.training)
+    else:
+        subject = TranslationSubject.of_listed(context.profile, context.task, named.training)
+    texts, runs = tested(subject), list(_runs_of(context, named.order, subject))
+    shares = COMPARED if named.order == CONTROL else SHARES
     factors = [masks_along(subject, heads, shares) for heads, _ in runs]
-    if gated:
+    if named.tuned:
         factors = [tuned(subject, masks, journal) for masks in factors]
-    found = [outcomes_under(subject, along, tested(subject), journal) for along in factors]
+    outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
     raw: Arrays = {
         "said": np.array([said for _, said in runs], np.str_),
         "order": np.stack([heads_array(heads) for heads, _ in runs]),
-        "loss_area": np.stack([loss_area(shares, one["loss"]) for one in found]),
-        "log_loss": np.stack([one["loss"].mean(-1) for one in found]),
+        "loss_area": np.stack([loss_area(shares, run["loss"]) for run in outcomes]),
+        "log_loss": np.stack([run["loss"].mean(-1) for run in outcomes]),
         "shares": np.array(shares),
-        **(stored_gates(factors) if gated else {}),
+        **(stored_gates(factors) if named.tuned else {}),
     }
-    for kind, scores in scores_of(context, order, subject).items():
+    for kind, scores in _scores_of(context, named.order, subject).items():
         raw[f"scores {kind}"] = scores.numpy()
     if isinstance(subject, TranslationSubject):
-        counts = np.stack([one["counts"] for one in found])
+        counts = np.stack([run["counts"] for run in outcomes])
         raw["counts_uncut"] = counts[0, 0]
         raw["counts_change"] = counts - counts[0, 0]
-        raw["reference_lengths"] = found[0]["reference_lengths"]
-        return subject.measured(raw, counts.shape[2])
-    task = TASKS[context.profile.task]
-    raw["correct"] = np.stack([one["correct"] for one in found])
-    raw["labels"] = np.array(tested(subject).labels, np.int8)
-    raw["metric"] = np.array(task.metric)
-    n, unit = len(raw["labels"]), SCORES[task.metric].unit
-    return subject.measured(raw, n_examples=n, metric=task.metric, unit=unit)
-
-
-def _subject(context: Context, seed: int | None) -> Subject:
-    if context.half == "encoder":
-        return EncoderSubject.of(context.profile, seed)
-    return TranslationSubject.of_listed(context.profile, context.task, seed)
+        raw["reference_lengths"] = outcomes[0]["reference_lengths"]
+        return subject.measured(raw, len(texts))
+    raw["correct"] = np.stack([run["correct"] for run in outcomes])
+    return measured_answers(subject, raw, texts)
 
 
 def tested(subject: Subject) -> Texts:
@@ -101,10 +108,102 @@ def tested(subject: Subject) -> Texts:
     return subject.test.first(N_EXAMPLES)
 
 
+# --- the orders -----------------------------------------------------------------------------------
+
+Followed = tuple[list[Head], str]
+"""An order, and what was chosen or drawn for it."""
+
+
+def _runs_of(context: Context, order: str, subject: Subject) -> Iterator[Followed]:
+    """Every run of an order on a training: several where it is drawn.
+
+    Raises:
+        ValueError: the order is neither ``"random"``, ``COMBINED``, ``CONTROL`` nor a criterion's.
+    """
+    finely = dataclasses.replace(context.profile, steps=STEPS)  # what is scored again
+    context = dataclasses.replace(context, profile=finely)
+    if order == RANDOM:
+        heads = rank_heads(subject.importance(context.journal))
+        for draw in range(n_random(context.half, context.profile)):
+            yield random_order(heads, 1000 * subject.seed + draw), str(draw)
+    elif order == CONTROL:  # the combined order's own weight, but entropies of other heads
+        alpha, both = alpha_in(_chosen(context, subject)[1]), _both_scores(context, subject)
+        for draw in range(CONTROL_DRAWS):
+            yield combined_order(alpha, *both, draw), str(draw)
+    elif order == COMBINED:
+        yield _chosen(context, subject)
+    else:
+        yield by_criterion(context, read_name(order), subject), ""
+
+
+def _scores_of(context: Context, order: str, subject: Subject) -> HeadTensors:
+    """The scores that an order follows; none where it is drawn, or scored again at each step."""
+    if order in (RANDOM, COMBINED, CONTROL) or read_name(order).rescored:
+        return {}
+    return subject.scores(context.journal, read_name(order))
+
+
+def loss_area(shares: tuple[float, ...], loss: np.ndarray) -> np.ndarray:
+    """What each text's loss grows by, mean over 0 to 50% removed, in thousandths of a nat.
+
+    Args:
+        loss: (steps, n) in nats, the unpruned model's first. To five binary digits.
+    """
+    inside = np.array(shares) <= ORDERS_UP_TO + 1e-9
+    added = stats.area_under_curve(np.array(shares)[inside], (loss[inside] - loss[0]).T)
+    return np.rint(coarse(MILLINAT * added)).astype(np.int32)
+
+
+def combined_order(
+    alpha: float, important: HeadTensors, wide: HeadTensors, draw: int | None = None
+) -> list[Head]:
+    """By importance and entropy; with a draw, entropies change places within their layers."""
+    if draw is not None:
+        wide = {kind: shuffled_within(values, draw) for kind, values in wide.items()}
+    return rank_heads(combined(alpha, important, wide))
+
+
+def alpha_in(said: str) -> float:
+    """The weight in what is said of a combined order.
+
+    >>> alpha_in("alpha=0.25")
+    0.25
+    """
+    return float(said.removeprefix("alpha="))
+
+
+def shuffled_within(values: torch.Tensor, draw: int) -> torch.Tensor:
+    """(layer, head) with the heads of each layer in another order."""
+    generator = torch.Generator().manual_seed(draw)
+    places = [torch.randperm(values.shape[1], generator=generator) for _ in values]
+    return torch.stack([row[place] for row, place in zip(values, places, strict=True)])
+
+
+def _chosen(context: Context, subject: Subject) -> Followed:
+    """The weight whose order adds least loss over 0 to 50% removed, on training text."""
+    both, added = _both_scores(context, subject), {}
+    translator = isinstance(subject, TranslationSubject)
+    texts = subject.pairs("train") if translator else subject.selection
+    for alpha in ALPHAS:
+        masks = masks_along(subject, combined_order(alpha, *both), COMPARED)
+        loss = losses_under(subject, masks, texts, context.journal)
+        added[alpha] = float(loss_area(COMPARED, loss).mean())
+    best = min(ALPHAS, key=lambda alpha: added[alpha])
+    return combined_order(best, *both), f"alpha={best:g}"
+
+
+def _both_scores(context: Context, subject: Subject) -> tuple[HeadTensors, HeadTensors]:
+    """Importance (not normalised) and entropy of every head, each measured once."""
+    important = subject.scores(context.journal, read_name("importance unnormalised"))
+    return important, subject.scores(context.journal, read_name("entropy"))
+
+
 # --- what it is -----------------------------------------------------------------------------------
 
 
-def _summarise(_half: Half, outcomes: Outcomes, runs: Runs, statistics: Statistics) -> Values:
+def _summarise(
+    _half: Half, outcomes: Outcomes, runs: Runs, statistics: Statistics
+) -> dict[str, Any]:
     return values_of(outcomes, runs, statistics)
 
 
@@ -116,13 +215,9 @@ def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
     return {**n, "shares": list(SHARES)}
 
 
-def _trainings(profile: Profile, half: Half, task: str) -> list[int]:
-    every = profile.seeds if half == "encoder" else profile.trainings(task)
-    return every[: profile.compared_trainings]
-
-
 def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
-    _first, *further = _trainings(profile, half, task)
+    every = profile.seeds if half == "encoder" else profile.trainings(task)
+    further = every[1 : profile.compared_trainings]
     return (
         *profile.compared,
         *(further_training(seed, order) for seed in further for order in profile.compared),
@@ -130,20 +225,21 @@ def _parts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
 
 
 def _own(profile: Profile, half: Half, part: str) -> Own:
-    name, seed = training_in(part)
-    order, gated = tuned_in(name)
-    values: dict[str, Any] = {"order": name, **({"tuning": TUNING} if gated else {})}
+    named = parse_part(part, "tuned")
+    values: dict[str, Any] = {"order": named.curve}
+    if named.tuned:
+        values["tuning"] = TUNING
     if half == "encoder":
         values["n_scoring"] = profile.n_scoring
-    if order == "random":
+    if named.order == RANDOM:
         values["draws"] = n_random(half, profile)
-    elif order in (COMBINED, CONTROL):
-        selected = {"n_selection": profile.n_selection} if half == "encoder" else {}
-        values |= {**selected, "alphas": list(ALPHAS)}
-        values |= {"draws": CONTROL_DRAWS} if order == CONTROL else {}
+    elif named.order in (COMBINED, CONTROL):
+        values |= {"n_selection": profile.n_selection} if half == "encoder" else {}
+        values["alphas"] = list(ALPHAS)
+        values |= {"draws": CONTROL_DRAWS} if named.order == CONTROL else {}
     else:
-        values["criterion"] = read_name(order).criterion.version
-    return Own(values, None if seed is None else (seed,))
+        values["criterion"] = read_name(named.order).criterion.version
+    return Own(values, None if named.training is None else (named.training,))
 
 
 WHICH_FIRST = Measurement(

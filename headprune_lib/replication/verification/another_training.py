@@ -203,4 +203,4 @@ def _one(half: str, raw: Arrays) -> Curves:
     first = {
         name: values[:1] if name in ("names", "correct") else values for name, values in raw.items()
     }
-    return read_curves(half, {"importance": first}, Statistics(resamples=1))
+    return read_curves({"importance": first}, Statistics(resamples=1))

@@ -11,19 +11,23 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.measurements.compared import (
+from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
+from headprune_lib.replication.measurements.orders import random_order
+from headprune_lib.replication.measurements.removal import (
+    Subject,
+    factors_along,
+    losses_under,
+    masks_along,
+    tuned,
+)
+from headprune_lib.replication.measurements.which_first import (
     alpha_in,
     combined_order,
     loss_area,
-    masks_along,
+    tested,
 )
-from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
-from headprune_lib.replication.measurements.orders import Subject, random_order, training_in
-from headprune_lib.replication.measurements.shared_masks import losses_under
-from headprune_lib.replication.measurements.tuned import factors_along, tuned
-from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.metrics import MILLINAT
-from headprune_lib.replication.order_names import read_name, tuned_in
+from headprune_lib.replication.order_names import parse_part, read_name
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal, Part, Result
 from headprune_lib.replication.store.heads import heads_in
@@ -49,12 +53,12 @@ def followed(
     result: Result, subject: Subject, journal: Journal, asked: Collection[str]
 ) -> Iterator[Quantity]:
     """Scores, orders and losses along them, of the orders that were measured on a training."""
-    parts = {training_in(name)[0]: part for name, part in own_parts(result, subject).items()}
-    for order, part in ((training_in(name)[0], result.parts[name]) for name in asked):
+    parts = {parse_part(name).curve: part for name, part in own_parts(result, subject).items()}
+    for order, part in ((parse_part(name).curve, result.parts[name]) for name in asked):
         if isinstance(subject, EncoderSubject):
             yield equal(f"labels, {order}", part.raw["labels"], tested(subject).labels)
-        yield from _orders(tuned_in(order)[0], part, parts, subject, journal)
-        if tuned_in(order)[1]:
+        yield from _orders(parse_part(order, "tuned").order, part, parts, subject, journal)
+        if parse_part(order, "tuned").tuned:
             yield _gates(order, part.raw, subject, journal)
         yield from losses_along(order, part.raw, subject, journal)
 

@@ -16,12 +16,11 @@ from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
-from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
-from headprune_lib.replication.measurements.quality import shared_ngrams
+from headprune_lib.replication.measurements.along_training import outcomes_of
 from headprune_lib.replication.measurements.references import rounded_losses
-from headprune_lib.replication.measurements.search import costly_heads
-from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
+from headprune_lib.replication.measurements.translators import costly_heads, shared_ngrams
 from headprune_lib.replication.metrics import MILLINAT, coarse
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
@@ -201,7 +200,7 @@ def _checkpoint(
     result: Result, subject: TranslationSubject, journal: Journal, _parts: Collection[str]
 ) -> Iterator[Quantity]:
     """Of a training's last checkpoint: importance of every verse, the references' loss unpruned."""
-    raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
+    raw = outcomes_of(result.parts[f"training {subject.seed}"].raw, -1)
     name = "last checkpoint"
     for kind, values in subject.verse_importance(journal).items():
         stored = raw[f"each {kind}"].astype(float)

@@ -10,12 +10,8 @@ from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements import accuracy, bleu
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.measurements.orders import (
-    IMPORTANCE,
-    ONE_BY_ONE,
-    random_order,
-    training_in,
-)
+from headprune_lib.replication.measurements.orders import ONE_BY_ONE, random_order
+from headprune_lib.replication.order_names import IMPORTANCE, parse_part
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Key, Part, Result
 from headprune_lib.replication.store.heads import heads_array
@@ -79,8 +75,9 @@ def order_that_follows(
 
     None where stored numbers do not say: an order scored on other text, or anew at each step.
     """
-    order, raw = training_in(part)[0], result.parts[part].raw
-    kind, order = order.split(" ", 1) if result.measurement == "pruning_by_kind" else (None, order)
+    says = ("kind",) if result.measurement == "pruning_by_kind" else ()
+    named, raw = parse_part(part, *says), result.parts[part].raw
+    kind, order = named.kind, named.order
     heads = _followed(result, subject, order, raw)
     if heads is None:
         return None

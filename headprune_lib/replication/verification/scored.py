@@ -11,13 +11,12 @@ from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.head_roles import statistics_of
-from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
 from headprune_lib.replication.measurements.scoring_examples import drawn, n_pool
 from headprune_lib.replication.measurements.stability import PLAIN, effect_of
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.models.pretrained import load_tokenizer
-from headprune_lib.replication.order_names import read_name
+from headprune_lib.replication.order_names import parse_part, read_name
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.store.heads import heads_array
@@ -56,9 +55,9 @@ def other_text(
     """Scores on the own text of what other results hold too, those by entropy on all text, and the
     effects; importance normalised must follow from what is not.
     """
-    parts = {training_in(name)[0]: part.raw for name, part in own_parts(result, subject).items()}
+    parts = {parse_part(name).curve: part.raw for name, part in own_parts(result, subject).items()}
     profile = subject.profile
-    for order, raw in ((training_in(name)[0], result.parts[name].raw) for name in asked):
+    for order, raw in ((parse_part(name).curve, result.parts[name].raw) for name in asked):
         if "effect" in raw:
             stored = effect_of(beside(result, subject, "one_head"))
             yield equal(f"effects, {order}", raw["effect"], stored)

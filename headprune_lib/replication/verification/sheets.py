@@ -13,11 +13,10 @@ import torch
 
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.compared import masks_along
-from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
+from headprune_lib.replication.measurements.along_training import outcomes_of
 from headprune_lib.replication.measurements.precision import EXAMPLES
-from headprune_lib.replication.measurements.search import BEAMS
-from headprune_lib.replication.measurements.tuned import factors_along
+from headprune_lib.replication.measurements.removal import factors_along, masks_along
+from headprune_lib.replication.measurements.translators import BEAMS
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.metrics import MILLINAT, sentence_counts, unpack
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
@@ -162,7 +161,7 @@ def _quality_sheets(result: Result, subject: TranslationSubject) -> Iterator[She
 
 def _along_training_sheets(result: Result, subject: TranslationSubject) -> Iterator[Sheet]:
     """The last checkpoint of a training: in the order of importance where it was kept."""
-    raw = outcomes_of(result.parts[f"{TRAINING}{subject.seed}"].raw, -1)
+    raw = outcomes_of(result.parts[f"training {subject.seed}"].raw, -1)
     rows, steps = [uncut_row(subject.model)], len(raw["shares"]) - 1
     if "order" in raw:
         rows += rows_along(subject.model, raw["order"], steps, "last checkpoint, importance")

@@ -16,9 +16,9 @@ from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
-from headprune_lib.replication.measurements.orders import training_in
 from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
 from headprune_lib.replication.models.pretrained import load_tokenizer
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.utils import without_labels
@@ -79,7 +79,7 @@ def test_curves_are_what_masks_along_the_stored_orders_do(smoke, which_first):
     }
     parts = [*curve.parts.items(), *which_first.parts.items()]
     for (name, part), step in zip(parts, itertools.cycle((3, 8, 5))):
-        raw, seed = part.raw, training_in(name)[1] or 1
+        raw, seed = part.raw, parse_part(name).training or 1
         assert part.runs[0]["seed"] == seed
         subject, order = (
             EncoderSubject.of(smoke, seed),

@@ -19,7 +19,7 @@ from headprune_lib import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.measurements.trained import OtherWeights, sha256_of
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile

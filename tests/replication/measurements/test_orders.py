@@ -3,51 +3,32 @@
 import dataclasses
 
 import pytest
-import torch
 
-from headprune_lib import masked_heads, rank_heads, register_criterion, score_heads
+from headprune_lib import masked_heads, rank_heads, score_heads
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.discovery import KINDS
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
 from headprune_lib.replication.measurements.accuracy import one_by_one_scores
-from headprune_lib.replication.measurements.orders import EVERY, read_order
+from headprune_lib.replication.measurements.orders import EVERY
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject, forced_batches
+from headprune_lib.replication.store.heads import heads_in
 from headprune_lib.selection import prune_schedule
-
-
-@pytest.fixture
-def forget():
-    known = dict(CRITERIA)
-    yield
-    CRITERIA.clear()
-    CRITERIA.update(known)
 
 
 def heads_of(result, name):
     """The stored order of a part's first run."""
-    rows = result.parts[name].raw["order"][0].tolist()
-    return [(KINDS[row[0]] if len(row) == 3 else "self", *row[-2:]) for row in rows]
+    return heads_in(result.parts[name].raw["order"][0])
 
 
-def test_a_name_says_the_criterion_its_settings_and_whether_it_is_turned_round(smoke, forget):
-    @register_criterion("backwards")
-    def backwards(model, batches, *, loss=None, device=None):
-        heads = score_heads(model, [], "random")["self"]
-        return {"self": -torch.arange(heads.numel()).double().reshape(heads.shape)}
-
-    named = read_order("encoder", "importance-entropy alpha=0.25 low model words")
-    assert named.settings == {"alpha": 0.25, "low": True, "among": "model"} and named.words
-    special = load_tokenizer("tiny").all_special_ids
+def test_a_name_says_the_criterion_its_settings_and_whether_it_is_turned_round(smoke):
     cases = {
         "fisher": ("fisher", {}),
         "importance-token unnormalised": ("importance-token", {"normalize": None}),
         "importance-entropy alpha=0.25": ("importance-entropy", {"alpha": 0.25}),
-        "entropy words": ("entropy", {"leave_out": special}),
-        "backwards": ("backwards", {}),
+        "entropy words": ("entropy", {"leave_out": load_tokenizer("tiny").all_special_ids}),
     }
     result = measurements.get("pruning_curve", smoke, parts=[*cases, "fisher reversed"])
     subject = EncoderSubject.of(smoke, kernel="eager")
@@ -56,12 +37,11 @@ def test_a_name_says_the_criterion_its_settings_and_whether_it_is_turned_round(s
         expected = rank_heads(score_heads(subject.model, batches, by, **settings))
         assert heads_of(result, name) == expected, name
     assert heads_of(result, "fisher reversed") == heads_of(result, "fisher")[::-1]
-    raw = measurements.get("pruning_curve", smoke).parts["oracle leak-free"].raw
+    result = measurements.get("pruning_curve", smoke)
+    raw = result.parts["oracle leak-free"].raw
     swept = {n.removeprefix("train_"): one for n, one in raw.items() if n.startswith("train_")}
     assert swept["loss_change"].shape == (8, smoke.n_selection)
-    assert [*raw["order"][0].tolist()] == [
-        [*head[1:]] for head in rank_heads(one_by_one_scores(swept))
-    ]
+    assert heads_of(result, "oracle leak-free") == rank_heads(one_by_one_scores(swept))
 
 
 @pytest.mark.parametrize("half", ["encoder", "translation"])

@@ -11,9 +11,10 @@ import transformers
 
 from headprune_lib import head_importance, order_mask, prune_heads, rank_heads
 from headprune_lib.replication import measurements
-from headprune_lib.replication.measurements.compared import n_cut
 from headprune_lib.replication.measurements.recovery import read_part
-from headprune_lib.replication.models import encoders, training, translators
+from headprune_lib.replication.measurements.removal import n_cut
+from headprune_lib.replication.models import encoders as retraining
+from headprune_lib.replication.models import translators as of_translators
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store.heads import heads_in
 
@@ -68,8 +69,8 @@ def test_training_all_weights_is_a_plain_loop(result, smoke, subject):
     raw = result.parts["importance 40% all weights"].raw
     model = without(subject.model, heads_in(raw["heads"][0]))
     model.base_model.embeddings.requires_grad_(False)
-    torch.manual_seed(encoders.SEED)
-    batches = [*plainly.epochs_of(smoke, smoke.finetuning, encoders.SEED)]
+    torch.manual_seed(retraining.SEED)
+    batches = [*plainly.epochs_of(smoke, smoke.finetuning, retraining.SEED)]
     plainly.fitted(model, batches, smoke.finetuning)
     _, nats = plainly.answers(subject, subject.test, model=model)
     np.testing.assert_allclose(raw["loss_after"][0] / 1000, nats, atol=1e-3)
@@ -78,10 +79,10 @@ def test_training_all_weights_is_a_plain_loop(result, smoke, subject):
 def test_lora_moves_projections_alone(subject, smoke):
     model = without(subject.model, [("self", 0, head) for head in range(4)])  # an empty layer
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    after = encoders.retrained(subject, model, "LoRA", "none in the first layer")
+    after = retraining.retrained(subject, model, "LoRA", "none in the first layer")
     assert not after.training and list(after.state_dict()) == list(before)
     moved = {n for n, value in after.state_dict().items() if not torch.equal(value, before[n])}
-    expected = {f"{name}.weight" for name in encoders.projections(after)}
+    expected = {f"{name}.weight" for name in retraining.projections(after)}
     empty = {name for name in expected if not before[name].numel()}
     assert len(empty) == 4 and moved == expected - empty
     assert not any("pooler" in name or "classifier" in name for name in expected)
@@ -133,17 +134,13 @@ def test_a_translator_is_trained_as_by_hand(smoke, monkeypatch):
     recipe = dataclasses.replace(smoke.translator("toy"), precision="float32")
     exact = dataclasses.replace(smoke, translation={"toy": {"post-norm": recipe}})
     subject, seen = TranslationSubject.of(smoke, "toy", kernel="eager"), []
-    subject = dataclasses.replace(subject, profile=exact)
-
-    class Noting(training.BatchTrainer):
-        def training_step(self, model, inputs, *further):
-            seen.append(dict(inputs))
-            return super().training_step(model, inputs, *further)
-
-    monkeypatch.setattr(training, "BatchTrainer", Noting)
+    subject, collate = dataclasses.replace(subject, profile=exact), of_translators.whole_batch
+    monkeypatch.setattr(
+        of_translators, "whole_batch", lambda items: seen.append(dict(items[0])) or collate(items)
+    )
     heads = [("enc-enc", 0, 1), ("enc-dec", 1, 0), ("dec-dec", 0, 3)]
     ours, by_hand, before = (without(subject.model, heads) for _ in range(3))
-    ours = translators.retrained(subject, ours, "some heads")
+    ours = of_translators.retrained(subject, ours, "some heads")
     assert sum(len(batch["labels"]) for batch in seen) == len(subject.split("train"))
     assert not ours.training
     trained_by_hand(subject, by_hand, seen)

@@ -14,7 +14,7 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import Texts
 from headprune_lib.replication.measurements.checkpoints import Point, chosen, further_masks
-from headprune_lib.replication.measurements.quality import shared_ngrams
+from headprune_lib.replication.measurements.translators import shared_ngrams
 from headprune_lib.replication.metrics import corpus_bleu
 from headprune_lib.replication.profiles import Checkpoints
 from headprune_lib.replication.setups import TranslationSubject, forced_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headprune_lib.replication.measurements.dynamics import translating
+from headprune_lib.replication.measurements.along_training import translating
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, signed
 from headprune_lib.replication.pages.values import step_at

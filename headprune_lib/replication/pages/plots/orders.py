@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.order_names import tuned_in
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
     BROWN,
@@ -70,9 +70,9 @@ def _look(order: str) -> Look:
 
     Along an order with gates fitted there are diamonds on the line of the order itself.
     """
-    followed, tuned = tuned_in(order)
-    if tuned:
-        own = LOOKS.get(followed) or _look(followed)
+    named = parse_part(order, "tuned")
+    if named.tuned:
+        own = LOOKS.get(named.order) or _look(named.order)
         return Look(order_title(order), own.colour, "D" + own.line.lstrip(string.ascii_letters))
     name, *words = order.split(" ")
     if name not in CRITERIA:

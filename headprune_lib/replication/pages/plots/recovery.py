@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.measurements.recovered import NO_ORDER
+from headprune_lib.replication.measurements.recovery import NO_ORDER
 from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import WIDE, Layout, below, style
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from headprune_lib.replication.measurements.dynamics import translating
+from headprune_lib.replication.measurements.along_training import translating
 from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,

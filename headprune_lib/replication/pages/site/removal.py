@@ -11,8 +11,8 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
 from headprune_lib.replication.measurements import accuracy, half_of
-from headprune_lib.replication.measurements.compared import n_cut
-from headprune_lib.replication.measurements.orders import training_in
+from headprune_lib.replication.measurements.removal import n_cut
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.tables import shown_orders
 from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
@@ -162,7 +162,7 @@ def _part_shown(result: Result, order: str) -> str:
     return next(
         name
         for name, part in result.parts.items()
-        if training_in(name)[0] == order and part.runs[0]["seed"] == seed
+        if parse_part(name).curve == order and part.runs[0]["seed"] == seed
     )
 
 

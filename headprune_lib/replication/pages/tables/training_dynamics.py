@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headprune_lib.replication.measurements.dynamics import GROWING, translating
+from headprune_lib.replication.measurements.along_training import GROWING, translating
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate, signed
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled

@@ -12,7 +12,7 @@ from headprune_lib.replication.bench import SCORES_BY, read_runs
 from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.measurements.contrasts import CONTRASTS
-from headprune_lib.replication.order_names import tuned_in
+from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.leaderboard import leaderboard_rows
 from headprune_lib.replication.pages.tables.pages import (
     NOT_ABOVE_CHANCE,
@@ -40,9 +40,9 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
     """
     rows = leaderboard_rows(found)
     fitted = {
-        (row["measured_on"], tuned_in(row["order"])[0]): _interval(row, "area", ".1%")
+        (row["measured_on"], parse_part(row["order"], "tuned").order): _interval(row, "area", ".1%")
         for row in rows
-        if tuned_in(row["order"])[1]
+        if parse_part(row["order"], "tuned").tuned
     }
     table = pd.DataFrame(
         [
@@ -61,7 +61,7 @@ def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
                 ),
             }
             for row in rows
-            if not tuned_in(row["order"])[1]
+            if not parse_part(row["order"], "tuned").tuned
         ]
     )
     table.attrs["prose"] = True  # two columns of words

@@ -1,0 +1,266 @@
+"""How well translation models translate, and whether greedy search ranks cuts as beam 5 does.
+
+No table of the paper: its models were trained by others and measured there, and it searches with a
+beam of 5 throughout, where every other artifact here translates greedily.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sacrebleu
+
+from headprune_lib.ablation import all_but_one_masks, one_head_masks
+from headprune_lib.discovery import KINDS
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.replication import stats
+from headprune_lib.replication.data import Texts, normalise
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements.all_but_one import BEST_HEADS
+from headprune_lib.replication.measurements.curves import Resamples, Scored, of_translations
+from headprune_lib.replication.measurements.measurement import (
+    Context,
+    Half,
+    Measurement,
+    Own,
+    Runs,
+)
+from headprune_lib.replication.measurements.one_head import ONE_HEAD
+from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import TranslationSubject
+from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array, heads_in
+from headprune_lib.replication.store.verses import first_verses
+from headprune_lib.selection import Head
+
+BEAMS = (1, 5)
+
+# --- quality --------------------------------------------------------------------------------------
+
+_OVERLAP = 10
+
+
+@dataclass(frozen=True)
+class QualityStatistics(Resamples):
+    """Resamples of BLEU's interval, and how many translations are shown."""
+
+    resamples: int = 10_000
+    samples: int = 10
+
+
+def _measure_quality(context: Context, _part: str) -> Measured:
+    subject = TranslationSubject.of(context.profile, context.task)
+    pairs = subject.headline
+
+    def translated(beams: int) -> Arrays:
+        return {"text": np.array(subject.translator.translate(pairs.sources, beams=beams))}
+
+    units = run_units(
+        {f"{subject.key} beam {beams}": lambda b=beams: translated(b) for beams in BEAMS},
+        context.journal,
+        f"translate, {subject.task}",
+    )
+    texts = (unit["text"] for unit in units.values())
+    return subject.measured(
+        {
+            "sources": np.array(pairs.sources),
+            "references": np.array(pairs.targets),
+            "overlap": shared_ngrams(subject.split("train"), pairs),
+            "curve": np.array(json.dumps(subject.translator.curve)),
+            **{f"beam {beams}": text for beams, text in zip(BEAMS, texts, strict=True)},
+        },
+        len(pairs),
+    )
+
+
+def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
+    """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
+
+    def ngrams(text: str) -> set[tuple[str, ...]]:
+        words = normalise(text).split()
+        return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
+
+    found = np.zeros(len(test), bool)
+    for known, texts in ((train.sources, test.sources), (train.targets, test.targets)):
+        seen = set().union(*map(ngrams, known))
+        found |= np.array([not seen.isdisjoint(ngrams(text)) for text in texts])
+    return found
+
+
+def _summarise_quality(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: QualityStatistics
+) -> dict[str, Any]:
+    """BLEU and chrF by way of search (``beam 1``, ``beam 5``), the learning curve, and samples."""
+    raw = outcomes[OUTCOMES]
+    sources, references, overlap = raw["sources"], raw["references"], raw["overlap"]
+    found = {}
+    for beams in BEAMS:
+        made = raw[f"beam {beams}"]
+        bleu = Scored(sentence_counts(made.tolist(), references.tolist()), corpus_bleu)
+        found[f"beam {beams}"] = {
+            "bleu": float(bleu.scores),
+            "bleu_interval": bleu.drawn(statistics).interval,
+            "bleu_without_overlap": float(corpus_bleu(bleu.counts[~overlap].sum(0))),
+            "chrf": sacrebleu.corpus_chrf(made.tolist(), [references.tolist()]).score,
+        }
+    greedy = raw["beam 1"]
+    return {
+        **found,
+        "n": len(references),
+        "n_overlap": int(overlap.sum()),
+        "signature": signature(),
+        "curve": json.loads(str(raw["curve"])),
+        "samples": [
+            {"source": str(s), "reference": str(r), "translation": str(t)}
+            for s, r, t in zip(
+                *(texts[: statistics.samples] for texts in (sources, references, greedy)),
+                strict=True,
+            )
+        ],
+    }
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
+
+
+@dataclass(frozen=True)
+class SearchStatistics(Resamples):
+    """Resamples of the intervals over cuts, and random halves of the verses."""
+
+    resamples: int = 10_000
+    splits: int = 200
+
+
+def _measure_search(context: Context, _part: str) -> Measured:
+    """Cuts that do something, each with greedy search and with beam 5.
+
+    Most single heads change BLEU by less than 300 verses can tell, in either search, so that a
+    sample of all heads would rank noise. Compared are of each kind the heads without which the loss
+    rises most, and each layer reduced to its best head.
+    """
+    subject = TranslationSubject.of(context.profile, context.task)
+    found = first_verses(context.get("one_head").raw, context.profile.n_verses)
+    cut, alone = costly_heads(found), heads_in(context.get("best_heads").raw["heads"])
+    one, but_one = one_head_masks(subject.model), all_but_one_masks(subject.model)
+    masks = {
+        "none": ones_mask(subject.model),
+        **{f"without {head}": one[head] for head in cut},
+        **{f"only {head}": but_one[head] for head in alone},
+    }
+    pairs = subject.split("test").first(_VERSES)
+
+    def counted(mask: HeadTensors, beams: int) -> Arrays:
+        with masked_heads(subject.model, mask):
+            made = subject.translator.translate(pairs.sources, beams=beams)
+        return {"counts": pack(sentence_counts(made, pairs.targets))}
+
+    units = run_units(
+        {
+            f"{subject.key} beam {beams} {name}": lambda mask=mask, beams=beams: counted(
+                mask, beams
+            )
+            for name, mask in masks.items()
+            for beams in BEAMS
+        },
+        context.journal,
+        "greedy and beam search",
+    )
+    counts = np.stack([unit["counts"] for unit in units.values()])
+    raw = {
+        "heads": heads_array([*cut, *alone]),
+        "reference_lengths": sentence_counts(pairs.targets, pairs.targets)[:, -1],
+        "alone": np.arange(len(cut) + len(alone)) >= len(cut),
+        "counts": counts.reshape(len(masks), len(BEAMS), *counts.shape[1:]),
+    }
+    return subject.measured(raw, len(pairs))
+
+
+def costly_heads(raw: Arrays) -> list[Head]:
+    """Of each kind the heads without which the uncut model's translation is least likely."""
+    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
+    heads = [heads_in(raw["heads"])[row] for row in order]
+    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
+
+
+def _summarise_search(
+    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: SearchStatistics
+) -> dict[str, Any]:
+    """By way of search: BLEU uncut, and how its changes rank cuts beside the other's."""
+    raw = outcomes[OUTCOMES]
+    counts = of_translations(
+        raw["counts"], raw["reference_lengths"]
+    ).counts  # (1 + M, beams, n, 10)
+    bleu = corpus_bleu(counts.sum(-2))
+    change, names = bleu[1:] - bleu[:1], [f"beam {beams}" for beams in BEAMS]
+    draws = statistics.resamples, statistics.seed
+    reliability = [
+        stats.split_half_reliability_of(
+            corpus_bleu, counts[0, i], counts[1:, i], statistics.splits, statistics.seed
+        )
+        for i in range(len(BEAMS))
+    ]
+    groups = {
+        "all": np.full(len(change), True),
+        "one head cut": ~raw["alone"],
+        "one head left in a layer": raw["alone"],
+    }
+    return {
+        "bleu": dict(zip(names, bleu[0], strict=True)),
+        "cuts": [
+            {
+                "kind": kind,
+                "layer": layer,
+                "head": head,
+                "alone": bool(alone),
+                **dict(zip(names, row, strict=True)),
+            }
+            for (kind, layer, head), alone, row in zip(
+                heads_in(raw["heads"]), raw["alone"], change, strict=True
+            )
+        ],
+        **{
+            method: {
+                name: correlation_record(*change[rows].T, method, *draws)
+                for name, rows in groups.items()
+            }
+            for method in ("spearman", "pearson")
+        },
+        "reliability": dict(zip(names, reliability, strict=True)),
+    }
+
+
+# --- what they are --------------------------------------------------------------------------------
+
+
+def _search_parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+    return {"heads": _HEADS, "n_search": _VERSES, "n_verses": profile.n_verses}
+
+
+MEASUREMENTS = (
+    Measurement(
+        "quality",
+        2,
+        {"translation": QualityStatistics()},
+        lambda profile, _half: {"n_headline": profile.n_headline},
+        _measure_quality,
+        _summarise_quality,
+        ("translation",),
+    ),
+    Measurement(
+        "search",
+        2,
+        {"translation": SearchStatistics()},
+        _search_parameters,
+        _measure_search,
+        _summarise_search,
+        ("translation",),
+        own=lambda _profile, _half, _part: Own(needs=(ONE_HEAD, BEST_HEADS)),
+    ),
+)
