@@ -1,6 +1,6 @@
 """Page 15."""
 
-from headprune_lib.replication.measurements.stability import CRITERIA, PLAIN
+from headprune_lib.replication.measurements.scores import CRITERIA, PLAIN
 from statements import on, values
 
 PAGE = "notebooks/15_scores.ipynb"

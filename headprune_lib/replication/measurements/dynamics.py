@@ -12,7 +12,7 @@ import scipy.stats
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
-from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
+from headprune_lib.replication.measurements.effects import sacrebleus_own
 from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.stats.bleu import corpus_bleu
 from headprune_lib.replication.stats.bounds import C5_REMOVED, LEAST_BLEU
@@ -147,8 +147,8 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
         "kept": kept[:along],
         "loss": loss[:along],
     }
-    if has_sacrebleus_own(raw):
-        record["sacrebleu"] = sacrebleus_own(raw)[:along]
+    if (beside := sacrebleus_own(raw)) is not None:
+        record["sacrebleu"] = beside[:along]
     for order, rows in _compared(raw, at).items():
         suffix = f"_{order}" if order else ""
         record |= _estimate(f"kept{suffix or '_at'}", kept[rows], drawn_kept[:, rows])

@@ -15,7 +15,7 @@ import numpy as np
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.replication.encoder.subject import EncoderSubject
-from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.order_names import NamedOrder, read_name
 from headprune_lib.replication.store import Arrays
@@ -147,13 +147,13 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
         if not leak_free:
-            return accuracy.one_by_one_scores(context.get("one_head").raw)
-        return accuracy.one_by_one_scores(training_sweep(context, main))
+            return one_by_one_scores(context.get("one_head").raw)
+        return one_by_one_scores(training_sweep(context, main))
     if not leak_free:
         found = first_verses(context.get("one_head").raw, profile.n_verses)
-        return bleu.one_by_one_scores(found)
+        return one_by_one_scores(found)
     masks = one_head_masks(main.model)
-    return bleu.one_by_one_scores(
+    return one_by_one_scores(
         main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
     )
 

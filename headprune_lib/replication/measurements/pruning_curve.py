@@ -24,7 +24,6 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.orders import (
     ENCODER,
     EVERY,
@@ -38,6 +37,7 @@ from headprune_lib.replication.measurements.orders import (
     training_sweep,
 )
 from headprune_lib.replication.measurements.removal import along
+from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.store import Measured, Outcomes
 from headprune_lib.replication.translation.subject import TranslationSubject
@@ -120,7 +120,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     """What an order depends on; of the encoder half, importance is measured after every training."""
     order, training = training_in(part)
     values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
-    needs = (ONE_HEAD,) if order == "oracle" else ()
+    needs = (one_head,) if order == "oracle" else ()
     if order == "random":
         values["draws"] = profile.random_orders if half == "encoder" else profile.translation_orders
     if half == "translation":

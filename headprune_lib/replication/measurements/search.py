@@ -18,7 +18,6 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.all_but_one import BEST_HEADS
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
@@ -26,8 +25,8 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     Runs,
 )
-from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.records import Correlation, correlation_record
+from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.stats.bleu import corpus_bleu, pack, sentence_counts, unpack
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
@@ -156,7 +155,7 @@ def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
 
 
 def _own(_profile: Profile, _half: Half, _part: str) -> Own:
-    return Own(needs=(ONE_HEAD, BEST_HEADS))
+    return Own(needs=(one_head, best_heads))
 
 
 MEASUREMENTS = (

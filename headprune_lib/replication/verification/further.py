@@ -16,12 +16,12 @@ from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import half_of, precision
-from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.dynamics import TRAINING, outcomes_of
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.search import costly_heads
 from headprune_lib.replication.measurements.shared_masks import losses_under
+from headprune_lib.replication.measurements.single_heads import best_of_layers
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
 from headprune_lib.replication.stats.losses import MILLINAT, coarse
 from headprune_lib.replication.store import Arrays, Journal, Result

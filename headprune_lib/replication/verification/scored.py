@@ -13,9 +13,14 @@ from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.head_roles import statistics_of
 from headprune_lib.replication.measurements.orders import training_in
-from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
-from headprune_lib.replication.measurements.scoring_examples import drawn, n_pool
-from headprune_lib.replication.measurements.stability import PLAIN, effect_of
+from headprune_lib.replication.measurements.scores import (
+    PLAIN,
+    drawn,
+    effect_of,
+    n_pool,
+    scored_once,
+    scores_on,
+)
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.pretrained import load_tokenizer

@@ -15,7 +15,7 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.compared import COMPARED, SHARES
 from headprune_lib.replication.measurements.precision import SHARES as MASKED
-from headprune_lib.replication.measurements.stability import PLAIN
+from headprune_lib.replication.measurements.scores import PLAIN
 from headprune_lib.replication.stats.bleu import corpus_bleu, sentence_counts, unpack
 from headprune_lib.replication.stats.losses import MILLINAT
 from headprune_lib.replication.store import OUTCOMES

@@ -18,7 +18,7 @@ from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.orders import training_in
-from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
+from headprune_lib.replication.measurements.scores import DRAWS, drawn, sizes_of
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.utils import without_labels

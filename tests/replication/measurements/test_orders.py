@@ -12,7 +12,7 @@ from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
-from headprune_lib.replication.measurements.accuracy import one_by_one_scores
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY, read_order
 from headprune_lib.replication.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
@@ -111,7 +111,7 @@ def test_a_new_version_of_a_criterion_is_another_signature(monkeypatch):
 
     def digest(name):
         curve = MEASUREMENTS["pruning_curve"]
-        return obtaining.signature(curve, "encoder", smoke, smoke.task, name)["digest"]
+        return obtaining.Request(curve, "encoder", smoke, smoke.task).signature(name)["digest"]
 
     before = {name: digest(name) for name in ("fisher", *EVERY["encoder"])}
     for name in ("fisher", "importance", "random"):

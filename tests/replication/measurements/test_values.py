@@ -9,16 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.measurements import accuracy, compared, contrasts
-from headprune_lib.replication.measurements.all_but_one import best_of_layers
-from headprune_lib.replication.measurements.bleu import one_by_one_scores as by_bleu
+from headprune_lib.replication.measurements import compared, contrasts
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
 from headprune_lib.replication.measurements.curves import MAIN, Curves, read_curves
 from headprune_lib.replication.measurements.curves import Statistics as CurveStatistics
 from headprune_lib.replication.measurements.dynamics import Statistics as SlopeStatistics
 from headprune_lib.replication.measurements.dynamics import gini_within, slopes
+from headprune_lib.replication.measurements.effects import (
+    Accuracy,
+    Draws,
+    one_by_one_scores,
+    removable_record,
+)
 from headprune_lib.replication.measurements.perplexity import kept
-from headprune_lib.replication.measurements.removable import Draws, removable_record
+from headprune_lib.replication.measurements.single_heads import best_of_layers
 
 # --- single heads -----------------------------------------------------------------------------------
 
@@ -32,7 +36,7 @@ def test_ties_are_broken_by_the_loss():
     }
     assert best_of_layers(raw).tolist() == [1, 3]
     # accuracy before loss: what costs an answer goes last
-    scores = accuracy.one_by_one_scores(raw)["self"].ravel()
+    scores = one_by_one_scores(raw)["self"].ravel()
     assert scores.argsort().tolist() == [1, 0, 3, 2]
     raw = {
         "heads": np.array([[kind, 0, 0] for kind in range(3)]),
@@ -41,7 +45,7 @@ def test_ties_are_broken_by_the_loss():
         "reference_lengths": np.array([2]),
         "draft_loss_change": np.array([[30], [10], [20]]),
     }
-    scores = by_bleu(raw)
+    scores = one_by_one_scores(raw)
     assert scores["enc-dec"] < scores["dec-dec"] < scores["enc-enc"]
 
 
@@ -55,7 +59,7 @@ def removable(raw, draws):
     change = raw["correct"].mean(1) - raw["correct_uncut"].mean()
     apart = (raw["correct"] != raw["correct_uncut"]).mean(1)
     half = 1.96 * np.sqrt(apart / raw["correct"].shape[1])
-    drawn = accuracy.resampled(raw, draws.resamples, draws.seed)
+    drawn = Accuracy().resampled(raw, draws.resamples, draws.seed)
     return removable_record(change, change - half, change + half, drawn, 0.01, draws)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headprune_lib.replication.measurements.scoring_examples import SIZES
+from headprune_lib.replication.measurements.scores import SIZES
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.tables.pages import (
     NOT_MEASURED,
