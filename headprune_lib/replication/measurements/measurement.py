@@ -77,7 +77,7 @@ def _undeclared() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class NoStatistics:
-    """Of a summary that has no constants."""
+    """The constants of a summary that has none."""
 
 
 @dataclass(eq=False)
@@ -132,13 +132,14 @@ def measurement(
     halves: tuple[Half, ...] = ("encoder",),
     **further: Callable[..., Any],
 ) -> Callable[[Callable[..., Measured]], Measurement]:
-    """Declare a function as what measures; :meth:`Measurement.summary` must follow.
+    """Declare that a function measures something; its summary follows (:meth:`Measurement.summary`).
 
     Args:
-        parameters: names of the profile's values that all parts depend on, of each half where its
-            halves differ in them; or a function of :class:`Measurement`.
-        statistics: the dataclass of constants, of each half where its halves differ; none if None.
-        further: ``parts``, ``own`` and ``texts`` of :class:`Measurement`.
+        parameters: names of the profile's values that all parts depend on, a dict of those of each
+            half where these differ, or a function as in :class:`Measurement`.
+        statistics: a dataclass with the constants of the summary, a dict of those of each half where
+            these differ; None if the summary has none.
+        further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
     """
 
     def read(profile: Profile, half: Half) -> dict[str, Any]:
@@ -163,7 +164,10 @@ def measurement(
 
 
 def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
-    """A function that takes all that is offered, and hands on what ``function`` names of it."""
+    """A function of all that is offered, which hands on those arguments that ``function`` names.
+
+    An underscore before a name is not counted. Raises TypeError for a name that is not offered.
+    """
     named = [name.lstrip("_") for name in inspect.signature(function).parameters]
     if unknown := {*named} - {*offered}:
         raise TypeError(

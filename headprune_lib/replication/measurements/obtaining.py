@@ -317,7 +317,7 @@ _ABOUT = ("dataset", "n_examples", "metric", "unit")
 def _measured(
     request: Request, part: str, signature: dict[str, Any], journal: Journal, command: str
 ) -> tuple[Part, dict[str, Any]]:
-    """A part measured now, and what a result says of what it was measured on."""
+    """A part that is measured now, and on how many texts of which data set and in what unit."""
     measurement, half, profile, task = request
     needs = {one.name: one for one in measurement.own(profile, half, part).needs}
 

@@ -269,7 +269,7 @@ def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples(place
 
 def test_what_another_process_stored_meanwhile_stays(places):
     m, other = Noted(), Noted()
-    measure, summarise, started = m.measure, m.summarise, threading.Event()
+    measure, summarise = m.measure, m.summarise
 
     def slowly_measured(part):
         other.obtain("importance")
@@ -279,18 +279,16 @@ def test_what_another_process_stored_meanwhile_stays(places):
     for fresh in (False, True):
         assert set(m.obtain("random", fresh=fresh).parts) == {"importance", "random"}
     assert (m.measured, other.measured) == (["random"] * 2, ["importance"])
+    second = threading.Thread(target=other.obtain, args=("b",))
 
-    def slowly_summarised(outcomes, runs):
-        started.set()
-        time.sleep(0.2)
+    def slowly_summarised(outcomes, runs):  # between reading the result again and saving it
+        second.start()
+        second.join(2)
         return summarise(outcomes, runs)
 
     m.measure, m.summarise = measure, slowly_summarised
-    first = threading.Thread(target=m.obtain, args=("a",))
-    first.start()
-    assert started.wait(60)
-    other.obtain("b")  # between reading the result again and saving it
-    first.join()
+    m.obtain("a")
+    second.join()
     stored = load(Key("noted", "synthetic", "tiny"), places.parent)
     assert set(stored.parts) == set(stored.values) == {"a", "b", "importance", "random"}
 
