@@ -17,7 +17,6 @@ import yaml
 from headprune_lib.ablation import masked_logits
 from headprune_lib.messages import one_line, unknown
 from headprune_lib.replication import measurements, planning
-from headprune_lib.replication.measurements.obtaining import path_of
 from headprune_lib.replication.measurements.speed import shaped
 from headprune_lib.replication.paths import results_root
 from headprune_lib.replication.profiles import load_profile
@@ -171,7 +170,7 @@ def _reached(
         values={**step.set, "device": device},
     )
     result = measurements.get(step.measure, settings, task=pair, announce=begin)
-    path = path_of(*measurements.find_artifact(step.measure, settings, pair))
+    path = measurements.find_artifact(step.measure, settings, pair).path
     if out is None:
         return state, str(path)
     # with parameters of one's own it lies in the cache, as <digest>/<measurement>/<file>

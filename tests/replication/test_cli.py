@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.cli import app
-from headprune_lib.replication.measurements.obtaining import command_of, signature
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Part, Result
 
@@ -178,10 +177,10 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     artifact, parts, given, command, monkeypatch
 ):
     def asked_for(name, profile, task, parts):
-        measurement, half, profile, task = measurements.find_artifact(name, profile, task, parts)
-        names = parts or measurement.parts(profile, half, task)
-        signatures = [signature(measurement, half, profile, task, name) for name in names]
-        return command_of(measurement, half, profile, task, parts), signatures
+        request = measurements.find_artifact(name, profile, task, parts)
+        names = parts or request.parts
+        signatures = [request.signature(name) for name in names]
+        return request.command(parts), signatures
 
     told, wanted = asked_for(artifact, load_profile("smoke", **given), None, parts)
     assert told == f"headprune reproduce {command}"

@@ -8,7 +8,7 @@ import pytest
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.obtaining import signature
+from headprune_lib.replication.measurements.obtaining import Request
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.store import Key
@@ -57,7 +57,8 @@ def test_every_part_has_the_signature_of_its_measurement():
         else:
             profile = load_profile(stored["profile"], translation_model=key.model)
         for name, part in stored["parts"].items():
-            made = signature(measurement, half, profile, key.task, name, registered=True)
+            request = Request(measurement, half, profile, key.task)
+            made = request.signature(name, registered=True)
             assert part["signature"] == made, (key, name)
             outcomes = key.path().with_name(f"{key.task}.{key.model}.{name.replace(' ', '-')}.npz")
             assert file_sha256(outcomes) == part["raw_sha256"], outcomes

@@ -15,16 +15,10 @@ from typing import Any, NamedTuple
 from headprune_lib.messages import unknown
 from headprune_lib.replication import paper, store
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF, check_task, load_for
+from headprune_lib.replication.measurements.halves import HALF_OF, check_task, half_of, load_for
 from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement
-from headprune_lib.replication.measurements.obtaining import (
-    as_asked,
-    check_parts,
-    depends_on,
-    key_of,
-    obtain,
-)
-from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
+from headprune_lib.replication.measurements.obtaining import Request, obtain
+from headprune_lib.replication.models.pretrained import BASES
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Key, Result
 
@@ -40,54 +34,22 @@ __all__ = [
 ]
 
 
-def _registered() -> dict[str, Measurement]:
+def _declared() -> dict[str, Measurement]:
     """Those that the modules of this package declare."""
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
     ]
-    return {one.name: one for module in modules for one in getattr(module, "MEASUREMENTS", ())}
+    declared = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Measurement)
+    ]
+    return {one.name: one for one in declared}
 
 
-MEASUREMENTS: dict[str, Measurement] = _registered()
-
-
-def get(
-    name: str,
-    profile: Profile,
-    *,
-    task: str | None = None,
-    parts: Sequence[str] | None = None,
-    fresh: bool = False,
-    announce: Callable[[Any], None] | None = None,
-) -> Result:
-    """A result: the stored one if its signatures fit, else measured now.
-
-    A profile that was given fewer test texts than its own is measured on the first training alone.
-
-    Args:
-        name: of a table or figure of the paper, such as ``"figure1b"``, or of a measurement.
-        profile: what to measure; see :func:`headprune_lib.replication.profiles.load_profile`.
-        task: of a translation measurement, the pair of languages; the main one if not given.
-        parts: orders of a pruning curve; the profile's own if not given.
-        fresh: measure in any case, with the weights at hand; where fewer test texts were given, what
-            depends on them.
-        announce: told what is about to be measured; see ``Upcoming``.
-
-    Raises:
-        ValueError: see ``find_artifact``.
-    """
-    measurement, half, profile, task = find_artifact(name, profile, task, parts)
-    left_out: list[str] = []
-    if parts is None:
-        profile, depends, left_out = as_asked(measurement, half, profile, task)
-        fresh = fresh and depends
-
-    def begin(missing: list[str]) -> None:
-        if announce is not None:
-            announce(Upcoming(measurement, half, profile, task, missing, left_out))
-
-    return _get(measurement, half, profile, task, parts=parts, fresh=fresh, begin=begin)
+MEASUREMENTS: dict[str, Measurement] = _declared()
 
 
 class Upcoming(NamedTuple):
@@ -106,26 +68,41 @@ class Upcoming(NamedTuple):
     left_out: list[str]
 
 
-def _get(
-    measurement: Measurement,
-    half: Half,
+def get(
+    name: str,
     profile: Profile,
-    task: str,
     *,
+    task: str | None = None,
     parts: Sequence[str] | None = None,
     fresh: bool = False,
-    begin: Callable[[list[str]], None] = lambda _missing: None,
+    announce: Callable[[Upcoming], None] | None = None,
 ) -> Result:
-    return obtain(
-        measurement,
-        half,
-        profile,
-        task,
-        parts=parts,
-        fresh=fresh,
-        get=lambda needed, parts=None: _get(MEASUREMENTS[needed], half, profile, task, parts=parts),
-        begin=begin,
-    )
+    """A result: the stored one if its signatures fit, else measured now.
+
+    A profile that was given fewer test texts than its own is measured on the first training alone.
+
+    Args:
+        name: of a table or figure of the paper, such as ``"figure1b"``, or of a measurement.
+        profile: what to measure; see :func:`headprune_lib.replication.profiles.load_profile`.
+        task: of a translation measurement, the pair of languages; the main one if not given.
+        parts: orders of a pruning curve; the profile's own if not given.
+        fresh: measure in any case, with the weights at hand; where fewer test texts were given, what
+            depends on them.
+        announce: told what is about to be measured; see ``Upcoming``.
+
+    Raises:
+        ValueError: see ``find_artifact``.
+    """
+    request, left_out = find_artifact(name, profile, task, parts), []
+    if parts is None:
+        profile, depends, left_out = request.as_asked()
+        request, fresh = request._replace(profile=profile), fresh and depends
+
+    def begin(missing: list[str]) -> None:
+        if announce is not None:
+            announce(Upcoming(*request, missing, left_out))
+
+    return obtain(request, parts=parts, fresh=fresh, begin=begin)
 
 
 def asked(
@@ -163,15 +140,17 @@ def asked(
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
     halves, half = _halves(name), _half(name, task)
     check_task(task, profile, halves)
-    for option in numbers.keys() - FIELDS[half].keys():
+    options = HALF_OF[half].options
+    for option in numbers.keys() - options.keys():
         raise ValueError(_unused(name, option))
     settings = load_for([half], profile, task, values, model=model, **numbers)
     pair = task if half == "translation" else None
-    measurement, half, settings, task = find_artifact(name, settings, pair, parts)
+    request = find_artifact(name, settings, pair, parts)
+    _, half, settings, task = request
     if half == "translation":
         settings.translator(task, settings.model_of(task))  # refuses an unknown model
     for option in numbers:
-        if not depends_on(FIELDS[half][option], measurement, half, settings, task, parts):
+        if not request.depends_on(options[option], parts):
             raise ValueError(_unused(name, option))
     return settings, pair
 
@@ -196,7 +175,7 @@ def _half(name: str, task: str | None) -> Half:
 
 def find_artifact(
     name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
-) -> tuple[Measurement, Half, Profile, str]:
+) -> Request:
     """What a name means: measurement, half of the paper, the profile on its task, and that task.
 
     Args:
@@ -221,8 +200,9 @@ def find_artifact(
         if artifact is not None and artifact.task != paper.MAIN:
             profile = _on(profile, name, profile.stand_ins.get(artifact.task, artifact.task))
         task = HALF_OF[half].task(profile)
-    check_parts(parts or (), measurement, half, profile, task)
-    return measurement, half, profile, task
+    request = Request(measurement, half, profile, task)
+    request.check_parts(parts or ())
+    return request
 
 
 def artifacts(profile: Profile) -> list[str]:
@@ -230,7 +210,7 @@ def artifacts(profile: Profile) -> list[str]:
     found: dict[Key, str] = {}
     for name, artifact in paper.ARTIFACTS.items():
         if artifact.half in profile.halves:
-            found.setdefault(key_of(*find_artifact(name, profile)), name)
+            found.setdefault(find_artifact(name, profile).key, name)
     return list(found.values())
 
 
@@ -266,13 +246,6 @@ def found(*names: str, root: Path | None = None) -> list[Result]:
     }
     results = [store.stored(key, root) for key in sorted(keys, key=_place)]
     return [result for result in results if result is not None]
-
-
-def half_of(key: Key) -> Half:
-    """The half of the paper that a result belongs to, or ``language``."""
-    if key.model in LANGUAGE_MODELS:
-        return "language"
-    return "encoder" if key.model in BASES else "translation"
 
 
 def _place(key: Key) -> tuple:

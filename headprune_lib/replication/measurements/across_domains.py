@@ -6,29 +6,25 @@ or training chapter: the same target language, an archaic source.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
-from headprune_lib.replication.measurements.accuracy import Tests, baseline
+from headprune_lib.replication.measurements.effects import Accuracy
 from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
     Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
-from headprune_lib.replication.measurements.one_head import ONE_HEAD
-from headprune_lib.replication.measurements.records import (
-    Correlation,
-    correlation_record,
-    partial_record,
-)
+from headprune_lib.replication.measurements.records import correlation_record, partial_record
+from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
@@ -46,34 +42,25 @@ class Statistics:
     seed: int = 0
 
 
-class Agreement(TypedDict):
-    """How the effects of the same cuts on two texts correlate, and what noise allows.
-
-    ``left_out`` has the least and the largest Spearman correlation with any one head left out,
-    ``within`` that of all heads with the layer held fixed.
-    """
-
-    pearson: Correlation
-    spearman: Correlation
-    within: Correlation
-    left_out: list[float]
-    reliability: list[float]
-    ceiling: float
+def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
+    return (task, *(profile.domains if half == "encoder" else (profile.translation_far,)))
 
 
-class Values(TypedDict, total=False):
-    """``correlations``: of the encoder half, other domain -> measure -> agreement."""
+@measurement(
+    "across_domains",
+    version=1,
+    parameters={"encoder": ["n_examples", "n_domain", "domains"], "translation": ["n_verses"]},
+    statistics={"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
+    halves=HALVES,
+    own=lambda: Own(needs=(one_head,)),
+    texts=_texts,
+)
+def across_domains(context: Context) -> Measured:
+    """Outcomes with each head cut, on the test texts and on those of other domains."""
+    return (_of_classifier if context.half == "encoder" else _of_translator)(context)
 
-    in_domain: str
-    baselines: dict[str, Any]
-    heads: list[dict[str, Any]]
-    correlations: dict[str, Any]
 
-
-# --- a classifier ---------------------------------------------------------------------------------
-
-
-def _measure_encoder(context: Context) -> Measured:
+def _of_classifier(context: Context) -> Measured:
     profile = context.profile
     if not profile.domains:
         raise ValueError(
@@ -89,91 +76,7 @@ def _measure_encoder(context: Context) -> Measured:
     return subject.measured({**raw, "domains": np.array([profile.task, *profile.domains])})
 
 
-def _summarise_encoder(raw: Arrays, statistics: Statistics) -> Values:
-    home, *others = [str(name) for name in raw["domains"]]
-    parts = {name: _domain(raw, name) for name in (home, *others)}
-    heads = parts[home]["heads"]
-    effects = {name: _effects(part, heads) for name, part in parts.items()}
-    records = [
-        {
-            "kind": "self",
-            "layer": int(layer),
-            "head": int(head),
-            **{
-                f"{measure} {name}": effects[name][measure][i].mean()
-                for name in parts
-                for measure in ("accuracy", "loss")
-            },
-        }
-        for i, (layer, head) in enumerate(heads)
-    ]
-    return {
-        "in_domain": home,
-        "baselines": {
-            name: {**baseline(part, Tests()), "n_examples": len(part["correct_uncut"])}
-            for name, part in parts.items()
-        },
-        "heads": records,
-        "correlations": {
-            name: {
-                measure: _correlation(
-                    effects[home][measure], effects[name][measure], heads[:, 0], statistics
-                )
-                for measure in ("accuracy", "loss")
-            }
-            for name in others
-        },
-    }
-
-
-def _domain(raw: Arrays, name: str) -> Arrays:
-    return {key.split("/", 1)[1]: raw[key] for key in raw if key.startswith(f"{name}/")}
-
-
-def _effects(part: Arrays, heads: np.ndarray) -> dict[str, np.ndarray]:
-    """Per-example effects (heads, examples): change of accuracy, and of loss in nats."""
-    rows = rows_of(heads, part["heads"])
-    return {
-        "accuracy": part["correct"][rows].astype(np.int8) - part["correct_uncut"].astype(np.int8),
-        "loss": part["loss_change"][rows] / MILLINAT,
-    }
-
-
-def _correlation(
-    inside: np.ndarray, outside: np.ndarray, layers: np.ndarray, statistics: Statistics
-) -> Agreement:
-    """Pearson and Spearman of the heads' mean effects, with the ceiling that noise sets."""
-    x, y = inside.mean(-1), outside.mean(-1)
-    reliability = [
-        stats.split_half_reliability(side, statistics.splits, statistics.seed)
-        for side in (inside, outside)
-    ]
-    return _agreement(x, y, layers, reliability, statistics)
-
-
-def _agreement(
-    x: np.ndarray,
-    y: np.ndarray,
-    layers: np.ndarray,
-    reliability: list[float],
-    statistics: Statistics,
-) -> Agreement:
-    return {
-        **{
-            method: correlation_record(x, y, method, statistics.resamples, statistics.seed)
-            for method in ("pearson", "spearman")
-        },
-        "within": partial_record(x, y, layers, statistics.resamples, statistics.seed),
-        "left_out": stats.spearman_without_one(x, y),
-        "reliability": reliability,
-        "ceiling": stats.correlation_ceiling(*reliability),
-    }
-
-
-# --- a translator ---------------------------------------------------------------------------------
-
-
-def _measure_translation(context: Context) -> Measured:
+def _of_translator(context: Context) -> Measured:
     profile = context.profile
     subject = TranslationSubject.of(profile, context.task)
     masks = {
@@ -184,25 +87,66 @@ def _measure_translation(context: Context) -> Measured:
         far, masks, context.journal, f"one head cut, {profile.translation_far}"
     )
     home = first_verses(context.get("one_head").raw, profile.n_verses)
-    rows = rows_of(raw["heads"], home["heads"])
-    kept = {
-        name: values[rows] if name.endswith("_change") else values
-        for name, values in home.items()
-        if name != "heads"
-    }
-    raw = {
-        "heads": raw.pop("heads"),
-        **{f"far_{name}": values for name, values in raw.items()},
-        **{f"home_{name}": values for name, values in kept.items()},
+    rows, heads = rows_of(raw["heads"], home.pop("heads")), raw.pop("heads")
+    home = {
+        name: values[rows] if name.endswith("_change") else values for name, values in home.items()
     }
     return subject.measured(
-        raw,
+        {
+            "heads": heads,
+            **{f"far_{name}": values for name, values in raw.items()},
+            **{f"home_{name}": values for name, values in home.items()},
+        },
         len(far),
         dataset=f"{profile.translation_far}/{TRANSLATION_TASKS[profile.translation_far].far}",
     )
 
 
-def _summarise_translation(raw: Arrays, statistics: Statistics) -> Values:
+@across_domains.summary
+def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+    """The effect of each head on each text, and how these correlate.
+
+    ``correlations`` are, of a classifier, other domain -> measure -> agreement; of a translator
+    measure -> agreement.
+    """
+    summarise = _summarise_classifier if half == "encoder" else _summarise_translator
+    return summarise(outcomes[OUTCOMES], statistics)
+
+
+def _summarise_classifier(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
+    home, *others = [str(name) for name in raw["domains"]]
+    parts = {
+        domain: {name.split("/", 1)[1]: raw[name] for name in raw if name.startswith(f"{domain}/")}
+        for domain in (home, *others)
+    }
+    heads, effects, reliability = parts[home]["heads"], {}, {}
+    for domain, part in parts.items():
+        rows = rows_of(heads, part["heads"])
+        # (heads, examples): change of accuracy, and of loss in nats
+        changed = part["correct"][rows].astype(np.int8) - part["correct_uncut"].astype(np.int8)
+        each = {"accuracy": changed, "loss": part["loss_change"][rows] / MILLINAT}
+        effects[domain] = {measure: values.mean(-1) for measure, values in each.items()}
+        reliability[domain] = {
+            measure: stats.split_half_reliability(values, statistics.splits, statistics.seed)
+            for measure, values in each.items()
+        }
+    return {
+        "in_domain": home,
+        "baselines": {
+            domain: {**Accuracy().baseline(part), "n_examples": len(part["correct_uncut"])}
+            for domain, part in parts.items()
+        },
+        "heads": [
+            {"kind": "self", **record} for record in _records(heads, effects, ("accuracy", "loss"))
+        ],
+        "correlations": {
+            other: _agreements((home, other), effects, reliability, heads[:, 0], statistics)
+            for other in others
+        },
+    }
+
+
+def _summarise_translator(raw: Arrays, statistics: Statistics) -> dict[str, Any]:
     effects, reliability, baselines = {}, {}, {}
     for place in ("home", "far"):
         uncut, cuts = all_counts(raw, f"{place}_")
@@ -218,66 +162,57 @@ def _summarise_translation(raw: Arrays, statistics: Statistics) -> Values:
             ),
             "loss": stats.split_half_reliability(loss, statistics.splits, statistics.seed),
         }
-    correlations = {}
-    for measure in ("bleu", "loss"):
-        sides = effects["home"][measure], effects["far"][measure]
-        both = [reliability[place][measure] for place in ("home", "far")]
-        correlations[measure] = _agreement(*sides, raw["heads"][:, 1], both, statistics)
-    heads = [
+    heads = raw["heads"][:, 1:]
+    return {
+        "baselines": baselines,
+        "heads": _records(heads, effects, ("bleu", "loss")),
+        "correlations": _agreements(("home", "far"), effects, reliability, heads[:, 0], statistics),
+    }
+
+
+Effects = dict[str, dict[str, Any]]
+"""Text -> measure -> the effect of each head, (heads,), or how reliable these are."""
+
+
+def _records(heads: np.ndarray, effects: Effects, measures: Sequence[str]) -> list[dict]:
+    return [
         {
             "layer": int(layer),
             "head": int(head),
             **{
                 f"{measure} {place}": effects[place][measure][i]
                 for place in effects
-                for measure in ("bleu", "loss")
+                for measure in measures
             },
         }
-        for i, (_, layer, head) in enumerate(raw["heads"])
+        for i, (layer, head) in enumerate(heads)
     ]
-    return {"baselines": baselines, "heads": heads, "correlations": correlations}
 
 
-# --- both -----------------------------------------------------------------------------------------
+def _agreements(
+    places: tuple[str, str],
+    effects: Effects,
+    reliability: Effects,
+    layers: np.ndarray,
+    statistics: Statistics,
+) -> dict[str, Any]:
+    """Measure -> how the effects of the same cuts on two texts correlate, and what noise allows.
+
+    ``left_out`` has the least and the largest Spearman correlation with any one head left out,
+    ``within`` that of all heads with the layer held fixed.
+    """
+    resampled, found = (statistics.resamples, statistics.seed), {}
+    for measure in effects[places[0]]:
+        x, y = (effects[place][measure] for place in places)
+        both = [reliability[place][measure] for place in places]
+        found[measure] = {
+            **{method: correlation_record(x, y, method, *resampled) for method in _METHODS},
+            "within": partial_record(x, y, layers, *resampled),
+            "left_out": stats.spearman_without_one(x, y),
+            "reliability": both,
+            "ceiling": stats.correlation_ceiling(*both),
+        }
+    return found
 
 
-def _measure(context: Context, _part: str) -> Measured:
-    return (_measure_encoder if context.half == "encoder" else _measure_translation)(context)
-
-
-def _summarise(half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
-    summarise = _summarise_encoder if half == "encoder" else _summarise_translation
-    return summarise(outcomes[OUTCOMES], statistics)
-
-
-def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
-    if half == "translation":
-        return {"n_verses": profile.n_verses}
-    return {
-        "n_examples": profile.n_examples,
-        "n_domain": profile.n_domain,
-        "domains": profile.domains,
-    }
-
-
-def _texts(profile: Profile, half: Half, task: str) -> tuple[str, ...]:
-    return (task, *(profile.domains if half == "encoder" else (profile.translation_far,)))
-
-
-def _own(_profile: Profile, _half: Half, _part: str) -> Own:
-    return Own(needs=(ONE_HEAD,))
-
-
-MEASUREMENTS = (
-    Measurement(
-        "across_domains",
-        1,
-        {"encoder": Statistics(splits=200), "translation": Statistics(splits=100)},
-        _parameters,
-        _measure,
-        _summarise,
-        HALVES,
-        own=_own,
-        texts=_texts,
-    ),
-)
+_METHODS = ("pearson", "spearman")

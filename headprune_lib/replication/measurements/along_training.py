@@ -19,7 +19,6 @@ import scipy.stats
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
-from headprune_lib.replication.measurements.bleu import has_sacrebleus_own, sacrebleus_own
 from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
 from headprune_lib.replication.measurements.curves import (
     Resamples,
@@ -27,12 +26,11 @@ from headprune_lib.replication.measurements.curves import (
     of_losses,
     of_translations,
 )
+from headprune_lib.replication.measurements.effects import sacrebleus_own
 from headprune_lib.replication.measurements.measurement import (
     Context,
-    Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import seed_in
@@ -57,28 +55,6 @@ Spearman's correlation of normalised importance with that of the training's last
 """
 
 
-def _measure(context: Context, part: str) -> Measured:
-    profile, task, seed = context.profile, context.task, seed_in(part)
-    profile.check_training(task, seed)
-    wanted = profile.checkpoints[profile.model_of(task)]
-    points = chosen(points_of(context, seed, wanted.within), wanted)
-    found = []
-    for point in points:
-        subject = TranslationSubject.of(profile, task, seed, **point.kept)
-        found.append(measured_at(subject, wanted, context.journal))
-    raw: Arrays = {
-        name: found[0][name] if name in SHARED else np.stack([one[name] for one in found])
-        for name in found[0]
-    }
-    raw |= {
-        "updates": np.array([point.updates for point in points]),
-        "epochs": np.array([point.epoch for point in points]),
-        "validation_bleu": np.array([point.bleu for point in points]),
-        "shares": np.arange(profile.steps + 1) / profile.steps,
-    }
-    return subject.measured(raw, len(raw["reference_lengths"]))
-
-
 # --- what the checkpoints say ---------------------------------------------------------------------
 
 
@@ -93,37 +69,6 @@ class Statistics(Resamples):
     removed: float = C5_REMOVED
     least_bleu: float = LEAST_BLEU
     least_trainings: int = 3
-
-
-def _summarise(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
-) -> dict[str, Any]:
-    """What the outcomes of all trainings that are there say; one is enough.
-
-    ``trainings`` holds the checkpoints of each, in order of updates; see :func:`slopes`.
-    """
-    outcomes = dict(sorted(outcomes.items(), key=lambda part: seed_in(part[0])))
-    shares = next(iter(outcomes.values()))["shares"]
-    at = int(np.flatnonzero(np.isclose(shares, statistics.removed))[0])
-    trainings, texts = [], []
-    for part, raw in outcomes.items():
-        points = [outcomes_of(raw, i) for i in range(len(raw["updates"]))]
-        checkpoints = [_checkpoint(point, at, statistics) for point in points]
-        importance = [_normalised(_verse_importance(point).mean(0)).ravel() for point in points]
-        for checkpoint, scores in zip(checkpoints, importance, strict=True):
-            checkpoint["settled"] = float(scipy.stats.spearmanr(scores, importance[-1]).statistic)
-        trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
-        texts.append([_influences(point, at) for point in points])
-    trained = [[p["updates"] for p in one["checkpoints"] if p["updates"]] for one in trainings]
-    values = {
-        "shares": shares,
-        "removed": statistics.removed,
-        "trainings": trainings,
-        "n_trainings": len(trainings),
-        "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
-    }
-    found = slopes(trainings, statistics, texts)
-    return {**values, "slopes": found} if found else values
 
 
 def outcomes_of(raw: Arrays, i: int) -> Arrays:
@@ -164,8 +109,8 @@ def _checkpoint(raw: Arrays, at: int, statistics: Statistics) -> Record:
         "kept": kept.value[:along],
         "loss": loss.value[:along],
     }
-    if has_sacrebleus_own(raw):
-        record["sacrebleu"] = sacrebleus_own(raw)[:along]
+    if (beside := sacrebleus_own(raw)) is not None:
+        record["sacrebleu"] = beside[:along]
     for order, rows in _compared(raw, at).items():
         suffix = f"_{order}" if order else ""
         for name, numbers in ((f"kept{suffix or '_at'}", kept), (f"added_loss{suffix}", added)):
@@ -312,15 +257,15 @@ def _slope(
 # --- what it is -----------------------------------------------------------------------------------
 
 
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
+def _parameters(profile: Profile) -> dict[str, Any]:
     return {"n_verses": profile.n_verses, "steps": profile.steps}
 
 
-def _parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
+def _parts(profile: Profile, task: str) -> tuple[str, ...]:
     return tuple(f"training {seed}" for seed in profile.trainings(task))
 
 
-def _own(profile: Profile, _half: Half, part: str) -> Own:
+def _own(profile: Profile, part: str) -> Own:
     """A training's seed, which of its checkpoints are measured, and in which orders."""
     wanted = profile.checkpoints[profile.model_of(profile.training_task)]
     several = wanted.unnormalised or wanted.random_orders
@@ -332,16 +277,63 @@ def _own(profile: Profile, _half: Half, part: str) -> Own:
     return Own({"checkpoints": described, **removed}, seeds=(seed_in(part),))
 
 
-MEASUREMENTS = (
-    Measurement(
-        "along_training",
-        3,
-        {"translation": Statistics()},
-        _parameters,
-        _measure,
-        _summarise,
-        ("translation",),
-        _parts,
-        _own,
-    ),
+@measurement(
+    "along_training",
+    version=3,
+    parameters=_parameters,
+    statistics=Statistics(),
+    halves=("translation",),
+    parts=_parts,
+    own=_own,
 )
+def along_training(context: Context, part: str) -> Measured:
+    """Outcomes of a training's checkpoints under the masks of every order."""
+    profile, task, seed = context.profile, context.task, seed_in(part)
+    profile.check_training(task, seed)
+    wanted = profile.checkpoints[profile.model_of(task)]
+    points = chosen(points_of(context, seed, wanted.within), wanted)
+    found = []
+    for point in points:
+        subject = TranslationSubject.of(profile, task, seed, **point.kept)
+        found.append(measured_at(subject, wanted, context.journal))
+    raw: Arrays = {
+        name: found[0][name] if name in SHARED else np.stack([one[name] for one in found])
+        for name in found[0]
+    }
+    raw |= {
+        "updates": np.array([point.updates for point in points]),
+        "epochs": np.array([point.epoch for point in points]),
+        "validation_bleu": np.array([point.bleu for point in points]),
+        "shares": np.arange(profile.steps + 1) / profile.steps,
+    }
+    return subject.measured(raw, len(raw["reference_lengths"]))
+
+
+@along_training.summary
+def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+    """What the outcomes of all trainings that are there say; one is enough.
+
+    ``trainings`` holds the checkpoints of each, in order of updates; see :func:`slopes`.
+    """
+    outcomes = dict(sorted(outcomes.items(), key=lambda part: seed_in(part[0])))
+    shares = next(iter(outcomes.values()))["shares"]
+    at = int(np.flatnonzero(np.isclose(shares, statistics.removed))[0])
+    trainings, texts = [], []
+    for part, raw in outcomes.items():
+        points = [outcomes_of(raw, i) for i in range(len(raw["updates"]))]
+        checkpoints = [_checkpoint(point, at, statistics) for point in points]
+        importance = [_normalised(_verse_importance(point).mean(0)).ravel() for point in points]
+        for checkpoint, scores in zip(checkpoints, importance, strict=True):
+            checkpoint["settled"] = float(scipy.stats.spearmanr(scores, importance[-1]).statistic)
+        trainings.append({"seed": seed_in(part), "checkpoints": checkpoints})
+        texts.append([_influences(point, at) for point in points])
+    trained = [[p["updates"] for p in one["checkpoints"] if p["updates"]] for one in trainings]
+    values = {
+        "shares": shares,
+        "removed": statistics.removed,
+        "trainings": trainings,
+        "n_trainings": len(trainings),
+        "log_range": float(np.mean([np.ptp(np.log(updates)) for updates in trained])),
+    }
+    found = slopes(trainings, statistics, texts)
+    return {**values, "slopes": found} if found else values

@@ -4,69 +4,68 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
 from headprune_lib.messages import unknown
 from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS
 from headprune_lib.replication.measurements.measurement import Half, Own
-from headprune_lib.replication.models.encoders import recipe
+from headprune_lib.replication.models.encoders import recipe, weights_path
 from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
-from headprune_lib.replication.models.translators import final_recipe
+from headprune_lib.replication.models.translators import final_recipe, stored_weights
 from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.store import Key
 
 Checksums = dict[str, str]
 Origins = tuple[list[Checksums], Checksums, dict[str, Any]]
 """Checksums of each text, those of base weights, and the recipe of each training."""
 
 
-class HalfOf(Protocol):
-    """What one half of the paper, or language models beside it, read of a profile."""
+class _Reading:
+    """What a half reads of a profile, and so do language models.
+
+    Attributes:
+        task_field: the profile's field with its own task.
+        options: an option of the commands -> the arguments of ``load_profile`` it stands for.
+    """
+
+    task_field: ClassVar[str]
+    options: ClassVar[dict[str, tuple[str, ...]]]
 
     def task(self, profile: Profile) -> str:
         """The profile's own."""
+        return getattr(profile, self.task_field)
 
     def usual(self, profile: Profile) -> str | None:
         """The task that a command need not name."""
+        return self.task(load_profile(profile.name))
 
-    def model(self, profile: Profile, task: str) -> str:
+    def given(self, profile: Profile, task: str) -> str | None:
+        """The model's name, where it is not the profile's usual one and a command must say it."""
+        usual = self.model(load_profile(profile.name), task)
+        return None if (model := self.model(profile, task)) == usual else model
+
+
+class _Encoder(_Reading):
+    task_field = "task"
+    options: ClassVar = {name: (name,) for name in ("task", "model", "n_examples", "seed")}
+
+    def tasks(self, _profile: str) -> Sequence[str]:
+        """All that a profile may be about."""
+        return [*TASKS]
+
+    def model(self, profile: Profile, _task: str) -> str:
         """The one that is measured on a task."""
-
-    def given(self, profile: Profile, task: str) -> list[str]:
-        """The model's name, where a command must say it."""
-
-    def parameters(self, profile: Profile) -> dict[str, Any]:
-        """What every part's signature says where it is not the usual."""
-
-    def origins(
-        self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
-    ) -> Origins:
-        """Where text and weights come from; ``registered``: the text of committed results."""
-
-    def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
-        """The profile as committed results have it, and whether it has these trainings."""
-
-
-class _Encoder:
-    def task(self, profile: Profile) -> str:
-        return profile.task
-
-    def usual(self, profile: Profile) -> str | None:
-        return profile.main_task
-
-    def model(self, profile: Profile, task: str) -> str:
         return profile.model
 
-    def given(self, profile: Profile, task: str) -> list[str]:
-        own = load_profile(profile.name).model
-        return [] if profile.model == own else [profile.model]
-
     def parameters(self, profile: Profile) -> dict[str, Any]:
-        # most results pass nothing over, and do not say so
+        """What every part's signature says where it is not the usual: most pass nothing over."""
         return {"n_used": profile.n_used} if profile.n_used else {}
 
     def origins(
-        self, profile: Profile, task: str, own: Own, texts: Sequence[str], *, registered: bool
+        self, profile: Profile, _task: str, own: Own, texts: Sequence[str], *, registered: bool
     ) -> Origins:
+        """Where text and weights come from; ``registered``: the text of committed results."""
         data = [
             TASKS[name].registered if registered else TASKS[name].checksums(profile.data)
             for name in texts
@@ -76,24 +75,39 @@ class _Encoder:
         recipes = {f"seed {seed}": recipe(tuned, seed, registered=registered) for seed in seeds}
         return data, BASES[profile.model].checksums, recipes
 
-    def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
+    def committed(self, profile: Profile, _task: str) -> tuple[Profile, bool]:
+        """The profile as committed results have it, and whether it has these trainings."""
         committed = load_profile(profile.name, task=profile.task)
         return committed, {*profile.further_seeds} <= {*committed.further_seeds}
 
+    def weights_at_hand(self, profile: Profile, _task: str, run: dict[str, Any]) -> Path | None:
+        """The file of a run's weights, committed or cached; None where nobody has trained it here.
 
-class _Translation:
-    def task(self, profile: Profile) -> str:
-        return profile.translation_task
+        Args:
+            run: an entry of a result: the seed of a training, and the epoch or the update if it was
+                measured within it.
+        """
+        path = weights_path(profile.model, recipe(profile, run["seed"]))
+        return path if path.is_file() else None
 
-    def usual(self, profile: Profile) -> str | None:
+
+class _Translation(_Reading):
+    task_field = "translation_task"
+    options: ClassVar = {
+        "task": (),  # a profile has several pairs of languages
+        "model": ("translation_model",),
+        "n_verses": ("n_verses", "n_headline"),
+        "seed": ("translation_seed",),
+    }
+
+    def usual(self, _profile: Profile) -> None:
         return None
+
+    def tasks(self, profile: str) -> Sequence[str]:
+        return [*load_profile(profile).translators]
 
     def model(self, profile: Profile, task: str) -> str:
         return profile.model_of(task)
-
-    def given(self, profile: Profile, task: str) -> list[str]:
-        own = load_profile(profile.name).model_of(task)
-        return [] if profile.model_of(task) == own else [profile.model_of(task)]
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
         # most results are greedy, and do not say so
@@ -112,26 +126,24 @@ class _Translation:
         return data, {}, recipes
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
-        own, model = load_profile(profile.name).model_of(task), profile.model_of(task)
-        committed = load_profile(
-            profile.name, task=profile.task, translation_model=None if model == own else model
-        )
+        model = self.given(profile, task)
+        committed = load_profile(profile.name, task=profile.task, translation_model=model)
         return committed, {*profile.trainings(task)} <= {*committed.trainings(task)}
 
+    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
+        within = {name: run.get(name) for name in ("epoch", "update")}
+        return stored_weights(profile, task, run["seed"], model=profile.model_of(task), **within)
 
-class _Language:
-    def task(self, profile: Profile) -> str:
-        return profile.language_task
 
-    def usual(self, profile: Profile) -> str | None:
-        return load_profile(profile.name).language_task
+class _Language(_Reading):
+    task_field = "language_task"
+    options: ClassVar = {"task": ("language_task",), "model": ("language_model",)}
+
+    def tasks(self, profile: str) -> Sequence[str]:
+        return [*LANGUAGE_TASKS]
 
     def model(self, profile: Profile, task: str) -> str:
         return profile.language_model
-
-    def given(self, profile: Profile, task: str) -> list[str]:
-        own = load_profile(profile.name).language_model
-        return [] if profile.language_model == own else [profile.language_model]
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
         return {"length": profile.language.length, "test_tokens": profile.language.test_tokens}
@@ -143,31 +155,25 @@ class _Language:
         return data, LANGUAGE_MODELS[profile.language_model].checksums, {}
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
-        model = (self.given(profile, task) or [None])[0]
+        model = self.given(profile, task)
         return load_profile(profile.name, language_task=task, language_model=model), True
 
+    def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
+        return None  # nobody trains these: a signature holds the checksum of their weights
 
-HALF_OF: dict[Half, HalfOf] = {
+
+HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
     "encoder": _Encoder(),
     "translation": _Translation(),
     "language": _Language(),
 }
-FIELDS: dict[Half, dict[str, tuple[str, ...]]] = {
-    "encoder": {
-        "task": ("task",),
-        "model": ("model",),
-        "n_examples": ("n_examples",),
-        "seed": ("seed",),
-    },
-    "translation": {
-        "task": (),  # a profile has several pairs of languages
-        "model": ("translation_model",),
-        "n_verses": ("n_verses", "n_headline"),
-        "seed": ("translation_seed",),
-    },
-    "language": {"task": ("language_task",), "model": ("language_model",)},
-}
-"""Half -> an option of the commands -> the arguments of ``load_profile`` that it stands for."""
+
+
+def half_of(key: Key) -> Half:
+    """The half of the paper that a result belongs to, or ``language``."""
+    if key.model in LANGUAGE_MODELS:
+        return "language"
+    return "encoder" if key.model in BASES else "translation"
 
 
 def load_for(
@@ -183,7 +189,7 @@ def load_for(
         halves: what an option means, of each half.
         task: a pair of languages is checked alone, for it is no value of a profile.
         values: fields of a profile, in place of its own values.
-        options: those of ``FIELDS``; None where one was not given.
+        options: those of the halves; None where one was not given.
 
     Raises:
         ValueError: a name or value that the profile refuses (the nearest names are suggested), or a
@@ -193,7 +199,7 @@ def load_for(
         field: value
         for half in halves
         for option, value in {"task": task, **options}.items()
-        for field in FIELDS[half].get(option, ())
+        for field in HALF_OF[half].options.get(option, ())
         if value is not None
     }
     if twice := given.keys() & values.keys():
@@ -206,9 +212,6 @@ def load_for(
 
 def check_task(task: str | None, profile: str, halves: Sequence[Half]) -> None:
     """Raises ValueError for a task that is in none of some halves, and suggests the nearest ones."""
-    known: set[str] = set()
-    known |= {*TASKS} if "encoder" in halves else set()
-    known |= {*load_profile(profile).translators} if "translation" in halves else set()
-    known |= {*LANGUAGE_TASKS} if "language" in halves else set()
+    known = {name for half in halves for name in HALF_OF[half].tasks(profile)}
     if task is not None and task not in known:
         raise ValueError(unknown("task", task, known))

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +15,13 @@ from torch import Tensor
 from headprune_lib.attention import Weights, entropies, mass_at, mass_on
 from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Half,
-    Measurement,
-    Runs,
-)
+from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import (
-    Correlation,
+    Resampling,
     correlation_record,
     interval_record,
 )
 from headprune_lib.replication.models.pretrained import load_tokenizer
-from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.stats import bootstrap_indices
 from headprune_lib.replication.store import OUTCOMES, Arrays, Measured, Outcomes
@@ -36,49 +30,20 @@ from headprune_lib.selection import prune_schedule, rank_heads
 
 OFFSETS = {"previous": -1, "same": 0, "next": 1}
 """Places beside a query."""
-ROLES = ("entropy", "place", "special", "layer")
-"""What is said of a head: entropy of its attention; the largest of its mean weights on the previous,
-the same and the next token; the weight on special tokens; its layer, from 1.
-"""
-ORDERS = ("importance", "importance unnormalised")
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Resampling):
     """Steps in which heads go, and resamples over heads."""
 
     steps: int = 10
-    resamples: int = 10_000
-    seed: int = 0
 
 
-class Step(TypedDict):
-    """The heads that go in one step: how many, and the mean of a role with its interval."""
-
-    n: int
-    mean: float
-    interval: np.ndarray
-
-
-class Order(TypedDict):
-    """By role: step after step, and the rank correlation with the place in the order."""
-
-    steps: dict[str, list[Step]]
-    ranks: dict[str, Correlation]
-
-
-class Values(TypedDict):
-    """``heads``: a record a head; ``means`` of all heads by role; by order of removal."""
-
-    heads: list[dict[str, Any]]
-    means: dict[str, float]
-    orders: dict[str, Order]
-
-
-def _measure(context: Context, _part: str) -> Measured:
+@measurement("head_roles", version=1, parameters=["n_scoring"], statistics=Statistics())
+def head_roles(context: Context) -> Measured:
+    """(layer, head) means over queries of what :func:`statistics_of` names, and I_h as it is."""
     subject = EncoderSubject.of(context.profile)
-    special = load_tokenizer(context.profile.model).all_special_ids
-    wanted = statistics_of(special)
+    wanted = statistics_of(load_tokenizer(context.profile.model).all_special_ids)
 
     def measure() -> Arrays:
         eager = EncoderSubject.of(context.profile, subject.seed, "eager")
@@ -111,12 +76,19 @@ def statistics_of(
     }
 
 
-# --- what it is -----------------------------------------------------------------------------------
-
-
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+@head_roles.summary
+def _(outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+    """``heads``: a record a head; ``means`` of all heads by role; by order of removal."""
     raw = outcomes[OUTCOMES]
-    roles = _roles(raw)
+    layers = np.arange(1.0, 1 + len(raw["importance"]))[:, None]
+    # role -> (layer, head): entropy of a head's attention; the largest of its mean weights on the
+    # previous, the same and the next token; the weight on special tokens; its layer, from 1
+    roles = {
+        "entropy": raw["entropy"],
+        "place": np.max([raw[name] for name in OFFSETS], axis=0),
+        "special": raw["special"],
+        "layer": np.broadcast_to(layers, raw["importance"].shape),
+    }
     plain = {"self": torch.from_numpy(raw["importance"])}
     scores = {"importance": normalize_l2(plain), "importance unnormalised": plain}
     return {
@@ -130,61 +102,36 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
         ],
         "means": {name: float(values.mean()) for name, values in roles.items()},
         "orders": {
-            name: _order([head[1:] for head in rank_heads(scores[name])], roles, statistics)
-            for name in ORDERS
+            name: _along([head[1:] for head in rank_heads(each)], roles, statistics)
+            for name, each in scores.items()
         },
     }
 
 
-def _roles(raw: Arrays) -> dict[str, np.ndarray]:
-    """(layer, head) of each of ``ROLES``."""
-    layers = np.arange(1, 1 + len(raw["importance"]))[:, None]
-    return {
-        "entropy": raw["entropy"],
-        "place": np.max([raw[name] for name in OFFSETS], axis=0),
-        "special": raw["special"],
-        "layer": np.broadcast_to(layers, raw["importance"].shape).astype(float),
-    }
-
-
-def _order(
+def _along(
     heads: list[tuple[int, int]], roles: Mapping[str, np.ndarray], statistics: Statistics
-) -> Order:
+) -> dict[str, Any]:
+    """By role: its mean in each step of an order, and its rank correlation with the place there."""
     ends = prune_schedule(len(heads), statistics.steps)
+    steps = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
     places = tuple(np.array(heads).T)
     ordered = {name: values[places] for name, values in roles.items()}
+    resampled = statistics.resamples, statistics.seed
     return {
         "steps": {
-            name: [
-                _step(values[start:end], statistics)
-                for start, end in itertools.pairwise(ends)
-                if end > start
-            ]
+            name: [_step(values[start:end], *resampled) for start, end in steps]
             for name, values in ordered.items()
         },
         "ranks": {
             name: correlation_record(
-                np.arange(len(values), dtype=float),
-                values,
-                "spearman",
-                statistics.resamples,
-                statistics.seed,
+                np.arange(len(values), dtype=float), values, "spearman", *resampled
             )
             for name, values in ordered.items()
         },
     }
 
 
-def _step(values: np.ndarray, statistics: Statistics) -> Step:
-    drawn = values[bootstrap_indices(len(values), statistics.resamples, statistics.seed)]
-    interval = interval_record(drawn.mean(1))
+def _step(values: np.ndarray, resamples: int, seed: int) -> dict[str, Any]:
+    """How many heads go in a step, and the mean of a role with its interval."""
+    interval = interval_record(values[bootstrap_indices(len(values), resamples, seed)].mean(1))
     return {"n": len(values), "mean": float(values.mean()), "interval": interval}
-
-
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"n_scoring": profile.n_scoring}
-
-
-MEASUREMENTS = (
-    Measurement("head_roles", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),
-)

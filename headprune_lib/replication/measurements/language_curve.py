@@ -25,13 +25,11 @@ from headprune_lib.replication.measurements.curves import (
 )
 from headprune_lib.replication.measurements.measurement import (
     Context,
-    Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.measurements.scored_texts import scored_once
+from headprune_lib.replication.measurements.scores import scored_once
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.models.language import PROJECTIONS, SEED, pruned, tuned
 from headprune_lib.replication.models.training import checkpoint_folder
@@ -56,39 +54,6 @@ ORDERS = (
 )
 
 # --- one at a time --------------------------------------------------------------------------------
-
-
-def _measure_heads(context: Context, _part: str) -> Measured:
-    subject = LanguageSubject.of(context.profile, context.task)
-    swept = subject.without_each(context.journal)
-    return subject.measured(
-        {
-            "heads": swept["heads"],
-            "loss_uncut": whole_thousandths(swept["loss_uncut"]),
-            "loss_change": whole_thousandths(swept["loss"] - swept["loss_uncut"]),
-            "tokens": predicted(subject.swept).astype(np.int16),
-        }
-    )
-
-
-def _summarise_heads(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
-) -> dict[str, Any]:
-    """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
-    raw = outcomes[OUTCOMES]
-    tokens = int(raw["tokens"].sum())
-    change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
-    added = mean_curves({"": change}, statistics)[""]
-    return {
-        "heads": [
-            {"layer": layer, "head": head, "added": value, "interval": interval}
-            for (layer, head), value, interval in zip(
-                raw["heads"].tolist(), added.value, added.interval, strict=True
-            )
-        ],
-        "loss": raw["loss_uncut"].sum() / MILLINAT / tokens,
-        "tokens": tokens,
-    }
 
 
 # --- together -------------------------------------------------------------------------------------
@@ -122,7 +87,96 @@ def first_heads(steps: Sequence[list[Head]], share: float) -> list[Head]:
     return gone
 
 
-def _measure(context: Context, part: str) -> Measured:
+def _own(profile: Profile, part: str) -> Own:
+    settings = profile.language
+    values: dict[str, Any] = {"order": part, "scoring_tokens": settings.scoring_tokens}
+    if part == RANDOM:
+        return Own({**values, "draws": settings.random_orders})
+    named = scored_once(parse_part(part, "groups").order)
+    return Own({**values, "criterion": named.criterion.version})
+
+
+# --- before training again ------------------------------------------------------------------------
+
+
+def share_in(part: str) -> float:
+    """The share removed that a part's name tells.
+
+    >>> share_in("removed 30%")
+    0.3
+
+    Raises:
+        ValueError: the name is no such part's.
+    """
+    named = parse_part(part, "share")
+    if named.order != "removed" or named.share is None or named.share > 1 or named.way:
+        raise ValueError(f"no part is called {part!r}; give a name such as 'removed 30%'")
+    return named.share
+
+
+def _tuning(profile: Profile) -> dict[str, Any]:
+    return {"tuning": {**asdict(profile.language.tuning), "seed": SEED, "adapted": PROJECTIONS}}
+
+
+def _own_of_recovery(profile: Profile, part: str) -> Own:
+    criterion = read_name(PLAIN).criterion.version
+    share_in(part)  # refuses any other name
+    return Own(
+        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
+    )
+
+
+@measurement(
+    "language_heads",
+    version=1,
+    parameters=lambda profile: {"head_tokens": profile.language.head_tokens},
+    statistics=Resamples(),
+    halves=("language",),
+)
+def language_heads(context: Context) -> Measured:
+    """Losses of passages with each head cut in turn."""
+    subject = LanguageSubject.of(context.profile, context.task)
+    swept = subject.without_each(context.journal)
+    return subject.measured(
+        {
+            "heads": swept["heads"],
+            "loss_uncut": whole_thousandths(swept["loss_uncut"]),
+            "loss_change": whole_thousandths(swept["loss"] - swept["loss_uncut"]),
+            "tokens": predicted(subject.swept).astype(np.int16),
+        }
+    )
+
+
+@language_heads.summary
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+    """The loss a token that each head's absence adds, in nats, and the ``loss`` of the uncut model."""
+    raw = outcomes[OUTCOMES]
+    tokens = int(raw["tokens"].sum())
+    change = of_losses(raw["loss_change"][None] / MILLINAT, raw["tokens"])
+    added = mean_curves({"": change}, statistics)[""]
+    return {
+        "heads": [
+            {"layer": layer, "head": head, "added": value, "interval": interval}
+            for (layer, head), value, interval in zip(
+                raw["heads"].tolist(), added.value, added.interval, strict=True
+            )
+        ],
+        "loss": raw["loss_uncut"].sum() / MILLINAT / tokens,
+        "tokens": tokens,
+    }
+
+
+@measurement(
+    "language_curve",
+    version=1,
+    parameters=lambda profile: {"shares": profile.language.shares},
+    statistics=Resamples(),
+    halves=("language",),
+    parts=lambda: ORDERS,
+    own=_own,
+)
+def language_curve(context: Context, part: str) -> Measured:
+    """Losses of passages along every run of an order."""
     settings = context.profile.language
     subject = LanguageSubject.of(context.profile, context.task)
     if part == RANDOM:
@@ -159,9 +213,8 @@ def _measure(context: Context, part: str) -> Measured:
     )
 
 
-def _summarise(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
-) -> dict[str, Any]:
+@language_curve.summary
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """Curves of losses in nats a token, and ``differences`` of orders from the paper's.
 
     Returns:
@@ -202,19 +255,17 @@ def _summarise(
     return values
 
 
-def _own(profile: Profile, _half: Half, part: str) -> Own:
-    settings = profile.language
-    values: dict[str, Any] = {"order": part, "scoring_tokens": settings.scoring_tokens}
-    if part == RANDOM:
-        return Own({**values, "draws": settings.random_orders})
-    named = scored_once(parse_part(part, "groups").order)
-    return Own({**values, "criterion": named.criterion.version})
-
-
-# --- before training again ------------------------------------------------------------------------
-
-
-def _measure_recovery(context: Context, part: str) -> Measured:
+@measurement(
+    "language_recovery",
+    version=1,
+    parameters=_tuning,
+    statistics=Resamples(),
+    halves=("language",),
+    parts=lambda profile: tuple(f"removed {share:.0%}" for share in profile.language.recovered),
+    own=_own_of_recovery,
+)
+def language_recovery(context: Context, part: str) -> Measured:
+    """Losses of passages without some heads, before and after training again."""
     subject = LanguageSubject.of(context.profile, context.task)
     cut = first_heads(steps_of(subject, context.journal, PER_GROUP), share_in(part))
     mask, gone = head_mask(subject.model, cut), len(cut)
@@ -242,24 +293,8 @@ def _measure_recovery(context: Context, part: str) -> Measured:
     )
 
 
-def share_in(part: str) -> float:
-    """The share removed that a part's name tells.
-
-    >>> share_in("removed 30%")
-    0.3
-
-    Raises:
-        ValueError: the name is no such part's.
-    """
-    named = parse_part(part, "share")
-    if named.order != "removed" or named.share is None or named.share > 1 or named.way:
-        raise ValueError(f"no part is called {part!r}; give a name such as 'removed 30%'")
-    return named.share
-
-
-def _summarise_recovery(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
-) -> dict[str, Any]:
+@language_recovery.summary
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """Perplexity after heads were removed, and after training again: a row a part, in their order.
 
     The uncut model is trained the same way: what it gains, it gains by seeing this kind of text.
@@ -282,52 +317,3 @@ def _summarise_recovery(
             row[f"{when}_interval"] = np.exp(perplexity.interval[0])
         rows.append(row)
     return {"recovered": sorted(rows, key=lambda row: row["share"])}
-
-
-def _tuning(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"tuning": {**asdict(profile.language.tuning), "seed": SEED, "adapted": PROJECTIONS}}
-
-
-def _own_of_recovery(profile: Profile, _half: Half, part: str) -> Own:
-    criterion = read_name(PLAIN).criterion.version
-    share_in(part)  # refuses any other name
-    return Own(
-        {"part": part, "scoring_tokens": profile.language.scoring_tokens, "criterion": criterion}
-    )
-
-
-MEASUREMENTS = (
-    Measurement(
-        "language_heads",
-        1,
-        {"language": Resamples()},
-        lambda profile, _half: {"head_tokens": profile.language.head_tokens},
-        _measure_heads,
-        _summarise_heads,
-        ("language",),
-    ),
-    Measurement(
-        "language_curve",
-        1,
-        {"language": Resamples()},
-        lambda profile, _half: {"shares": profile.language.shares},
-        _measure,
-        _summarise,
-        ("language",),
-        lambda _profile, _half, _task: ORDERS,
-        _own,
-    ),
-    Measurement(
-        "language_recovery",
-        1,
-        {"language": Resamples()},
-        _tuning,
-        _measure_recovery,
-        _summarise_recovery,
-        ("language",),
-        lambda profile, _half, _task: tuple(
-            f"removed {share:.0%}" for share in profile.language.recovered
-        ),
-        _own_of_recovery,
-    ),
-)

@@ -1,13 +1,28 @@
-"""What the library must know to measure something on a task with a model."""
+"""What a measurement is: a function that measures, with a decorator, and a summary of its outcomes.
+
+.. code-block:: python
+
+    @measurement("largest", version=1, parameters=["n_scoring"])
+    def largest(context):
+        subject = EncoderSubject.of(context.profile)
+        return subject.measured({"scores": ...})
+
+    @largest.summary
+    def _(outcomes):
+        return {"largest": outcomes[OUTCOMES]["scores"].max(1)}
+
+Each function names the arguments that it needs and is given no others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headprune_lib.replication.profiles import Finetuning, Profile
-from headprune_lib.replication.store import OUTCOMES, Journal, Measured, Outcomes, Result
+from headprune_lib.replication.store import OUTCOMES, Journal, Measured, Result
 
 Half = Literal["encoder", "translation", "language"]
 """A half of the paper, or language models, of which the paper has none."""
@@ -24,8 +39,8 @@ class Context:
     Attributes:
         task: of the translation half, the pair of languages; of the encoder half ``profile.task``,
             of language models ``profile.language_task``.
-        get: ``(measurement, part names or None) -> Result``: another measurement on the same task
-            with the same model.
+        get: ``(measurement, part names or None) -> Result``: a measurement that the part needs, on
+            the same task with the same model.
     """
 
     half: Half
@@ -33,48 +48,6 @@ class Context:
     task: str
     journal: Journal
     get: Callable[..., Result]
-
-
-def _only(_profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
-    return (OUTCOMES,)
-
-
-def _nothing(_profile: Profile, _half: Half, _part: str) -> Own:
-    return Own()
-
-
-def _own_text(_profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
-    return (task,)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One kind of measurement.
-
-    Attributes:
-        name: such as ``"pruning_curve"``.
-        version: bumped by hand when the measurement's meaning changes.
-        statistics: half -> a dataclass of all constants that ``summarise`` reads; its fingerprint
-            tells when values must be computed anew.
-        parameters: ``(profile, half) -> values`` that all parts depend on.
-        measure: ``(context, part) -> Measured``.
-        summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
-        halves: those of the paper that it exists for.
-        parts: ``(profile, half, task) -> names`` of the parts that a page wants.
-        own: ``(profile, half, part)`` -> what that part depends on besides.
-        texts: ``(profile, half, task) -> names`` of the tasks whose text is read, the own one first.
-    """
-
-    name: str
-    version: int
-    statistics: Mapping[str, Any]
-    parameters: Callable[[Profile, Half], dict[str, Any]]
-    measure: Callable[[Context, str], Measured]
-    summarise: Callable[[Half, Outcomes, Runs, Any], dict[str, Any]]
-    halves: tuple[Half, ...] = ("encoder",)
-    parts: Callable[[Profile, Half, str], tuple[str, ...]] = _only
-    own: Callable[[Profile, Half, str], Own] = _nothing
-    texts: Callable[[Profile, Half, str], tuple[str, ...]] = _own_text
 
 
 @dataclass(frozen=True)
@@ -92,3 +65,118 @@ class Own:
     seeds: tuple[int, ...] | None = None
     needs: tuple[Measurement, ...] = ()
     finetuning: Finetuning | None = None
+
+
+def _nothing() -> Own:
+    return Own()
+
+
+def _undeclared() -> dict[str, Any]:
+    raise NotImplementedError("declare what follows from the outcomes, with the decorator summary")
+
+
+@dataclass(frozen=True)
+class NoStatistics:
+    """The constants of a summary that has none."""
+
+
+@dataclass(eq=False)
+class Measurement:
+    """One kind of measurement. Functions are given those of the arguments below that they name.
+
+    Attributes:
+        name: such as ``"pruning_curve"``.
+        version: bumped by hand when the measurement's meaning changes.
+        statistics: half -> a dataclass of all constants that ``summarise`` reads; its fingerprint
+            tells when values must be computed anew.
+        parameters: ``(profile, half) -> values`` that all parts depend on.
+        measure: ``(context, part) -> Measured``.
+        summarise: ``(half, outcomes, runs, statistics) -> values``, without model or data.
+        halves: those of the paper that it exists for.
+        parts: ``(profile, half, task) -> names`` of the parts that a page wants.
+        own: ``(profile, half, part)`` -> what that part depends on besides, an :class:`Own`.
+        texts: ``(profile, half, task) -> names`` of the tasks whose text is read, the own one first.
+    """
+
+    name: str
+    version: int
+    statistics: Mapping[str, Any]
+    parameters: Callable[..., dict[str, Any]]
+    measure: Callable[..., Measured]
+    summarise: Callable[..., Any]
+    halves: tuple[Half, ...] = ("encoder",)
+    parts: Callable[..., tuple[str, ...]] = lambda: (OUTCOMES,)
+    own: Callable[..., Own] = _nothing
+    texts: Callable[..., tuple[str, ...]] = lambda task: (task,)
+
+    def __post_init__(self) -> None:
+        self.parameters = _given(self.parameters, "profile", "half")
+        self.measure = _given(self.measure, "context", "part")
+        self.parts = _given(self.parts, "profile", "half", "task")
+        self.own = _given(self.own, "profile", "half", "part")
+        self.texts = _given(self.texts, "profile", "half", "task")
+        self.summary(self.summarise)
+
+    def summary(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare, as a decorator, what values follow from the outcomes."""
+        self.summarise = _given(function, "half", "outcomes", "runs", "statistics")
+        return function
+
+
+def measurement(
+    name: str,
+    *,
+    version: int,
+    parameters: Sequence[str] | Mapping[Half, Sequence[str]] | Callable[..., dict[str, Any]],
+    statistics: Any = None,
+    halves: tuple[Half, ...] = ("encoder",),
+    **further: Callable[..., Any],
+) -> Callable[[Callable[..., Measured]], Measurement]:
+    """Declare that a function measures something; its summary follows (:meth:`Measurement.summary`).
+
+    Args:
+        parameters: names of the profile's values that all parts depend on, a dict of those of each
+            half where these differ, or a function as in :class:`Measurement`.
+        statistics: a dataclass with the constants of the summary, a dict of those of each half where
+            these differ; None if the summary has none.
+        further: ``parts``, ``own`` and ``texts`` as in :class:`Measurement`.
+    """
+
+    def read(profile: Profile, half: Half) -> dict[str, Any]:
+        names = parameters[half] if isinstance(parameters, Mapping) else parameters
+        return {name: getattr(profile, name) for name in names}
+
+    statistics = NoStatistics() if statistics is None else statistics
+
+    def declare(measure: Callable[..., Measured]) -> Measurement:
+        return Measurement(
+            name,
+            version,
+            statistics if isinstance(statistics, dict) else dict.fromkeys(halves, statistics),
+            parameters if callable(parameters) else read,
+            measure,
+            _undeclared,
+            halves,
+            **further,
+        )
+
+    return declare
+
+
+def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
+    """A function of all that is offered, which hands on those arguments that ``function`` names.
+
+    An underscore before a name is not counted. Raises TypeError for a name that is not offered.
+    """
+    named = [name.lstrip("_") for name in inspect.signature(function).parameters]
+    if unknown := {*named} - {*offered}:
+        raise TypeError(
+            f"{function.__qualname__} takes {', '.join(sorted(unknown))}; name some of "
+            f"{', '.join(offered)}"
+        )
+
+    def call(*arguments: Any) -> Any:
+        given = dict(zip(offered, arguments, strict=True))
+        return function(*(given[name] for name in named))
+
+    return call

@@ -1,4 +1,4 @@
-"""From a measurement and a profile to a result: signatures, the journal, and where it is kept."""
+"""From a request to a result: its signature, command and folder; stored, or measured now."""
 
 from __future__ import annotations
 
@@ -7,205 +7,215 @@ import hashlib
 import re
 import shlex
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.engine import everywhere
-from headprune_lib.replication.measurements.halves import FIELDS, HALF_OF
+from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.measurement import Context, Half, Measurement
-from headprune_lib.replication.measurements.trained import check_weights
-from headprune_lib.replication.paths import cache_root, results_root
+from headprune_lib.replication.models.weights import sha256_of
+from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, load_profile
-from headprune_lib.replication.store import Journal, Key, Measured, Part, Result, Wanted
-
-Get = Callable[..., Result]
-"""``(measurement, part names or None) -> Result``."""
-
-
-def obtain(
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    *,
-    parts: Sequence[str] | None,
-    fresh: bool,
-    get: Get,
-    begin: Callable[[list[str]], None] = lambda _missing: None,
-) -> Result:
-    """The stored result if it fits, else measured now; see :func:`headprune_lib.replication.store.obtain`.
-
-    Args:
-        parts: names of parts; those that the measurement has for the profile if not given.
-        get: gives the result of another measurement on the same task with the same model.
-        begin: told the names of the parts to be measured, before the first of them is.
-    """
-    signatures = _signatures_of(measurement, half, profile, task, parts)
-    digest = hashlib.sha256(
-        "".join(one["digest"] for one in signatures.values()).encode()
-    ).hexdigest()
-    key = key_of(measurement, half, profile, task)
-    journal = Journal(
-        cache_root() / "journals" / key.measurement / f"{key.task}.{key.model}-{digest[:16]}"
-    )
-    command = command_of(measurement, half, profile, task, parts)
-    context = Context(half, profile, task, journal, get)
-
-    def measure(name: str) -> tuple[Measured, dict[str, Any]]:
-        started, resumed = time.perf_counter(), journal.resumed_seconds
-        found = measurement.measure(context, name)
-        seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
-        devices = everywhere(store.computing_on, profile.device)
-        return found, store.provenance(command, seconds, devices)
-
-    def check(name: str, part: Part) -> None:
-        usual = measurement.parts(profile, half, task)
-        again = None if name in usual else [*usual, name]
-        check_weights(
-            half,
-            profile,
-            task,
-            part,
-            what=f"part {name} of {'/'.join(key)}",
-            command=command_of(measurement, half, profile, task, again),
-        )
-
-    statistics = measurement.statistics[half]
-    result = store.obtain(
-        Wanted(
-            key,
-            profile.name,
-            signatures,
-            store.fingerprint(measurement.name, statistics),
-            measure,
-            lambda outcomes, runs: measurement.summarise(half, outcomes, runs, statistics),
-            command,
-            check,
-            begin,
-        ),
-        fresh=fresh,
-        root=_root(measurement, half, profile, task, signatures),
-    )
-    journal.finish()
-    return result
-
+from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
+from headprune_lib.replication.store.files import locked
+from headprune_lib.replication.store.results import part_path
 
 LIMITS = ("n_examples", "n_verses", "n_headline")
 """How much of a test text is measured on; whoever gives less than the profile is in a hurry."""
 
 
-def as_asked(
-    measurement: Measurement, half: Half, profile: Profile, task: str
-) -> tuple[Profile, bool, list[str]]:
-    """What a run that asks for fewer test texts than its profile has needs of a result.
+class Request(NamedTuple):
+    """A measurement with a profile on a task, of one half of the paper or of language models."""
 
-    It needs the first training alone of what depends on the number of texts, and nothing else: a
-    result that does not depend on it stands as it is stored. Choices on training text are made on
-    no more of it than is tested.
+    measurement: Measurement
+    half: Half
+    profile: Profile
+    task: str
 
-    Returns:
-        the profile to measure with, whether the result depends on what is asked for, and the
-        trainings that are left out, such as ``["seed 2"]``. A profile that asks for no less is
-        given back as it is.
-    """
-    usual = load_profile(profile.name, task=profile.task)
-    less = [
-        name
-        for name in LIMITS
-        if (asked := profile.given.get(name)) is not None
-        and asked < (getattr(usual, name) or float("inf"))
-    ]
-    if not less:
-        return profile, True, []
-    whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
-    signatures = _signatures_of(measurement, half, profile, task)
-    if signatures == _signatures_of(measurement, half, whole, task):
-        return profile, False, []
-    first = dataclasses.replace(profile, seeds=profile.seeds[:1])
-    if (
-        "n_examples" in less and "n_selection" not in profile.given
-    ):  # as n_verses limits choices too
-        n_selection = min(profile.n_selection, profile.given["n_examples"])
-        first = dataclasses.replace(first, n_selection=n_selection)
-    if half == "translation":
-        first = dataclasses.replace(profile, translation_seed=profile.trainings(task)[0])
-    left_out = _trainings(signatures) - _trainings(_signatures_of(measurement, half, first, task))
-    return first, True, sorted(left_out)
+    @property
+    def key(self) -> Key:
+        """What the result is stored under."""
+        model = HALF_OF[self.half].model(self.profile, self.task)
+        return Key(self.measurement.name, self.task, model)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts that the measurement has for the profile."""
+        return self.measurement.parts(self.profile, self.half, self.task)
+
+    @property
+    def path(self) -> Path:
+        """The JSON file that the result is stored in: the committed one, or one of the cache."""
+        return self.key.path(self.folder(self.signatures()))
+
+    def signature(self, part: str, *, registered: bool = False) -> dict[str, Any]:
+        """What a stored part must agree with: parameters, data, base weights, training recipes.
+
+        Args:
+            registered: with the text that committed results were measured on, whatever is at hand.
+        """
+        measurement, half, profile, task = self
+        own = measurement.own(profile, half, part)
+        parameters = {
+            "task": task,
+            "model": self.key.model,
+            **measurement.parameters(profile, half),
+            **HALF_OF[half].parameters(profile),
+        }
+        values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
+        texts = measurement.texts(profile, half, task)
+        data, weights, recipes = HALF_OF[half].origins(
+            profile, task, own, texts, registered=registered
+        )
+        checksums = {path: sha256 for files in data for path, sha256 in files.items()}
+        return store.make_signature(
+            measurement.version, parameters, values, checksums, weights, recipes
+        )
+
+    def signatures(self, parts: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The signature of each part; of those that the measurement has for the profile if None."""
+        return {name: self.signature(name) for name in (self.parts if parts is None else parts)}
+
+    def folder(self, signatures: Mapping[str, dict[str, Any]]) -> Path:
+        """Where the result is stored.
+
+        One with parameters of one's own must not overwrite the committed one, nor may a training
+        of one's own join those of the profile.
+        """
+        committed, listed = HALF_OF[self.half].committed(self.profile, self.task)
+        # A profile that names where its text comes from is measured on what is fetched from there.
+        fetched = committed.data is not None
+        usual = self._replace(profile=committed)
+        standard = (
+            listed
+            and (not fetched or self.profile.data == committed.data)
+            and all(
+                signed["digest"] == usual.signature(name, registered=not fetched)["digest"]
+                for name, signed in signatures.items()
+            )
+        )
+        if standard:
+            return results_folder(self.profile)
+        digests = "".join(sorted(signed["digest"] for signed in signatures.values()))
+        return cache_root() / "results" / hashlib.sha256(digests.encode()).hexdigest()[:12]
+
+    def command(self, parts: Sequence[str] | None = None) -> str:
+        """What measures it again."""
+        of, profile, task = HALF_OF[self.half], self.profile, self.task
+        words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
+        words += [f"--task {task}"] if task != of.usual(profile) else []
+        words += [f"--model {model}" for model in (of.given(profile, task),) if model is not None]
+        words += [f"--by {name!r}" for name in parts or ()]
+        return " ".join([*words, *self._values_given(parts)])
+
+    def _values_given(self, parts: Sequence[str] | None) -> Iterator[str]:
+        """The options by which a command gives what was given in place of the profile's values.
+
+        But for what the measurement does not depend on, which a page may have been given, too.
+        """
+        profile, options = self.profile, HALF_OF[self.half].options
+        numbers = {name: of for name, of in options.items() if name not in ("task", "model")}
+        elsewhere = {
+            field for of in HALF_OF.values() for some in of.options.values() for field in some
+        }
+        elsewhere -= {field for fields in numbers.values() for field in fields}
+        left = {name: value for name, value in profile.given.items() if name not in elsewhere}
+        usual = load_profile(profile.name, task=profile.task)
+        for option, fields in numbers.items():
+            if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
+                if self.depends_on(fields, parts):
+                    yield f"--{option.replace('_', '-')} {values.pop()}"
+                left = {name: value for name, value in left.items() if name not in fields}
+        for name in ("data", "device"):
+            value = left.pop(name, None)
+            if value not in (None, getattr(usual, name)):
+                home = f"{Path.home()}/"
+                place = shlex.quote(value.removeprefix(home))
+                yield f"--{name} {'~/' * value.startswith(home)}{place}"
+        for name, value in _flat(left):
+            written = yaml.safe_dump(value, default_flow_style=True, width=1000)
+            written = written.removesuffix("...\n").strip()
+            yield f"--set {shlex.quote(f'{name}={written}')}"
+
+    def depends_on(self, fields: Sequence[str], parts: Sequence[str] | None) -> bool:
+        """Whether any part would be another one without the whole numbers given for some fields.
+
+        Or with numbers greater by one: what was given may be the profile's own value.
+        """
+
+        def digests(given: dict[str, Any]) -> dict[str, str] | None:
+            try:
+                other = self._replace(profile=load_profile(self.profile.name, **given))
+                return {name: one["digest"] for name, one in other.signatures(parts).items()}
+            except ValueError:  # of a number that the part cannot be measured with
+                return None
+
+        given = self.profile.given
+        without = {name: value for name, value in given.items() if name not in fields}
+        greater = {name: value + 1 if name in fields else value for name, value in given.items()}
+        return any(digests(other) != digests(given) for other in (without, greater))
+
+    def check_parts(self, names: Sequence[str]) -> None:
+        """Raises ValueError for a part that the measurement does not have."""
+        measurement, half, profile, task = self
+        usual = self.parts
+        for name in names:
+            if name in usual:
+                continue
+            # refuses what is no name of an order; a measurement that reads no names gives the same
+            if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
+                raise ValueError(
+                    f"{measurement.name} has no parts such as {name!r}; leave out --by"
+                )
+            if half == "translation" and (found := re.search(r"(?:^| )training (\d+)$", name)):
+                profile.check_training(task, int(found[1]))
+
+    def as_asked(self) -> tuple[Profile, bool, list[str]]:
+        """What a run that asks for fewer test texts than its profile has needs of a result.
+
+        It needs the first training alone of what depends on the number of texts, and nothing else: a
+        result that does not depend on it stands as it is stored. Choices on training text are made on
+        no more of it than is tested.
+
+        Returns:
+            the profile, whether the result depends on what was asked for, and the trainings that
+            are left out, such as ``["seed 2"]``. A profile that asks for no less is given back as it
+            is.
+        """
+        profile, usual = self.profile, load_profile(self.profile.name, task=self.profile.task)
+        less = [
+            name
+            for name in LIMITS
+            if (asked := profile.given.get(name)) is not None
+            and asked < (getattr(usual, name) or float("inf"))
+        ]
+        if not less:
+            return profile, True, []
+        whole = dataclasses.replace(profile, **{name: getattr(usual, name) for name in less})
+        signatures = self.signatures()
+        if signatures == self._replace(profile=whole).signatures():
+            return profile, False, []
+        if self.half == "translation":
+            first_seed = profile.trainings(self.task)[0]
+            first = dataclasses.replace(profile, translation_seed=first_seed)
+        else:
+            first = dataclasses.replace(profile, seeds=profile.seeds[:1])
+            if "n_examples" in less and "n_selection" not in profile.given:
+                # as n_verses limits choices too
+                n_selection = min(profile.n_selection, profile.given["n_examples"])
+                first = dataclasses.replace(first, n_selection=n_selection)
+        left_out = _trainings(signatures) - _trainings(self._replace(profile=first).signatures())
+        return first, True, sorted(left_out)
 
 
-def _signatures_of(
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    parts: Sequence[str] | None = None,
-) -> dict[str, dict[str, Any]]:
-    """The signature of each part; of those that the measurement has for the profile if not given."""
-    names = measurement.parts(profile, half, task) if parts is None else parts
-    return {name: signature(measurement, half, profile, task, name) for name in names}
-
-
-def _trainings(signatures: Mapping[str, dict]) -> set[str]:
-    return {seed for one in signatures.values() for seed in one["recipe"]}
-
-
-def path_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Path:
-    """The JSON file that a result is stored in: the committed one, or one of the cache."""
-    signatures = _signatures_of(measurement, half, profile, task)
-    return key_of(measurement, half, profile, task).path(
-        _root(measurement, half, profile, task, signatures)
-    )
-
-
-def key_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> Key:
-    """What the result is stored under."""
-    return Key(measurement.name, task, HALF_OF[half].model(profile, task))
-
-
-def command_of(
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    parts: Sequence[str] | None = None,
-) -> str:
-    """What measures it again."""
-    words = ["headprune reproduce", measurement.name, f"--profile {profile.name}"]
-    words += [f"--task {task}"] if task != HALF_OF[half].usual(profile) else []
-    words += [f"--model {name}" for name in HALF_OF[half].given(profile, task)]
-    words += [f"--by {name!r}" for name in parts or ()]
-    return " ".join([*words, *_values_given(measurement, half, profile, task, parts)])
-
-
-def _values_given(
-    measurement: Measurement, half: Half, profile: Profile, task: str, parts: Sequence[str] | None
-) -> Iterator[str]:
-    """The options by which a command gives what was given in place of the profile's values.
-
-    But for what the measurement does not depend on, which a page may have been given, too.
-    """
-    numbers = {name: of for name, of in FIELDS[half].items() if name not in ("task", "model")}
-    elsewhere = {field for fields in FIELDS.values() for of in fields.values() for field in of}
-    elsewhere -= {field for of in numbers.values() for field in of}
-    left = {name: value for name, value in profile.given.items() if name not in elsewhere}
-    usual = load_profile(profile.name, task=profile.task)
-    for option, fields in numbers.items():
-        if len(values := {left.get(field) for field in fields}) == 1 and None not in values:
-            if depends_on(fields, measurement, half, profile, task, parts):
-                yield f"--{option.replace('_', '-')} {values.pop()}"
-            left = {name: value for name, value in left.items() if name not in fields}
-    for name in ("data", "device"):
-        value = left.pop(name, None)
-        if value not in (None, getattr(usual, name)):
-            home = f"{Path.home()}/"
-            yield f"--{name} {'~/' * value.startswith(home)}{shlex.quote(value.removeprefix(home))}"
-    for name, value in _flat(left):
-        written = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n")
-        yield f"--set {shlex.quote(f'{name}={written.strip()}')}"
+def results_folder(profile: Profile) -> Path:
+    """Where standard results of a profile are: those of made-up text are kept apart."""
+    return results_root() / profile.folder
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -221,107 +231,213 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def signature(
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    part: str,
+def _trainings(signatures: Mapping[str, dict[str, Any]]) -> set[str]:
+    return {seed for signed in signatures.values() for seed in signed["recipe"]}
+
+
+# --- stored, or measured now ----------------------------------------------------------------------
+
+
+def obtain(
+    request: Request,
     *,
-    registered: bool = False,
-) -> dict:
-    """What a stored part must agree with: parameters, data, base weights, training recipes.
+    parts: Sequence[str] | None = None,
+    fresh: bool = False,
+    begin: Callable[[list[str]], None] = lambda _missing: None,
+) -> Result:
+    """The stored result if the signatures of its parts match; what is missing is measured and saved.
+
+    Stored parts that are not asked for stay, if they were measured on the same examples. If only
+    the statistics changed, values are computed anew from the stored outcomes. A damaged result, or a
+    part of it, is set aside with a warning and measured again. The result is returned as read back,
+    so that a page does not differ between the machine that measured and the next.
 
     Args:
-        registered: with the text that committed results were measured on, whatever is at hand.
+        parts: names of parts; those that the measurement has for the profile if not given.
+        fresh: measure all parts that are asked for.
+        begin: told the names of the parts to be measured, before the first of them is.
+
+    Raises:
+        OtherWeights: a stored part was measured on other weights than the committed ones.
     """
-    own = measurement.own(profile, half, part)
-    parameters = {
-        "task": task,
-        "model": key_of(measurement, half, profile, task).model,
-        **measurement.parameters(profile, half),
-        **HALF_OF[half].parameters(profile),
-    }
-    values = {**own.values, "needs": {one.name: one.version for one in own.needs}}
-    texts = measurement.texts(profile, half, task)
-    data, weights, recipes = HALF_OF[half].origins(profile, task, own, texts, registered=registered)
-    return store.make_signature(
-        measurement.version,
-        parameters,
-        values,
-        {path: sha for checksums in data for path, sha in checksums.items()},
-        weights,
-        recipes,
-    )
-
-
-def check_parts(
-    names: Sequence[str], measurement: Measurement, half: Half, profile: Profile, task: str
-) -> None:
-    """Raises ValueError for a part that a measurement does not have."""
-    usual = measurement.parts(profile, half, task)
-    for name in names:
-        if name in usual:
-            continue
-        # refuses what is no name of an order; a measurement that reads no names gives the same
-        if measurement.own(profile, half, name) == measurement.own(profile, half, usual[0]):
-            raise ValueError(f"{measurement.name} has no parts such as {name!r}; leave out --by")
-        if half == "translation" and (found := re.search(r"(?:^| )training (\d+)$", name)):
-            profile.check_training(task, int(found[1]))
-
-
-def depends_on(
-    fields: Sequence[str],
-    measurement: Measurement,
-    half: Half,
-    profile: Profile,
-    task: str,
-    parts: Sequence[str] | None,
-) -> bool:
-    """Whether any part would be another one without the whole numbers given for some fields.
-
-    Or with numbers greater by one: what was given may be the profile's own value.
-    """
-
-    def digests(given: dict[str, Any]) -> dict[str, str] | None:
-        try:
-            other = load_profile(profile.name, **given)
-            names = measurement.parts(other, half, task) if parts is None else parts
-            return {n: signature(measurement, half, other, task, n)["digest"] for n in names}
-        except ValueError:  # of a number that the part cannot be measured with
-            return None
-
-    given = profile.given
-    without = {name: value for name, value in given.items() if name not in fields}
-    greater = {name: value + 1 if name in fields else value for name, value in given.items()}
-    return any(digests(other) != digests(given) for other in (without, greater))
-
-
-def results_folder(profile: Profile) -> Path:
-    """Where standard results of a profile are: those of made-up text are kept apart."""
-    return results_root() / profile.folder
-
-
-def _root(
-    measurement: Measurement, half: Half, profile: Profile, task: str, signatures: dict[str, dict]
-) -> Path:
-    """A result with parameters of one's own must not overwrite the committed one.
-
-    Nor may a training of one's own join those of the profile.
-    """
-    committed, listed = HALF_OF[half].committed(profile, task)
-    # A profile that names where its text comes from is measured on what is fetched from there.
-    fetched = committed.data is not None
-    standard = (
-        listed
-        and (not fetched or profile.data == committed.data)
-        and all(
-            one["digest"]
-            == signature(measurement, half, committed, task, name, registered=not fetched)["digest"]
-            for name, one in signatures.items()
+    measurement, half, profile, _ = request
+    signatures, key = request.signatures(parts), request.key
+    root, command = request.folder(signatures), request.command(parts)
+    statistics = measurement.statistics[half]
+    fingerprint = store.fingerprint(measurement.name, statistics)
+    kept = _stored(key, root, command)
+    usable = _usable(kept, request, signatures, fresh, root)
+    missing = [name for name in signatures if name not in usable]
+    digests = "".join(signed["digest"] for signed in signatures.values())
+    digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
+    folder = cache_root() / "journals" / key.measurement
+    journal = Journal(folder / f"{key.task}.{key.model}-{digest}")
+    if kept and kept.statistics == fingerprint and {*usable} == {*kept.parts} and not missing:
+        journal.finish()
+        return kept
+    usable = _readable(usable)
+    missing = [name for name in signatures if name not in usable]
+    about = kept and {name: getattr(kept, name) for name in _ABOUT}
+    if missing:
+        begin(missing)
+    measured = {}
+    for name in missing:
+        measured[name], about = _measured(request, name, signatures[name], journal, command)
+    # Another process may have stored parts since, or be about to: nobody else stores this result
+    # between our reading it again and our having saved it.
+    with locked(key.path(root)):
+        if kept := _stored(key, root, command):
+            usable |= _readable(_usable(kept, request, signatures, fresh, root))
+            for name in measured.keys() & kept.parts.keys():
+                measured[name].provenance = again(measured[name].provenance, kept.parts[name])
+        every = usable | measured
+        every = {name: every[name] for name in dict.fromkeys([*signatures, *every])}
+        values = measurement.summarise(
+            half,
+            {name: part.raw for name, part in every.items()},
+            {name: part.runs for name, part in every.items()},
+            statistics,
         )
-    )
-    if standard:
-        return results_folder(profile)
-    own = hashlib.sha256("".join(sorted(one["digest"] for one in signatures.values())).encode())
-    return cache_root() / "results" / own.hexdigest()[:12]
+        store.save(
+            Result(
+                *key,
+                profile=profile.name,
+                values=values,
+                statistics=fingerprint,
+                parts=every,
+                **about,
+            ),
+            root,
+        )
+        result = store.load(key, root)
+    journal.finish()
+    return result
+
+
+_ABOUT = ("dataset", "n_examples", "metric", "unit")
+
+
+def _measured(
+    request: Request, part: str, signature: dict[str, Any], journal: Journal, command: str
+) -> tuple[Part, dict[str, Any]]:
+    """A part that is measured now, and on how many texts of which data set and in what unit."""
+    measurement, half, profile, task = request
+    needs = {one.name: one for one in measurement.own(profile, half, part).needs}
+
+    def get(name: str, parts: Sequence[str] | None = None) -> Result:
+        return obtain(request._replace(measurement=needs[name]), parts=parts)
+
+    started, resumed = time.perf_counter(), journal.resumed_seconds
+    found = measurement.measure(Context(half, profile, task, journal, get), part)
+    seconds = time.perf_counter() - started + journal.resumed_seconds - resumed
+    devices = everywhere(store.computing_on, profile.device)
+    provenance = store.provenance(command, seconds, devices)
+    runs = store.plain(found.runs, "runs")
+    return Part(signature, runs, provenance, found.raw), {
+        name: getattr(found, name) for name in _ABOUT
+    }
+
+
+def again(provenance: dict[str, Any], before: Part) -> dict[str, Any]:
+    """The provenance of a part that takes the place of one by the same name.
+
+    It says when that was measured first: what was seen then has been seen.
+    """
+    first = before.provenance.get("first_measured", before.provenance["date"])
+    return {**provenance, "first_measured": first}
+
+
+def _stored(key: Key, root: Path, command: str) -> Result | None:
+    try:
+        return store.load(key, root, command)
+    except FileNotFoundError:
+        return None
+    except ResultDamaged as error:
+        warnings.warn(str(error), stacklevel=3)
+        return None
+
+
+def _usable(
+    kept: Result | None,
+    request: Request,
+    signatures: Mapping[str, dict],
+    fresh: bool,
+    root: Path,
+) -> dict[str, Part]:
+    """The stored parts that can stay.
+
+    Raises:
+        OtherWeights: see :func:`check_weights`.
+    """
+    shared = [_shared(signature) for signature in signatures.values()]
+    usable = {}
+    for name, part in kept.parts.items() if kept else ():
+        if name in signatures:
+            stays = not fresh and part.signature.get("digest") == signatures[name]["digest"]
+        else:
+            stays = all(_shared(part.signature) == one for one in shared)
+        # a file that is gone was damaged, and set aside
+        if stays and part_path(request.key.path(root), name).exists():
+            usable[name] = part
+    for name, part in usable.items():
+        check_weights(request, name, part)
+    return usable
+
+
+def _readable(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts whose outcomes can be read; those of the others are set aside, with a warning."""
+    found = {}
+    for name, part in parts.items():
+        try:
+            _ = part.raw
+        except ResultDamaged as error:
+            warnings.warn(str(error), stacklevel=3)
+        else:
+            found[name] = part
+    return found
+
+
+def _shared(signature: Mapping[str, Any]) -> list[Any]:
+    """What the parts of one result have in common: parameters, text and pretrained weights."""
+    return [signature.get(name) for name in ("measurement", "parameters", "data", "weights")]
+
+
+# --- the weights that a result was measured on ------------------------------------------------------
+
+
+class OtherWeights(ValueError):
+    """The committed weights are not those that a committed result was measured on."""
+
+
+def check_weights(request: Request, name: str, part: Part) -> None:
+    """Compare the weights at hand with those that a stored part was measured on.
+
+    A signature holds how a model was trained, not what came out: the same training on another
+    machine gives other weights. Weights in the cache were trained here, and may well differ from
+    those of a result that was measured elsewhere: that is said in a warning.
+
+    Raises:
+        OtherWeights: the weights at hand are committed, and others.
+    """
+    _, half, profile, task = request
+    for run in part.runs:
+        measured = run.get("weights_sha256")
+        path = HALF_OF[half].weights_at_hand(profile, task, run) if measured else None
+        if path is None or (found := sha256_of(path)) == measured:
+            continue
+        told = (
+            f"{path} has SHA-256 {found}, and part {name} of {'/'.join(request.key)} was measured "
+            f"on {measured}"
+        )
+        usual = request.parts
+        command = request.command(None if name in usual else [*usual, name])
+        if path.parent == models_root():
+            raise OtherWeights(
+                f"{told}: put the committed file back (`git checkout`), or measure again with: "
+                f"{command}"
+            )
+        warnings.warn(
+            f"{told}: two trainings by one recipe, which another machine does not end with the "
+            f"same weights. To measure the one at hand: {command}",
+            stacklevel=2,
+        )

@@ -13,7 +13,7 @@ import numpy as np
 
 from headprune_lib.ablation import one_head_masks
 from headprune_lib.masking import HeadTensors, ones_mask
-from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.measurement import Context, Half
 from headprune_lib.replication.measurements.removal import Run, Subject
 from headprune_lib.replication.order_names import IMPORTANCE, RANDOM, NamedOrder, read_name
@@ -123,11 +123,11 @@ def _one_by_one(context: Context, main: Subject, leak_free: bool) -> HeadTensors
     profile, journal = context.profile, context.journal
     if context.half == "encoder":
         swept = training_sweep(context, main) if leak_free else context.get("one_head").raw
-        return accuracy.one_by_one_scores(swept)
+        return one_by_one_scores(swept)
     if not leak_free:
-        return bleu.one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
+        return one_by_one_scores(first_verses(context.get("one_head").raw, profile.n_verses))
     masks = one_head_masks(main.model)
-    return bleu.one_by_one_scores(
+    return one_by_one_scores(
         main.sweep_heads(main.pairs("valid"), masks, journal, "one head cut (valid)")
     )
 

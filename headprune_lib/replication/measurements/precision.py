@@ -6,8 +6,7 @@ without such arithmetic rounds the same, and is slower, so that a part of the te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +15,11 @@ from torch import Tensor
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
-from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.measurements.measurement import Context, measurement
+from headprune_lib.replication.measurements.records import Resampling, correlation_record
 from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
-from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.scoring import head_importance, normalize_l2
@@ -35,42 +33,21 @@ SHARES = (0.0, 0.2, 0.5)
 """Shares of the heads that are masked, the first to go by importance in float32."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Resamples of the interval of the rank correlation."""
-
-    resamples: int = 10_000
-    seed: int = 0
-
-
-class Row(TypedDict):
-    """At one share masked, bfloat16 beside float32.
-
-    ``answers`` is the share of examples that both answer alike; ``loss_apart`` the mean of the
-    absolute difference of an example's loss, in nats.
-    """
-
-    share: float
-    float32: float
-    bfloat16: float
-    answers: float
-    loss_apart: float
-
-
-class Values(TypedDict):
-    """``first_half`` is the share of the heads that are in the first half of both orders."""
-
-    rows: list[Row]
-    spearman: float
-    spearman_interval: np.ndarray
-    first_half: float
-
-
-def _measure(context: Context, _part: str) -> Measured:
+@measurement(
+    "precision",
+    version=1,
+    parameters=lambda profile: {
+        "n_scoring": profile.n_scoring,
+        "n_examples": profile.n_examples,
+        "examples": EXAMPLES,
+        "shares": SHARES,
+    },
+    statistics=Resampling(),
+)
+def precision(context: Context) -> Measured:
+    """Scores, and answers and losses at each share masked, in each precision."""
     subject = EncoderSubject.of(context.profile, kernel="eager")
-    scores = {
-        precision: importance(subject, context.journal, precision) for precision in PRECISIONS
-    }
+    scores = {name: importance(subject, context.journal, name) for name in PRECISIONS}
     order = rank_heads(normalize_l2(scores["float32"]))
     names = [f"{share:.0%} masked" for share in SHARES]
     masks = dict(zip(names, masks_along(subject, order, SHARES), strict=True))
@@ -133,11 +110,18 @@ def _autocast(subject: EncoderSubject, *, enabled: bool) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+@precision.summary
+def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+    """``rows`` are bfloat16 beside float32 at each share masked; ``first_half`` is the share of the
+    heads that are in the first half of both orders.
+
+    Of a row ``answers`` is the share of examples that both answer alike; ``loss_apart`` the mean of
+    the absolute difference of an example's loss, in nats.
+    """
     raw = outcomes[OUTCOMES]
     losses = [raw[f"loss {precision}"] / MILLINAT for precision in PRECISIONS]
     apart = np.abs(losses[0] - losses[1])
-    rows: list[Row] = [
+    rows = [
         {
             "share": float(share),
             "float32": float(raw["correct float32"][i].mean()),
@@ -161,17 +145,3 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
         "spearman_interval": rank["interval"],
         "first_half": len(first & other) / half,
     }
-
-
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {
-        "n_scoring": profile.n_scoring,
-        "n_examples": profile.n_examples,
-        "examples": EXAMPLES,
-        "shares": SHARES,
-    }
-
-
-MEASUREMENTS = (
-    Measurement("precision", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),
-)

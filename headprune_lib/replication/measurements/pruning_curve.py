@@ -25,11 +25,9 @@ from headprune_lib.replication.measurements.measurement import (
     HALVES,
     Context,
     Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
-from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.orders import (
     ENCODER,
     EVERY,
@@ -42,6 +40,7 @@ from headprune_lib.replication.measurements.orders import (
 )
 from headprune_lib.replication.measurements.records import Difference
 from headprune_lib.replication.measurements.removal import along
+from headprune_lib.replication.measurements.single_heads import one_head
 from headprune_lib.replication.order_names import (
     IMPORTANCE,
     RANDOM,
@@ -56,25 +55,6 @@ from headprune_lib.replication.store import Measured, Outcomes
 # --- heads of all kinds ---------------------------------------------------------------------------
 
 
-def _measure(context: Context, part: str) -> Measured:
-    named = parse_part(part)
-    if context.half == "translation":
-        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
-    if named.training is not None:
-        alone = dataclasses.replace(context.profile, seeds=[named.training])
-        context = dataclasses.replace(context, profile=alone)
-    main = EncoderSubject.of(context.profile)
-    if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
-        main.check_apart()  # before hours are spent on the other orders
-    measured = along(context, orders_of(context, named.order, main), part)
-    if named.order == IMPORTANCE:
-        measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
-    if named.order == ONE_BY_ONE:  # what it was chosen by
-        chosen_by = training_sweep(context, main)
-        measured.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
-    return measured
-
-
 def _measure_translator(
     context: Context, part: str, named: PartName, headline: bool = False
 ) -> Measured:
@@ -87,34 +67,6 @@ def _measure_translator(
         kinds = plain if named.kind is None else [named.kind]
         measured.raw.update({f"scores {kind}": plain[kind].numpy() for kind in kinds})
     return measured
-
-
-def _summarise(
-    half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics
-) -> dict[str, Any]:
-    """What :func:`curve_values` says, and areas of importance minus each other order's.
-
-    On the trainings that the other order has: all (``joined``), or the first alone.
-    """
-    joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
-    curves = read_curves(outcomes, statistics)
-    values = curve_values(outcomes, curves, statistics)
-    main = MAIN if MAIN in curves.runs else IMPORTANCE
-    if IMPORTANCE not in curves.runs:  # another order was asked for by itself
-        return values
-    for name, up_to in (("area_differences", 1.0), ("early_area_differences", statistics.early)):
-        values[name] = {
-            other: curves.difference(
-                IMPORTANCE if other in joined else main,
-                other,
-                lambda scores, end=up_to: curves.area(scores, end),
-            )
-            for other in curves.runs
-            if other not in (IMPORTANCE, MAIN)
-        }
-    if half == "translation" and IMPORTANCE in outcomes:
-        values["scores"] = {kind: outcomes[IMPORTANCE][f"scores {kind}"] for kind in KINDS}
-    return values
 
 
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
@@ -143,7 +95,7 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     named = parse_part(part)
     order, training = named.order, named.training
     values: dict[str, Any] = {"order": part, **own_of_order(half, order)}
-    needs = (ONE_HEAD,) if order == "oracle" else ()
+    needs = (one_head,) if order == "oracle" else ()
     if order == RANDOM:
         values["draws"] = n_random(half, profile)
     if half == "translation":
@@ -189,13 +141,96 @@ class KindStatistics(Statistics):
     shown: tuple[float, ...] = C4_SHOWN
 
 
-def _measure_kind(context: Context, part: str) -> Measured:
+def _kind_parameters(profile: Profile) -> dict[str, Any]:
+    return {"n_verses": profile.n_verses, "steps": profile.steps}
+
+
+def _kind_parts(profile: Profile, task: str) -> tuple[str, ...]:
+    orders = (*FEW, *_of_further(profile, task))
+    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
+
+
+def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
+    named = parse_part(part, "kind")
+    if named.kind is None:
+        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
+    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
+    values = {"order": part, **draws, **own_of_order(half, named.order)}
+    return Own(values, None if named.training is None else (named.training,))
+
+
+@measurement(
+    "pruning_curve",
+    version=3,
+    parameters=_parameters,
+    statistics={half: Statistics() for half in HALVES},
+    halves=HALVES,
+    parts=_parts,
+    own=_own,
+)
+def pruning_curve(context: Context, part: str) -> Measured:
+    """Outcomes along every run of an order, and the scores that it follows."""
+    named = parse_part(part)
+    if context.half == "translation":
+        return _measure_translator(context, part, named, _is_main(context.profile, context.task))
+    if named.training is not None:
+        alone = dataclasses.replace(context.profile, seeds=[named.training])
+        context = dataclasses.replace(context, profile=alone)
+    main = EncoderSubject.of(context.profile)
+    if ONE_BY_ONE in (named.order, *ENCODER[context.profile.orders]):
+        main.check_apart()  # before hours are spent on the other orders
+    measured = along(context, orders_of(context, named.order, main), part)
+    if named.order == IMPORTANCE:
+        measured.raw["scores"] = main.importance(context.journal, normalize=None)["self"].numpy()
+    if named.order == ONE_BY_ONE:  # what it was chosen by
+        chosen_by = training_sweep(context, main)
+        measured.raw.update({f"train_{name}": values for name, values in chosen_by.items()})
+    return measured
+
+
+@pruning_curve.summary
+def _(half: Half, outcomes: Outcomes, statistics: Statistics) -> dict[str, Any]:
+    """What :func:`curve_values` says, and areas of importance minus each other order's.
+
+    On the trainings that the other order has: all (``joined``), or the first alone.
+    """
+    joined = {order for order, parts in parts_of_orders(outcomes).items() if len(parts) > 1}
+    curves = read_curves(outcomes, statistics)
+    values = curve_values(outcomes, curves, statistics)
+    main = MAIN if MAIN in curves.runs else IMPORTANCE
+    if IMPORTANCE not in curves.runs:  # another order was asked for by itself
+        return values
+    for name, up_to in (("area_differences", 1.0), ("early_area_differences", statistics.early)):
+        values[name] = {
+            other: curves.difference(
+                IMPORTANCE if other in joined else main,
+                other,
+                lambda scores, end=up_to: curves.area(scores, end),
+            )
+            for other in curves.runs
+            if other not in (IMPORTANCE, MAIN)
+        }
+    if half == "translation" and IMPORTANCE in outcomes:
+        values["scores"] = {kind: outcomes[IMPORTANCE][f"scores {kind}"] for kind in KINDS}
+    return values
+
+
+@measurement(
+    "pruning_by_kind",
+    version=3,
+    parameters=_kind_parameters,
+    statistics=KindStatistics(),
+    halves=("translation",),
+    parts=_kind_parts,
+    own=_own_of_kind,
+)
+def pruning_by_kind(context: Context, part: str) -> Measured:
+    """Outcomes along every run of an order of the heads of one kind."""
     return _measure_translator(context, part, parse_part(part, "kind"))
 
 
-def _summarise_kinds(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: KindStatistics
-) -> dict[str, Any]:
+@pruning_by_kind.summary
+def _(outcomes: Outcomes, statistics: KindStatistics) -> dict[str, Any]:
     """What :func:`curve_values` says, and enc-dec minus each other kind by importance.
 
     ``areas`` are of the share of BLEU kept, ``differences_along`` of BLEU at every step;
@@ -226,47 +261,3 @@ def _summarise_kinds(
             for other in others
         },
     }
-
-
-def _kind_parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"n_verses": profile.n_verses, "steps": profile.steps}
-
-
-def _kind_parts(profile: Profile, _half: Half, task: str) -> tuple[str, ...]:
-    orders = (*FEW, *_of_further(profile, task))
-    return tuple(f"{kind} {order}" for kind in KINDS for order in orders)
-
-
-def _own_of_kind(profile: Profile, half: Half, part: str) -> Own:
-    named = parse_part(part, "kind")
-    if named.kind is None:
-        raise ValueError(f"{part!r} names no kind of attention; begin with {', '.join(KINDS)}")
-    draws = {"draws": n_random(half, profile)} if named.order == RANDOM else {}
-    values = {"order": part, **draws, **own_of_order(half, named.order)}
-    return Own(values, None if named.training is None else (named.training,))
-
-
-MEASUREMENTS = (
-    Measurement(
-        "pruning_curve",
-        3,
-        {half: Statistics() for half in HALVES},
-        _parameters,
-        _measure,
-        _summarise,
-        HALVES,
-        _parts,
-        _own,
-    ),
-    Measurement(
-        "pruning_by_kind",
-        3,
-        {"translation": KindStatistics()},
-        _kind_parameters,
-        _measure_kind,
-        _summarise_kinds,
-        ("translation",),
-        _kind_parts,
-        _own_of_kind,
-    ),
-)

@@ -7,23 +7,16 @@ alone; weights are scored as trained, without the rounding of stored ones, and a
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.measurements.curves import score_of
-from headprune_lib.replication.measurements.measurement import (
-    Context,
-    Half,
-    Measurement,
-    Own,
-    Runs,
-)
+from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.records import (
-    Difference,
+    Resampling,
     difference_record,
     interval_record,
 )
@@ -64,7 +57,16 @@ def _finetuning(profile: Profile, part: str) -> Finetuning:
     return dataclasses.replace(profile.finetuning, **dataclasses.asdict(read_name(part)))
 
 
-def _measure(context: Context, part: str) -> Measured:
+@measurement(
+    "recipes",
+    version=1,
+    parameters=lambda: {"most_held_out": tuning.MOST_HELD_OUT},
+    statistics=Resampling(),
+    parts=lambda profile: tuple(map(name_of, profile.recipes)),
+    own=lambda profile, part: Own(finetuning=_finetuning(profile, part)),
+)
+def recipes(context: Context, part: str) -> Measured:
+    """Answers to held-out training examples, and their losses, after a training by the recipe."""
     profile, metric = context.profile, TASKS[context.task].metric
     held_out = tuning.last_examples(profile)
     _, found = tuning.outcomes(profile, _finetuning(profile, part), held_out, context.journal)
@@ -84,35 +86,12 @@ def _measure(context: Context, part: str) -> Measured:
     )
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Resamples of the intervals over held-out examples."""
+@recipes.summary
+def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+    """``recipes`` from the shortest to the longest training.
 
-    resamples: int = 10_000
-    seed: int = 0
-
-
-class Compared(TypedDict):
-    """A recipe's score and log-loss (nats), and its score minus that of the shortest one."""
-
-    epochs: int
-    learning_rate: float
-    batch_size: int
-    score: float
-    interval: np.ndarray
-    accuracy: float
-    log_loss: float
-    log_loss_interval: np.ndarray
-    gain: Difference
-
-
-class Values(TypedDict):
-    """``recipes`` from the shortest to the longest training."""
-
-    recipes: list[Compared]
-
-
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statistics) -> Values:
+    Of each its score and log-loss (nats), and its score minus that of the shortest one.
+    """
     candidates = sorted(map(read_name, outcomes), key=dataclasses.astuple)
     raws = [outcomes[name_of(one)] for one in candidates]
     score, labels = score_of(raws[0]), raws[0]["labels"]
@@ -140,29 +119,3 @@ def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, statistics: Statist
             for i, one in enumerate(candidates)
         ]
     }
-
-
-def _parameters(_profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"most_held_out": tuning.MOST_HELD_OUT}
-
-
-def _parts(profile: Profile, _half: Half, _task: str) -> tuple[str, ...]:
-    return tuple(map(name_of, profile.recipes))
-
-
-def _own(profile: Profile, _half: Half, part: str) -> Own:
-    return Own(finetuning=_finetuning(profile, part))
-
-
-MEASUREMENTS = (
-    Measurement(
-        "recipes",
-        1,
-        {"encoder": Statistics()},
-        _parameters,
-        _measure,
-        _summarise,
-        parts=_parts,
-        own=_own,
-    ),
-)

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from headprune_lib.replication import stats
 
-
-class Difference(TypedDict):
-    """A paired difference with its 95% interval."""
-
-    difference: float
-    interval: Sequence[float]
-
-
-class Correlation(TypedDict):
-    """A correlation over heads with its 95% interval; None where it is not defined."""
-
-    r: float | None
-    interval: Sequence[float | None]
-    p: float | None
+Difference = dict[str, Any]
+"""A paired difference with its 95% interval: ``difference``, ``interval``."""
+Correlation = dict[str, Any]
+"""A correlation over heads: ``r``, ``interval`` (95%) and ``p``; None where it is not defined."""
+Prunable = dict[str, Any]
+"""The largest share of the heads that can go at a tolerated loss: ``share``, ``interval`` (95%)."""
 
 
-class Prunable(TypedDict):
-    """The largest share of the heads that can go at a tolerated loss, with its 95% interval."""
+@dataclass(frozen=True)
+class Resampling:
+    """Resamples of a bootstrap, and what they are drawn with."""
 
-    share: float
-    interval: Sequence[float]
+    resamples: int = 10_000
+    seed: int = 0
 
 
 def interval_record(drawn: np.ndarray) -> np.ndarray:
@@ -47,18 +41,30 @@ def correlation_record(
 ) -> Correlation:
     """A correlation over heads; all None of fewer than 3, or where a side does not vary."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) == 0:
-        return {"r": None, "interval": [None, None], "p": None}
-    found = stats.correlation(x, y, method, resamples, seed)
-    return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
+        return _correlation(None)
+    return _correlation(stats.correlation(x, y, method, resamples, seed))
 
 
 def partial_record(
-    x: np.ndarray, y: np.ndarray, groups: np.ndarray, resamples: int, seed: int
+    x: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    resamples: int,
+    seed: int,
+    given: Sequence[np.ndarray] = (),
 ) -> Correlation:
-    """Spearman's correlation over heads with their group held fixed; all None without variation."""
+    """Spearman's correlation over heads with their group, and what is given, held fixed.
+
+    All None where nothing is left to correlate.
+    """
     try:
-        found = stats.partial_spearman(x, y, [], groups, resamples, seed)
-    except ValueError:  # nothing is left to correlate
+        return _correlation(stats.partial_spearman(x, y, [*given], groups, resamples, seed))
+    except ValueError:
+        return _correlation(None)
+
+
+def _correlation(found: stats.Estimate | None) -> Correlation:
+    if found is None:
         return {"r": None, "interval": [None, None], "p": None}
     return {"r": found.value, "interval": [found.low, found.high], "p": found.p}
 

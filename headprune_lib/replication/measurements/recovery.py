@@ -30,13 +30,12 @@ from headprune_lib.replication.measurements.curves import (
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
 from headprune_lib.replication.measurements.references import piece_losses
 from headprune_lib.replication.measurements.removal import measured_answers, n_cut
-from headprune_lib.replication.measurements.which_first import WHICH_FIRST
+from headprune_lib.replication.measurements.which_first import which_first
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, millinats, pack
 from headprune_lib.replication.models import encoders as of_encoders
 from headprune_lib.replication.models import translators as of_translators
@@ -81,35 +80,11 @@ def read_part(name: str) -> Asked:
     return named.order, named.share, named.way
 
 
-def _measure(context: Context, part: str) -> Measured:
-    order, share, way = read_part(part)
-    # the kernel that is faster to train
-    if context.half == "translation":
-        trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
-    else:
-        trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
-    subject, units, keys = trained.subject, {}, []
-    cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
-    for cut in cuts:
-        mask = order_mask(subject.model, cut, len(cut))
-        keys.append(f"{subject.key} {mask_key(mask)} {way}")
-        # two draws may cut the same heads, and are trained once
-        units[keys[-1]] = lambda mask=mask: _trained_without(trained, mask, way)
-    done = run_units(units, context.journal, part, here=True)
-    runs = [done[key] for key in keys]
-    raw = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
-    raw |= {f"{name}_uncut": values for name, values in trained.answers(subject.model).items()}
-    raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
-    columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
-    raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
-    return trained.measured(raw)
-
-
 def _orders(context: Context, order: str) -> list[list[Head]]:
     """The heads in every run of an order, as ``which_first`` followed it."""
     if order == NO_ORDER:
         return [[]]
-    followed = context.get(WHICH_FIRST.name, [order]).parts[order].raw["order"]
+    followed = context.get(which_first.name, [order]).parts[order].raw["order"]
     return [heads_in(order) for order in followed[: context.profile.recovery.random_orders]]
 
 
@@ -205,44 +180,6 @@ def _at(raw: Arrays, when: str, statistics: Resamples) -> _Runs:
     return _Runs(score.scores, *means, score.chance)
 
 
-def _summarise(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: Resamples
-) -> dict[str, Any]:
-    """What a page says; all parts are seen on the same resamples of test examples.
-
-    Rows by way of training, share and order, whichever part was measured first.
-
-    Returns:
-        ``chance`` (the best score of one and the same answer), ``whole`` (the uncut model's score),
-        ``recovered`` (a row a part) and ``leads`` (an order's score and loss minus the mean of the
-        random orders', before and after training). BLEU as a fraction: 0.25 is what is printed as 25.
-    """
-    parts = {read_part(part): raw for part, raw in outcomes.items()}
-    parts = dict(sorted(parts.items(), key=_place))
-    whole = _at(next(iter(parts.values())), "uncut", statistics)
-    states = {
-        asked: {when: _at(raw, when, statistics) for when in ("before", "after")}
-        for asked, raw in parts.items()
-    }
-    return {
-        "chance": whole.chance,
-        "whole": whole.score.value,
-        "recovered": [
-            {
-                **dict(zip(("order", "share", "way"), asked, strict=True)),
-                **_sizes(raw),
-                **{when: _state(runs, whole) for when, runs in states[asked].items()},
-            }
-            for asked, raw in parts.items()
-        ],
-        "leads": [
-            _lead(asked, states[asked], states[other])
-            for asked in parts
-            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in states
-        ],
-    }
-
-
 def _place(part: tuple[Asked, Arrays]) -> tuple[bool, float, str]:
     (order, share, way), _ = part
     return way == "LoRA", share, order
@@ -296,7 +233,7 @@ def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
     return {"n_headline": profile.n_headline}
 
 
-def _parts(profile: Profile, half: Half, _task: str) -> tuple[str, ...]:
+def _parts(profile: Profile, half: Half) -> tuple[str, ...]:
     recovery = profile.recovery
     ways = recovery.ways if half == "encoder" else WAYS[:1]
     wanted = [(NO_ORDER, 0.0)]
@@ -314,19 +251,75 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     elif order != NO_ORDER:
         values |= {"n_scoring": profile.n_scoring} if encoder else {}
         values["criterion"] = read_name(order).criterion.version
-    return Own(values, needs=() if order == NO_ORDER else (WHICH_FIRST,))
+    return Own(values, needs=() if order == NO_ORDER else (which_first,))
 
 
-MEASUREMENTS = (
-    Measurement(
-        "recovery",
-        1,
-        {"encoder": Resamples(10_000), "translation": Resamples(10_000)},
-        _parameters,
-        _measure,
-        _summarise,
-        ("encoder", "translation"),
-        parts=_parts,
-        own=_own,
-    ),
+@measurement(
+    "recovery",
+    version=1,
+    parameters=_parameters,
+    statistics={"encoder": Resamples(10_000), "translation": Resamples(10_000)},
+    halves=("encoder", "translation"),
+    parts=_parts,
+    own=_own,
 )
+def recovery(context: Context, part: str) -> Measured:
+    """Answers without the heads of every run, before and after training again."""
+    order, share, way = read_part(part)
+    # the kernel that is faster to train
+    if context.half == "translation":
+        trained = _Translator(TranslationSubject.of(context.profile, context.task, kernel="eager"))
+    else:
+        trained = _Encoder(EncoderSubject.of(context.profile, kernel="eager"))
+    subject, units, keys = trained.subject, {}, []
+    cuts = [heads[: n_cut(len(heads), share)] for heads in _orders(context, order)]
+    for cut in cuts:
+        mask = order_mask(subject.model, cut, len(cut))
+        keys.append(f"{subject.key} {mask_key(mask)} {way}")
+        # two draws may cut the same heads, and are trained once
+        units[keys[-1]] = lambda mask=mask: _trained_without(trained, mask, way)
+    done = run_units(units, context.journal, part, here=True)
+    runs = [done[key] for key in keys]
+    raw = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    raw |= {f"{name}_uncut": values for name, values in trained.answers(subject.model).items()}
+    raw |= {name: millinats(values) for name, values in raw.items() if name.startswith("loss_")}
+    columns = heads_array([(kind, 0, 0) for kind in ones_mask(subject.model)]).shape[1]
+    raw["heads"] = np.stack([heads_array(cut).reshape(len(cut), columns) for cut in cuts])
+    return trained.measured(raw)
+
+
+@recovery.summary
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
+    """What a page says; all parts are seen on the same resamples of test examples.
+
+    Rows by way of training, share and order, whichever part was measured first.
+
+    Returns:
+        ``chance`` (the best score of one and the same answer), ``whole`` (the uncut model's score),
+        ``recovered`` (a row a part) and ``leads`` (an order's score and loss minus the mean of the
+        random orders', before and after training). BLEU as a fraction: 0.25 is what is printed as 25.
+    """
+    parts = {read_part(part): raw for part, raw in outcomes.items()}
+    parts = dict(sorted(parts.items(), key=_place))
+    whole = _at(next(iter(parts.values())), "uncut", statistics)
+    states = {
+        asked: {when: _at(raw, when, statistics) for when in ("before", "after")}
+        for asked, raw in parts.items()
+    }
+    return {
+        "chance": whole.chance,
+        "whole": whole.score.value,
+        "recovered": [
+            {
+                **dict(zip(("order", "share", "way"), asked, strict=True)),
+                **_sizes(raw),
+                **{when: _state(runs, whole) for when, runs in states[asked].items()},
+            }
+            for asked, raw in parts.items()
+        ],
+        "leads": [
+            _lead(asked, states[asked], states[other])
+            for asked in parts
+            if asked[0] not in (NO_ORDER, RANDOM) and (other := (RANDOM, *asked[1:])) in states
+        ],
+    }

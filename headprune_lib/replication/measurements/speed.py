@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from headprune_lib.masking import ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.measurement import Context, Half, Measurement, Runs
+from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.models.encoders import make_batches
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer
@@ -35,7 +35,19 @@ from headprune_lib.utils import pass_seconds, to_device, without_labels
 _VARIANTS = ("unpruned", "pruned")
 
 
-def _measure(context: Context, _part: str) -> Measured:
+def _of_device(profile: Profile) -> dict[str, Any]:
+    """Times are of a device; and of fewer sentences where there are fewer."""
+    found = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
+    if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
+        found["n_examples"] = profile.n_examples
+    if torch.device(profile.device).type != "cpu":
+        found["device"] = torch.device(profile.device).type
+    return found
+
+
+@measurement("speed", version=1, parameters=_of_device)
+def speed(context: Context) -> Measured:
+    """Seconds of passes with all heads and without half of them, and the sizes of both models."""
     profile, journal, raw = context.profile, context.journal, {}
     subject = EncoderSubject.of(profile)
     for name, pair in timed_pairs(subject, rank_heads(subject.importance(journal))).items():
@@ -61,15 +73,15 @@ def timed_pairs(subject: EncoderSubject, order: list[Head]) -> dict[str, dict[st
     Args:
         order: in which heads go from the fine-tuned model; from the other in an arbitrary one.
     """
-    speed = subject.profile.speed
-    shape = shaped(speed.shape)
+    timed = subject.profile.speed
+    shape = shaped(timed.shape)
     heads = rank_heads({kind: mask.double() for kind, mask in ones_mask(shape).items()})
     pairs = {}
     for name, model, its_order in (
         ("finetuned", subject.model, order),
         ("shape", shape, random_order(heads, 0)),
     ):
-        cut = order_mask(model, its_order, round(speed.share * len(its_order)))
+        cut = order_mask(model, its_order, round(timed.share * len(its_order)))
         pairs[name] = {"unpruned": model, "pruned": prune_heads(copy.deepcopy(model), cut)}
     return pairs
 
@@ -106,16 +118,14 @@ def _texts(subject: EncoderSubject) -> Padded:
 
 def _random_ids(profile: Profile, model: nn.Module) -> Padded:
     """Sentences of random words, all of the one length, without padding."""
-    speed = profile.speed
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(
-        4, model.config.vocab_size, (speed.shape_sentences, speed.shape_length), generator=generator
-    )
+    shape = profile.speed.shape_sentences, profile.speed.shape_length
+    ids = torch.randint(4, model.config.vocab_size, shape, generator=generator)
     return {
         size: [
             {"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(size)
         ]
-        for size in speed.batch_sizes
+        for size in profile.speed.batch_sizes
     }
 
 
@@ -150,15 +160,11 @@ def _timed(
     for size in profile.speed.batch_sizes:  # warm-up, not counted
         for variant in _VARIANTS:
             pass_seconds(pair[variant], batches[size] if on_gpu else batches[size][:1])
-    keys = [
-        (size, repetition)
-        for size in profile.speed.batch_sizes
-        for repetition in range(profile.speed.repetitions)
-    ]
     units = run_units(
         {
-            f"{name} batch {size} run {run}": lambda size=size, run=run: once(size, run)
-            for size, run in keys
+            f"{name} batch {size} run {run}": partial(once, size, run)
+            for size in profile.speed.batch_sizes
+            for run in range(profile.speed.repetitions)
         },
         journal,
         f"speed, {name}",
@@ -229,35 +235,17 @@ def _peak_memory(folder: Path, batch_size: int, length: int) -> int:
     return int(done.stdout)
 
 
-class Timed(TypedDict):
-    """Of one model, unpruned and pruned in this order: speed by batch size, and sizes."""
+@speed.summary
+def _(outcomes: Outcomes) -> dict[str, Any]:
+    """Of the fine-tuned model, and of one of a published shape with random weights.
 
-    n_sentences: int
-    columns: list[str]
-    speed: list[dict[str, Any]]
-    parameters: np.ndarray
-    attention: np.ndarray
-    file: np.ndarray
-    memory: np.ndarray
-
-
-class Values(TypedDict):
-    """The fine-tuned model, and one of a published shape with random weights."""
-
-    finetuned: Timed
-    shape: Timed
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Nothing to choose: the interval of a ratio is that of paired repetitions."""
-
-
-def _summarise(_half: Half, outcomes: Outcomes, _runs: Runs, _statistics: Statistics) -> Values:
+    The interval of a ratio is that of paired repetitions.
+    """
     return {name: _summary(outcomes[OUTCOMES], name) for name in ("finetuned", "shape")}
 
 
-def _summary(raw: Arrays, name: str) -> Timed:
+def _summary(raw: Arrays, name: str) -> dict[str, Any]:
+    """Unpruned and pruned in this order: speed by batch size, and sizes."""
     seconds, n = raw[f"{name}/seconds"], int(raw[f"{name}/n_sentences"])
     rows = []
     for size, runs in zip(raw["batch_sizes"], seconds, strict=True):
@@ -274,18 +262,3 @@ def _summary(raw: Arrays, name: str) -> Timed:
         )
     sizes = {key: raw[f"{name}/{key}"] for key in ("parameters", "attention", "file", "memory")}
     return {"n_sentences": n, "columns": list(_VARIANTS), "speed": rows, **sizes}
-
-
-def _parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    """Times are of a device; and of fewer sentences where there are fewer."""
-    found = {"n_scoring": profile.n_scoring, **vars(profile.speed)}
-    if profile.n_examples is not None and profile.n_examples < profile.speed.n_sentences:
-        found["n_examples"] = profile.n_examples
-    if torch.device(profile.device).type != "cpu":
-        found["device"] = torch.device(profile.device).type
-    return found
-
-
-MEASUREMENTS = (
-    Measurement("speed", 1, {"encoder": Statistics()}, _parameters, _measure, _summarise),
-)

@@ -19,17 +19,14 @@ from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.all_but_one import BEST_HEADS
 from headprune_lib.replication.measurements.curves import Resamples, Scored, of_translations
 from headprune_lib.replication.measurements.measurement import (
     Context,
-    Half,
-    Measurement,
     Own,
-    Runs,
+    measurement,
 )
-from headprune_lib.replication.measurements.one_head import ONE_HEAD
 from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import TranslationSubject
@@ -53,7 +50,56 @@ class QualityStatistics(Resamples):
     samples: int = 10
 
 
-def _measure_quality(context: Context, _part: str) -> Measured:
+def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
+    """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
+
+    def ngrams(text: str) -> set[tuple[str, ...]]:
+        words = normalise(text).split()
+        return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
+
+    found = np.zeros(len(test), bool)
+    for known, texts in ((train.sources, test.sources), (train.targets, test.targets)):
+        seen = set().union(*map(ngrams, known))
+        found |= np.array([not seen.isdisjoint(ngrams(text)) for text in texts])
+    return found
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
+
+
+@dataclass(frozen=True)
+class SearchStatistics(Resamples):
+    """Resamples of the intervals over cuts, and random halves of the verses."""
+
+    resamples: int = 10_000
+    splits: int = 200
+
+
+def costly_heads(raw: Arrays) -> list[Head]:
+    """Of each kind the heads without which the uncut model's translation is least likely."""
+    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
+    heads = [heads_in(raw["heads"])[row] for row in order]
+    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
+
+
+# --- what they are --------------------------------------------------------------------------------
+
+
+def _search_parameters(profile: Profile) -> dict[str, Any]:
+    return {"heads": _HEADS, "n_search": _VERSES, "n_verses": profile.n_verses}
+
+
+@measurement(
+    "quality",
+    version=2,
+    parameters=lambda profile: {"n_headline": profile.n_headline},
+    statistics=QualityStatistics(),
+    halves=("translation",),
+)
+def quality(context: Context) -> Measured:
+    """Translations of the test verses by greedy and by beam search."""
     subject = TranslationSubject.of(context.profile, context.task)
     pairs = subject.headline
 
@@ -78,23 +124,8 @@ def _measure_quality(context: Context, _part: str) -> Measured:
     )
 
 
-def shared_ngrams(train: Texts, test: Texts, n: int = _OVERLAP) -> np.ndarray:
-    """Which test pairs share ``n`` successive words with training, on either side: (pairs,)."""
-
-    def ngrams(text: str) -> set[tuple[str, ...]]:
-        words = normalise(text).split()
-        return {tuple(words[i : i + n]) for i in range(len(words) - n + 1)}
-
-    found = np.zeros(len(test), bool)
-    for known, texts in ((train.sources, test.sources), (train.targets, test.targets)):
-        seen = set().union(*map(ngrams, known))
-        found |= np.array([not seen.isdisjoint(ngrams(text)) for text in texts])
-    return found
-
-
-def _summarise_quality(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: QualityStatistics
-) -> dict[str, Any]:
+@quality.summary
+def _(outcomes: Outcomes, statistics: QualityStatistics) -> dict[str, Any]:
     """BLEU and chrF by way of search (``beam 1``, ``beam 5``), the learning curve, and samples."""
     raw = outcomes[OUTCOMES]
     sources, references, overlap = raw["sources"], raw["references"], raw["overlap"]
@@ -125,20 +156,15 @@ def _summarise_quality(
     }
 
 
-# --- search ---------------------------------------------------------------------------------------
-
-_HEADS, _VERSES = 6, 300  # heads of each kind, and test verses
-
-
-@dataclass(frozen=True)
-class SearchStatistics(Resamples):
-    """Resamples of the intervals over cuts, and random halves of the verses."""
-
-    resamples: int = 10_000
-    splits: int = 200
-
-
-def _measure_search(context: Context, _part: str) -> Measured:
+@measurement(
+    "search",
+    version=2,
+    parameters=_search_parameters,
+    statistics=SearchStatistics(),
+    halves=("translation",),
+    own=lambda: Own(needs=(one_head, best_heads)),
+)
+def search(context: Context) -> Measured:
     """Cuts that do something, each with greedy search and with beam 5.
 
     Most single heads change BLEU by less than 300 verses can tell, in either search, so that a
@@ -182,16 +208,8 @@ def _measure_search(context: Context, _part: str) -> Measured:
     return subject.measured(raw, len(pairs))
 
 
-def costly_heads(raw: Arrays) -> list[Head]:
-    """Of each kind the heads without which the uncut model's translation is least likely."""
-    order = np.argsort(-raw["draft_loss_change"].sum(-1), kind="stable")
-    heads = [heads_in(raw["heads"])[row] for row in order]
-    return [head for kind in KINDS for head in [h for h in heads if h[0] == kind][:_HEADS]]
-
-
-def _summarise_search(
-    _half: Half, outcomes: Outcomes, _runs: Runs, statistics: SearchStatistics
-) -> dict[str, Any]:
+@search.summary
+def _(outcomes: Outcomes, statistics: SearchStatistics) -> dict[str, Any]:
     """By way of search: BLEU uncut, and how its changes rank cuts beside the other's."""
     raw = outcomes[OUTCOMES]
     counts = of_translations(
@@ -234,33 +252,3 @@ def _summarise_search(
         },
         "reliability": dict(zip(names, reliability, strict=True)),
     }
-
-
-# --- what they are --------------------------------------------------------------------------------
-
-
-def _search_parameters(profile: Profile, _half: Half) -> dict[str, Any]:
-    return {"heads": _HEADS, "n_search": _VERSES, "n_verses": profile.n_verses}
-
-
-MEASUREMENTS = (
-    Measurement(
-        "quality",
-        2,
-        {"translation": QualityStatistics()},
-        lambda profile, _half: {"n_headline": profile.n_headline},
-        _measure_quality,
-        _summarise_quality,
-        ("translation",),
-    ),
-    Measurement(
-        "search",
-        2,
-        {"translation": SearchStatistics()},
-        _search_parameters,
-        _measure_search,
-        _summarise_search,
-        ("translation",),
-        own=lambda _profile, _half, _part: Own(needs=(ONE_HEAD, BEST_HEADS)),
-    ),
-)

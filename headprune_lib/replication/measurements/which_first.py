@@ -27,9 +27,9 @@ from headprune_lib.replication.measurements.contrasts import (
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Half,
-    Measurement,
     Own,
     Runs,
+    measurement,
 )
 from headprune_lib.replication.measurements.orders import by_criterion, n_random, random_order
 from headprune_lib.replication.measurements.removal import (
@@ -67,38 +67,6 @@ STEPS = 20
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of importance, of which one is chosen on training text."""
 CONTROL_DRAWS = 20
-
-
-def _measure(context: Context, part: str) -> Measured:
-    named, journal = parse_part(part, "tuned"), context.journal
-    if context.half == "encoder":
-        subject: Subject = EncoderSubject.of(context.profile, named.training)
-    else:
-        subject = TranslationSubject.of_listed(context.profile, context.task, named.training)
-    texts, runs = tested(subject), list(_runs_of(context, named.order, subject))
-    shares = COMPARED if named.order == CONTROL else SHARES
-    factors = [masks_along(subject, heads, shares) for heads, _ in runs]
-    if named.tuned:
-        factors = [tuned(subject, masks, journal) for masks in factors]
-    outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
-    raw: Arrays = {
-        "said": np.array([said for _, said in runs], np.str_),
-        "order": np.stack([heads_array(heads) for heads, _ in runs]),
-        "loss_area": np.stack([loss_area(shares, run["loss"]) for run in outcomes]),
-        "log_loss": np.stack([run["loss"].mean(-1) for run in outcomes]),
-        "shares": np.array(shares),
-        **(stored_gates(factors) if named.tuned else {}),
-    }
-    for kind, scores in _scores_of(context, named.order, subject).items():
-        raw[f"scores {kind}"] = scores.numpy()
-    if isinstance(subject, TranslationSubject):
-        counts = np.stack([run["counts"] for run in outcomes])
-        raw["counts_uncut"] = counts[0, 0]
-        raw["counts_change"] = counts - counts[0, 0]
-        raw["reference_lengths"] = outcomes[0]["reference_lengths"]
-        return subject.measured(raw, len(texts))
-    raw["correct"] = np.stack([run["correct"] for run in outcomes])
-    return measured_answers(subject, raw, texts)
 
 
 def tested(subject: Subject) -> Texts:
@@ -201,12 +169,6 @@ def _both_scores(context: Context, subject: Subject) -> tuple[HeadTensors, HeadT
 # --- what it is -----------------------------------------------------------------------------------
 
 
-def _summarise(
-    _half: Half, outcomes: Outcomes, runs: Runs, statistics: Statistics
-) -> dict[str, Any]:
-    return values_of(outcomes, runs, statistics)
-
-
 def _parameters(profile: Profile, half: Half) -> dict[str, Any]:
     if half == "encoder":
         n: dict[str, int] = {"n_examples": min(N_EXAMPLES, profile.n_examples or N_EXAMPLES)}
@@ -242,15 +204,48 @@ def _own(profile: Profile, half: Half, part: str) -> Own:
     return Own(values, None if named.training is None else (named.training,))
 
 
-WHICH_FIRST = Measurement(
+@measurement(
     "which_first",
-    1,
-    {"encoder": Statistics(), "translation": Statistics()},
-    _parameters,
-    _measure,
-    _summarise,
-    ("encoder", "translation"),
-    _parts,
-    _own,
+    version=1,
+    parameters=_parameters,
+    statistics={"encoder": Statistics(), "translation": Statistics()},
+    halves=("encoder", "translation"),
+    parts=_parts,
+    own=_own,
 )
-MEASUREMENTS = (WHICH_FIRST,)
+def which_first(context: Context, part: str) -> Measured:
+    """Outcomes along every run of an order on one training, on the compared texts."""
+    named, journal = parse_part(part, "tuned"), context.journal
+    if context.half == "encoder":
+        subject: Subject = EncoderSubject.of(context.profile, named.training)
+    else:
+        subject = TranslationSubject.of_listed(context.profile, context.task, named.training)
+    texts, runs = tested(subject), list(_runs_of(context, named.order, subject))
+    shares = COMPARED if named.order == CONTROL else SHARES
+    factors = [masks_along(subject, heads, shares) for heads, _ in runs]
+    if named.tuned:
+        factors = [tuned(subject, masks, journal) for masks in factors]
+    outcomes = [outcomes_under(subject, of_run, texts, journal) for of_run in factors]
+    raw: Arrays = {
+        "said": np.array([said for _, said in runs], np.str_),
+        "order": np.stack([heads_array(heads) for heads, _ in runs]),
+        "loss_area": np.stack([loss_area(shares, run["loss"]) for run in outcomes]),
+        "log_loss": np.stack([run["loss"].mean(-1) for run in outcomes]),
+        "shares": np.array(shares),
+        **(stored_gates(factors) if named.tuned else {}),
+    }
+    for kind, scores in _scores_of(context, named.order, subject).items():
+        raw[f"scores {kind}"] = scores.numpy()
+    if isinstance(subject, TranslationSubject):
+        counts = np.stack([run["counts"] for run in outcomes])
+        raw["counts_uncut"] = counts[0, 0]
+        raw["counts_change"] = counts - counts[0, 0]
+        raw["reference_lengths"] = outcomes[0]["reference_lengths"]
+        return subject.measured(raw, len(texts))
+    raw["correct"] = np.stack([run["correct"] for run in outcomes])
+    return measured_answers(subject, raw, texts)
+
+
+@which_first.summary
+def _(outcomes: Outcomes, runs: Runs, statistics: Statistics) -> dict[str, Any]:
+    return values_of(outcomes, runs, statistics)

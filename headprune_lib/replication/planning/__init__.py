@@ -11,7 +11,7 @@ import sys
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
 from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import key_of, results_folder
+from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.planning import encoder, translation
 from headprune_lib.replication.planning.work import Probe, Step, told
 from headprune_lib.replication.profiles import Profile, load_profile
@@ -68,7 +68,7 @@ def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[
 def announce(upcoming: Upcoming) -> None:
     """Say on standard error what is about to be measured, and how long it takes."""
     measurement, half, profile, task, parts, left_out = upcoming
-    key = key_of(measurement, half, profile, task)
+    key = Request(measurement, half, profile, task).key
     told = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
     if left_out:
         told += f" on the first training alone, without {', '.join(left_out)}"

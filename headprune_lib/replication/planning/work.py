@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import key_of, results_folder
+from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.profiles import Profile
 
 TRAINING = 3
@@ -78,7 +78,7 @@ def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
 
 def state_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> str:
     """Whether a result is there, in all of the parts that a page wants."""
-    kept = store.stored(key_of(measurement, half, profile, task), results_folder(profile))
+    kept = store.stored(Request(measurement, half, profile, task).key, results_folder(profile))
     wanted = measurement.parts(profile, half, task)
     there = [part for part in wanted if kept is not None and part in kept.parts]
     if len(there) == len(wanted):

@@ -2,10 +2,11 @@
 
 from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
-from headprune_lib.replication.store.obtaining import Measured, Outcomes, Wanted, obtain
 from headprune_lib.replication.store.results import (
     OUTCOMES,
     Key,
+    Measured,
+    Outcomes,
     Part,
     Result,
     ResultDamaged,
@@ -33,13 +34,11 @@ __all__ = [
     "Result",
     "ResultDamaged",
     "UnitsFailed",
-    "Wanted",
     "computing_on",
     "find",
     "fingerprint",
     "load",
     "make_signature",
-    "obtain",
     "plain",
     "provenance",
     "save",

@@ -63,6 +63,22 @@ class _Raw:
         part.arrays = arrays
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What measuring a part gave: raw outcomes, and what they were measured on."""
+
+    raw: Arrays
+    runs: list[dict[str, Any]]
+    dataset: str
+    n_examples: int
+    metric: str
+    unit: str
+
+
+Outcomes = dict[str, Arrays]
+"""The raw outcomes of every part, by its name."""
+
+
 @dataclass
 class Part:
     """Outcomes that were measured together.

@@ -15,10 +15,10 @@ import numpy as np
 from headprune_lib.masking import HeadTensors, ones_mask
 from headprune_lib.pruning import prune_heads
 from headprune_lib.replication.measurements import half_of, precision
-from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.along_training import outcomes_of
 from headprune_lib.replication.measurements.references import rounded_losses
 from headprune_lib.replication.measurements.removal import losses_under
+from headprune_lib.replication.measurements.single_heads import best_of_layers
 from headprune_lib.replication.measurements.speed import attention_parameters, timed_pairs
 from headprune_lib.replication.measurements.translators import costly_heads, shared_ngrams
 from headprune_lib.replication.metrics import MILLINAT, coarse

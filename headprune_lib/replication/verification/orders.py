@@ -8,7 +8,7 @@ import torch
 from headprune_lib.discovery import KINDS
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication import store
-from headprune_lib.replication.measurements import accuracy, bleu
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.measurements.orders import ONE_BY_ONE, random_order
 from headprune_lib.replication.order_names import IMPORTANCE, parse_part
@@ -90,13 +90,13 @@ def order_that_follows(
 def _followed(result: Result, subject: Subject, order: str, raw: Arrays) -> list[Head] | None:
     scores, encoder = stored_importance(result, subject.seed), isinstance(subject, EncoderSubject)
     if order == "oracle" and encoder:
-        return rank_heads(accuracy.one_by_one_scores(beside(result, subject, "one_head")))
+        return rank_heads(one_by_one_scores(beside(result, subject, "one_head")))
     if order == "oracle":
         one = first_verses(beside(result, subject, "one_head"), subject.profile.n_verses)
-        return rank_heads(bleu.one_by_one_scores(one))
+        return rank_heads(one_by_one_scores(one))
     if order == ONE_BY_ONE and "train_heads" in raw:
         tried = {name.removeprefix("train_"): values for name, values in raw.items()}
-        return rank_heads(accuracy.one_by_one_scores(tried))
+        return rank_heads(one_by_one_scores(tried))
     if not scores:
         return None
     if order in (IMPORTANCE, "random"):

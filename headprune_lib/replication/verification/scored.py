@@ -11,9 +11,14 @@ from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.head_roles import statistics_of
-from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
-from headprune_lib.replication.measurements.scoring_examples import drawn, n_pool
-from headprune_lib.replication.measurements.stability import PLAIN, effect_of
+from headprune_lib.replication.measurements.scores import (
+    PLAIN,
+    drawn,
+    effect_of,
+    n_pool,
+    scored_once,
+    scores_on,
+)
 from headprune_lib.replication.measurements.which_first import tested
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import parse_part, read_name

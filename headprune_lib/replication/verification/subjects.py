@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS, MissingData
-from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.measurements.trained import (
-    OtherWeights,
-    sha256_of,
-    weights_at_hand,
-)
+from headprune_lib.replication.measurements.halves import HALF_OF, half_of
+from headprune_lib.replication.measurements.obtaining import OtherWeights, sha256_of
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
@@ -71,7 +67,7 @@ def subject_of(result: Result, run: Run) -> Subject:
     if "weights_sha256" not in run:
         raise NotAtHand(f"the weights behind {result.measurement} were scored and not committed")
     try:
-        path = weights_at_hand(half, profile, result.task, run)
+        path = HALF_OF[half].weights_at_hand(profile, result.task, run)
         if half == "encoder":
             TASKS[result.task].split("test", profile.data)
         else:

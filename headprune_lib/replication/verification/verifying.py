@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 from headprune_lib.replication import store
 from headprune_lib.replication.measurements import find_artifact
-from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import (
-    command_of,
-    key_of,
-    results_folder,
-    signature,
-)
+from headprune_lib.replication.measurements.obtaining import Request, results_folder
 from headprune_lib.replication.paths import cache_root, trained_apart
 from headprune_lib.replication.profiles import Profile
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
@@ -68,11 +62,12 @@ def verify(
         ValueError: an unknown name, a stored result of other text, parameters or another recipe
             than those at hand, or one that holds nothing to compare.
     """
-    measurement, half, profile, task = find_artifact(name, profile, task)
-    key, command = (made(measurement, half, profile, task) for made in (key_of, command_of))
+    request = find_artifact(name, profile, task)
+    _, half, profile, task = request
+    key, command = request.key, request.command()
     result = store.load(key, results_folder(profile), command)
     check_comparable(result)
-    _check_signature(result, measurement, half, profile, command)
+    _check_signature(result, request, command)
     run = next(iter(result.parts.values())).runs[0]
     folder = cache_root() / "verify"
     journal = Journal(folder / "journals" / "-".join(key))
@@ -94,12 +89,10 @@ def verify(
     return Verification(key, run["weights_sha256"], trained, quantities)
 
 
-def _check_signature(
-    result: Result, measurement: Measurement, half: Half, profile: Profile, command: str
-) -> None:
+def _check_signature(result: Result, request: Request, command: str) -> None:
     """Raises ValueError where the result is of something else than what would be trained now."""
     for name, part in result.parts.items():
-        wanted = signature(measurement, half, profile, result.task, name)
+        wanted = request.signature(name)
         if part.signature != wanted:
             other = sorted(what for what in wanted if part.signature.get(what) != wanted[what])
             raise ValueError(

@@ -14,7 +14,7 @@ import pytest
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication.measurements import MEASUREMENTS
 from headprune_lib.replication.measurements.precision import SHARES as MASKED
-from headprune_lib.replication.measurements.stability import PLAIN
+from headprune_lib.replication.measurements.scores import PLAIN
 from headprune_lib.replication.measurements.which_first import COMPARED, SHARES
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, sentence_counts, unpack
 from headprune_lib.replication.store import OUTCOMES

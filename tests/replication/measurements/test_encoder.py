@@ -16,7 +16,7 @@ from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
-from headprune_lib.replication.measurements.scoring_examples import DRAWS, drawn, sizes_of
+from headprune_lib.replication.measurements.scores import DRAWS, drawn, sizes_of
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.profiles import load_profile

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from urllib.parse import quote
@@ -17,22 +18,29 @@ from safetensors.torch import save_file
 
 from headprune_lib import ones_mask
 from headprune_lib.replication import measurements
-from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
-from headprune_lib.replication.measurements.obtaining import results_folder
+from headprune_lib.replication.measurements import MEASUREMENTS
+from headprune_lib.replication.measurements.halves import HALF_OF
+from headprune_lib.replication.measurements.measurement import HALVES, Measurement, Own, measurement
+from headprune_lib.replication.measurements.obtaining import (
+    OtherWeights,
+    Request,
+    obtain,
+    results_folder,
+    sha256_of,
+)
+from headprune_lib.replication.measurements.records import Resampling
 from headprune_lib.replication.measurements.removal import losses_under
-from headprune_lib.replication.measurements.trained import OtherWeights, sha256_of
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject
-from headprune_lib.replication.store import Journal
+from headprune_lib.replication.store import OUTCOMES, Journal, Key, Measured, load
 
 
 def signed(name, profile, half="encoder", task=None, part=None) -> str:
     """The digest of a measurement's signature, of all its parts where none is named."""
-    measurement, task = MEASUREMENTS[name], task or obtaining.HALF_OF[half].task(profile)
-    parts = measurement.parts(profile, half, task) if part is None else [part]
-    made = [obtaining.signature(measurement, half, profile, task, each) for each in parts]
-    return "".join(one["digest"] for one in made)
+    request = Request(MEASUREMENTS[name], half, profile, task or HALF_OF[half].task(profile))
+    made = request.signatures(None if part is None else [part])
+    return "".join(one["digest"] for one in made.values())
 
 
 @pytest.fixture
@@ -54,8 +62,7 @@ def test_a_second_call_reads_what_the_first_stored_and_other_numbers_lie_elsewhe
     first = measurements.get("figure1b", smoke).to_json()
     computed.clear()
     assert measurements.get("figure1b", smoke).to_json() == first and not computed
-    few = measurements.get("figure1b", load_profile("smoke", n_examples=20))
-    assert few.n_examples == 20
+    assert measurements.get("figure1b", load_profile("smoke", n_examples=20)).n_examples == 20
     assert measurements.get("figure1b", smoke).to_json() == first
     for artifact in ("figure3b", "figure6b"):  # the paper's names for one measurement
         measurements.get(artifact, smoke, parts=["importance"])
@@ -65,19 +72,6 @@ def test_a_second_call_reads_what_the_first_stored_and_other_numbers_lie_elsewhe
         ("pruning_curve", "synthetic-words"),
     }
     assert measurements.found("table5", root=results_folder(smoke) / "nothing") == []
-
-
-def test_an_order_that_nobody_asked_for_before_leaves_the_others_alone(smoke, computed):
-    task = smoke.on("synthetic-words")  # importance and random orders alone
-    before = measurements.get("pruning_curve", task)
-    computed.clear()
-    after = measurements.get("pruning_curve", task, parts=["importance reversed"])
-    assert set(after.parts) == {*before.parts, "importance reversed"}
-    assert not any("importance step" in key or "random" in key for key in computed)
-    for name, part in before.parts.items():
-        assert after.parts[name].raw_sha256 == part.raw_sha256
-        assert after.values["curves"][name] == before.values["curves"][name]
-    assert set(measurements.get("pruning_curve", task).parts) == set(after.parts)
 
 
 def test_measurements_share_their_passes_and_the_same_mask_on_other_text_is_another(
@@ -108,18 +102,15 @@ def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(monkeypatch):
             (name, half, part): signed(name, smoke, half, part=part)
             for name, one in MEASUREMENTS.items()
             for half in one.halves
-            for part in one.parts(smoke, half, obtaining.HALF_OF[half].task(smoke))
+            for part in Request(one, half, smoke, HALF_OF[half].task(smoke)).parts
         }
 
     before = all_signed()
     made_of = {
-        ("across_domains", "encoder", "outcomes"),
-        ("pruning_curve", "encoder", "oracle"),
-        ("across_domains", "translation", "outcomes"),
-        ("pruning_curve", "translation", "oracle"),
+        *((n, h, "outcomes") for n in ("one_head", "across_domains") for h in HALVES),
+        *(("pruning_curve", half, "oracle") for half in HALVES),
         ("search", "translation", "outcomes"),
         *(key for key in before if key[0] == "stability" and "training" not in key[2]),
-        *(("one_head", half, "outcomes") for half in ("encoder", "translation")),
     }
     monkeypatch.setitem(MEASUREMENTS["one_head"].__dict__, "version", 7)
     after = all_signed()
@@ -128,10 +119,8 @@ def test_a_new_version_of_what_goes_into_a_part_makes_it_stale(monkeypatch):
 
 def test_a_signature_holds_what_a_result_depends_on_and_nothing_else():
     smoke, default = load_profile("smoke"), load_profile("default")
-    standard = signed("speed", smoke)
-    assert signed("speed", load_profile("smoke", n_examples=8)) != standard
-    assert signed("speed", load_profile("smoke", device="cuda")) != standard
-    assert signed("speed", load_profile("smoke", n_examples=40)) == standard
+    for given, same in (({"n_examples": 8}, 0), ({"device": "cuda"}, 0), ({"n_examples": 40}, 1)):
+        assert (signed("speed", load_profile("smoke", **given)) == signed("speed", smoke)) == same
     for task in ("enfr", "deen"):
         changed = dataclasses.replace(default.translator(task), learning_rate=1.0)
         translation = {**default.translation, task: {"post-norm": changed}}
@@ -190,6 +179,131 @@ def test_a_wrong_request_is_refused(smoke, artifact, given, parts, message):
         measurements.get(artifact, load_profile("smoke", **given), parts=parts)
 
 
+# --- parts ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    for name in ("results", "cache"):
+        monkeypatch.setenv(f"HEADPRUNE_{name.upper()}", str(tmp_path / name))
+    return tmp_path / "results" / "smoke" / "noted"
+
+
+class Noted:
+    """A measurement that notes which parts it measures, and how often it summarises."""
+
+    def __init__(self):
+        self.measured, self.summarised = [], 0
+
+    def measure(self, part):
+        self.measured.append(part)
+        raw = {"right": np.array([1, 0, 1])}
+        return Measured(raw, [{"seed": 0, "rate": 1 / 3}], "d", 3, "accuracy", "fraction")
+
+    def summarise(self, outcomes, runs):
+        self.summarised += 1
+        rates = {name: runs[name][0]["rate"] * 3 for name in outcomes}
+        return {name: [raw["right"].mean(), rates[name]] for name, raw in outcomes.items()}
+
+    def obtain(self, *parts, version=1, n=3, seed=0, orders=None, **options):
+        noted = Measurement(
+            "noted",
+            version,
+            {"encoder": Resampling(seed=seed)},
+            lambda: {"n": n},
+            self.measure,
+            self.summarise,
+            own=lambda part: Own({"order": (orders or {}).get(part, part)}),
+        )
+        request = Request(noted, "encoder", load_profile("smoke"), "synthetic")
+        return obtain(request, parts=parts or None, **options)
+
+    @property
+    def counts(self):
+        return len(self.measured), self.summarised
+
+
+def test_a_function_of_a_measurement_names_what_it_is_given():
+    with pytest.raises(TypeError, match="measured takes profle; name some of context, part"):
+
+        @measurement("noted", version=1, parameters=[])
+        def measured(profle):
+            """Nothing."""
+
+
+def test_a_part_is_measured_once_a_signature_and_summarised_once_a_statistic(places):
+    m = Noted()
+    first = m.obtain()
+    assert first.values == {OUTCOMES: [0.666667, 0.999999]}
+    assert first.provenance["command"] == "headprune reproduce noted --profile smoke"
+    assert "first_measured" not in first.provenance
+    assert m.obtain().to_json() == first.to_json() and m.counts == (1, 1)
+    summarised = m.obtain(seed=1)
+    assert summarised.values == first.values, "runs are read as they were"
+    assert m.counts == (1, 2) and summarised.provenance == first.provenance
+    assert m.obtain(seed=1).statistics != first.statistics and m.counts == (1, 2)
+    again = m.obtain(version=2)
+    assert again.parts[OUTCOMES].signature["measurement"] == 2 and m.counts == (2, 3)
+    fresh = m.obtain(version=2, fresh=True)
+    assert m.counts == (3, 4)
+    for later in (again, fresh):
+        assert later.provenance["first_measured"] == first.provenance["date"]
+
+
+def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples(places):
+    m, two = Noted(), ("importance", "random")
+    before = m.obtain(*two)
+    after = m.obtain("confidence")
+    assert m.measured == [*two, "confidence"] and set(after.values) == {*m.measured}
+    for name in two:
+        assert after.parts[name].provenance == before.parts[name].provenance
+        assert after.values[name] == before.values[name]
+    m.obtain(*two, orders={"importance": "another"})
+    assert m.measured[3:] == ["importance"], "the stale one alone"
+    assert set(m.obtain(*two, fresh=True).parts) == {*two, "confidence"}
+    assert m.measured[4:] == [*two], "the ones that are asked for"
+    other = m.obtain("importance", n=20)
+    assert list(other.parts) == ["importance"], "they cannot be compared, example by example"
+
+
+def test_what_another_process_stored_meanwhile_stays(places):
+    m, other = Noted(), Noted()
+    measure, summarise = m.measure, m.summarise
+
+    def slowly_measured(part):
+        other.obtain("importance")
+        return measure(part)
+
+    m.measure = slowly_measured
+    for fresh in (False, True):
+        assert set(m.obtain("random", fresh=fresh).parts) == {"importance", "random"}
+    assert (m.measured, other.measured) == (["random"] * 2, ["importance"])
+    second = threading.Thread(target=other.obtain, args=("b",))
+
+    def slowly_summarised(outcomes, runs):  # between reading the result again and saving it
+        second.start()
+        second.join(2)
+        return summarise(outcomes, runs)
+
+    m.measure, m.summarise = measure, slowly_summarised
+    m.obtain("a")
+    second.join()
+    stored = load(Key("noted", "synthetic", "tiny"), places.parent)
+    assert set(stored.parts) == set(stored.values) == {"a", "b", "importance", "random"}
+
+
+@pytest.mark.parametrize("suffix", [".json", ".outcomes.npz"])
+def test_damage_is_told_and_measured_again(suffix, places):
+    m = Noted()
+    m.obtain()
+    damaged = places / f"synthetic.tiny{suffix}"
+    damaged.write_bytes(damaged.read_bytes()[:-10])
+    with pytest.warns(UserWarning, match=f"synthetic.tiny{suffix} is damaged"):
+        m.obtain()
+    assert m.obtain() and m.counts == (2, 2)
+    assert (places / "synthetic.tiny.outcomes.npz.damaged-1").exists()
+
+
 # --- fewer texts ------------------------------------------------------------------------------------
 
 
@@ -238,11 +352,15 @@ def other(smoke, tmp_path, monkeypatch):
     path.write_bytes(whole)
 
 
+def quietly_got(profile):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return measurements.get("one_head", profile).to_json()
+
+
 def test_other_weights_in_the_cache_are_told_with_both_hashes(smoke, other):
     first = measurements.get("one_head", smoke)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # weights that fit are not spoken of
-        assert measurements.get("one_head", smoke).to_json() == first.to_json()
+    assert quietly_got(smoke) == first.to_json()  # weights that fit are not spoken of
     path = other(committed=False)
     (run,) = first.parts["outcomes"].runs
     with pytest.warns(UserWarning, match="part outcomes of one_head/synthetic/tiny") as caught:
@@ -273,7 +391,4 @@ def test_other_committed_weights_are_an_error_until_all_parts_are_measured(
 def test_nothing_is_trained_or_missed_where_no_weights_are(smoke, tmp_path, monkeypatch):
     first = measurements.get("one_head", smoke).to_json()
     monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert measurements.get("one_head", smoke).to_json() == first
-    assert not list(tmp_path.rglob("*.safetensors"))
+    assert quietly_got(smoke) == first and not list(tmp_path.rglob("*.safetensors"))

@@ -9,7 +9,7 @@ from headprune_lib.criteria import CRITERIA
 from headprune_lib.masking import ones_mask
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements import MEASUREMENTS, obtaining
-from headprune_lib.replication.measurements.accuracy import one_by_one_scores
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.orders import EVERY
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.profiles import load_profile
@@ -90,7 +90,7 @@ def test_a_new_version_of_a_criterion_is_another_signature(monkeypatch):
 
     def digest(name):
         curve = MEASUREMENTS["pruning_curve"]
-        return obtaining.signature(curve, "encoder", smoke, smoke.task, name)["digest"]
+        return obtaining.Request(curve, "encoder", smoke, smoke.task).signature(name)["digest"]
 
     before = {name: digest(name) for name in ("fisher", *EVERY["encoder"])}
     for name in ("fisher", "importance", "random"):

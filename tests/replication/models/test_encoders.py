@@ -13,7 +13,7 @@ from safetensors import safe_open
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.obtaining import signature
+from headprune_lib.replication.measurements.obtaining import Request
 from headprune_lib.replication.models import encoders, pretrained
 from headprune_lib.replication.models.encoders import (
     finetune,
@@ -265,7 +265,7 @@ def test_a_recipe_depends_on_itself_and_not_on_the_one_that_was_chosen():
         finetuning = dataclasses.replace(profile.finetuning, **finetuning)
         profile = dataclasses.replace(profile, finetuning=finetuning)
         one = MEASUREMENTS["recipes"]
-        return signature(one, "encoder", profile, profile.task, part)["digest"]
+        return Request(one, "encoder", profile, profile.task).signature(part)["digest"]
 
     assert digest(epochs=7, learning_rate=1.0) == digest() != digest(max_length=16)
     assert digest("2 epochs 0.001 batch 16") != digest()

@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.cli import app
+from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.obtaining import results_folder
-from headprune_lib.replication.measurements.trained import weights_at_hand
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.paths import cache_root
 from headprune_lib.replication.verification.verifying import verify
@@ -43,7 +43,7 @@ def by_name(done):
 
 def test_the_same_training_ends_with_the_same_cells(smoke, stored, monkeypatch):
     result = stored("figure1b")
-    path = weights_at_hand("encoder", smoke, smoke.task, {"seed": smoke.seed})
+    path = HALF_OF["encoder"].weights_at_hand(smoke, smoke.task, {"seed": smoke.seed})
     before = path.stat().st_mtime_ns, path.read_bytes()
     done = verify("figure1b", smoke)
     assert done.agrees and done.key == result.key and len(done.quantities) == 4

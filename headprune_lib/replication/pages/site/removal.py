@@ -10,7 +10,8 @@ import numpy as np
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication import measurements, store
 from headprune_lib.replication.claims.rules import share_judged, task_judged
-from headprune_lib.replication.measurements import accuracy, half_of
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements.effects import one_by_one_scores
 from headprune_lib.replication.measurements.removal import n_cut
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.pages.tables import shown_orders
@@ -180,7 +181,7 @@ def heads_that_go(result: Result, part: str) -> np.ndarray | None:
     if part == "oracle" and half_of(result.key) == "encoder":
         single = store.stored(Key("one_head", result.task, result.model))
         if single is not None:
-            return heads_array(rank_heads(accuracy.one_by_one_scores(single.raw)))
+            return heads_array(rank_heads(one_by_one_scores(single.raw)))
     return None
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.stats
 
 from headprune_lib.replication.criteria import shown
-from headprune_lib.replication.measurements.stability import CRITERIA, PLAIN
+from headprune_lib.replication.measurements.scores import CRITERIA, PLAIN
 from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.pages.tables.pages import (
     NOT_MEASURED,

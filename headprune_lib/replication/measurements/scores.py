@@ -1,0 +1,443 @@
+"""What scores of heads are worth. None of it is in the paper.
+
+``agreement``: do fine-tunings that differ in their seed alone agree on which heads matter?
+``stability``: are a criterion's scores those of other text and of other trainings, and what do they
+know of heads? A part is a criterion on the first training; what follows `` training `` in its name is
+the seed of another one, which is scored on the task's own text alone.
+``scoring_examples``: how many sentences does a criterion need? A part is a criterion. Draws share no
+sentence, and each larger one of a draw contains the smaller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import torch
+
+from headprune_lib.masking import HeadTensors
+from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.data import TASKS, Texts
+from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.measurements import contrasts
+from headprune_lib.replication.measurements.contrasts import contrast, follow
+from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
+from headprune_lib.replication.measurements.records import (
+    Resampling,
+    correlation_record,
+    interval_record,
+    partial_record,
+)
+from headprune_lib.replication.measurements.removal import masks_along, outcomes_under
+from headprune_lib.replication.measurements.single_heads import one_head
+from headprune_lib.replication.measurements.which_first import (
+    COMPARED,
+    N_EXAMPLES,
+    loss_area,
+    tested,
+)
+from headprune_lib.replication.metrics import MILLINAT, SCORES
+from headprune_lib.replication.models.pretrained import load_tokenizer
+from headprune_lib.replication.order_names import (
+    NamedOrder,
+    further_training,
+    parse_part,
+    read_name,
+    tokens_of,
+)
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import EncoderSubject
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.scoring import normalize_l2
+from headprune_lib.selection import rank_heads
+
+
+def scored_once(order: str) -> NamedOrder:
+    """What an order's name says.
+
+    Raises:
+        ValueError: no criterion is called so, or its scores are measured again at each step.
+    """
+    named = read_name(order)
+    if named.rescored:
+        raise ValueError(f"{order!r} is scored again at each step; give a criterion scored once")
+    return named
+
+
+def scores_on(
+    subject: EncoderSubject, named: NamedOrder, texts: Texts, journal: Journal
+) -> HeadTensors:
+    """Every head's score on some texts, which the journal knows by their checksum."""
+
+    def measure() -> Arrays:
+        eager = EncoderSubject.of(subject.profile, subject.seed, "eager")
+        return named.scores(
+            eager.model,
+            eager.batches(texts).batches,
+            None,
+            lambda: tokens_of(load_tokenizer(subject.profile.model)),
+        )
+
+    (unit,) = run_units(
+        {f"{subject.key} {named.key()} on {texts.sha256[:8]}": measure},
+        journal,
+        f"{shown(named.criterion.name).label}, {len(texts)} sentences",
+    ).values()
+    return {"self": torch.from_numpy(unit["self"])}
+
+
+# --- other trainings --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AgreementStatistics(Resampling):
+    """``least``: how many of the least important heads are compared as sets."""
+
+    least: int = 10
+
+
+@measurement(
+    "agreement",
+    version=1,
+    parameters=["n_scoring"],
+    statistics=AgreementStatistics(),
+    own=lambda profile: Own(seeds=tuple(profile.seeds)),
+)
+def agreement(context: Context) -> Measured:
+    """I_h, not normalised, of every training: (seed, layer, head)."""
+    profile = context.profile
+    subjects = [EncoderSubject.of(profile, seed) for seed in profile.seeds]
+    plain = [subject.importance(context.journal, normalize=None)["self"] for subject in subjects]
+    return subjects[0].measured(
+        {"scores": np.stack([scores.numpy() for scores in plain])},
+        dataset=f"{profile.task}/train",
+        n_examples=len(subjects[0].scoring),
+        metric="importance",
+        unit="nats per unit of the gate",
+        runs=[subject.run for subject in subjects],
+    )
+
+
+@agreement.summary
+def _(outcomes: Outcomes, runs: Runs, statistics: AgreementStatistics) -> dict[str, Any]:
+    """``scores`` (seed, layer, head), normalised by layer as the paper does; ``pairs`` of seeds."""
+    seeds = [run["seed"] for run in runs[OUTCOMES]]
+    normalised = [
+        normalize_l2({"self": torch.from_numpy(plain)}) for plain in outcomes[OUTCOMES]["scores"]
+    ]
+    scores = np.stack([each["self"].numpy() for each in normalised])
+    flat = scores.reshape(len(scores), -1)
+    least = [{*rank_heads(each)[: statistics.least]} for each in normalised]
+    pairs = []
+    for i, j in itertools.combinations(range(len(flat)), 2):
+        pearson, spearman = (
+            correlation_record(flat[i], flat[j], how, statistics.resamples, statistics.seed)
+            for how in ("pearson", "spearman")
+        )
+        pairs.append(
+            {
+                "seeds": [seeds[i], seeds[j]],
+                "pearson": pearson["r"],
+                "spearman": spearman["r"],
+                "spearman_interval": spearman["interval"],
+                "shared_least": len(least[i] & least[j]),
+            }
+        )
+    return {
+        "scores": scores,
+        "pairs": pairs,
+        "mean_spearman": np.mean([pair["spearman"] for pair in pairs]) if pairs else None,
+        "shared_least_by_chance": statistics.least**2 / flat.shape[1],
+    }
+
+
+# --- other text -------------------------------------------------------------------------------------
+
+CRITERIA = (
+    "importance",
+    "importance unnormalised",
+    "fisher",
+    "entropy",
+    "logits-norm",
+    "magnitude",
+    "confidence",
+)
+"""Those whose stability a profile measures without being asked for more."""
+PLAIN = "importance unnormalised"
+"""What is held fixed: Eq. 2 as it is."""
+
+
+def _own_of_criterion(profile: Profile, part: str) -> Own:
+    order, _, seed = parse_part(part)[:3]
+    values = {"order": order, "criterion": scored_once(order).criterion.version}
+    if seed is not None:
+        return Own(values, (seed,))
+    return Own({**values, "n_examples": profile.n_examples}, needs=(one_head,))
+
+
+@measurement(
+    "stability",
+    version=1,
+    parameters=["n_scoring", "n_domain", "domains"],
+    statistics=Resampling(),
+    parts=lambda: CRITERIA,
+    own=_own_of_criterion,
+    texts=lambda profile, task: (task, *profile.domains),
+)
+def stability(context: Context, part: str) -> Measured:
+    """Scores (layer, head) on each text; on the first training also what each head's absence does."""
+    order, _, seed = parse_part(part)[:3]
+    named, profile = scored_once(order), context.profile
+    subject = EncoderSubject.of(profile, seed)
+    texts = {profile.task: subject.scoring}
+    raw: Arrays = {}
+    if seed is None:
+        for domain in profile.domains:
+            texts[domain] = TASKS[domain].split("test", profile.data).first(profile.n_domain)
+        raw["effect"] = effect_of(context.get("one_head").raw)
+    for name, examples in texts.items():
+        found = scores_on(subject, named, examples, context.journal)
+        raw[f"scores {name}"] = found["self"].numpy()
+    raw["texts"] = np.array([*texts])
+    return subject.measured(
+        raw,
+        dataset=f"{profile.task}/train",
+        n_examples=len(subject.scoring),
+        metric="scores of heads",
+        unit="of the criterion",
+    )
+
+
+def effect_of(cuts: Arrays) -> np.ndarray:
+    """(layer, head) in nats: what the mean loss grows by without the head."""
+    places = cuts["heads"].T
+    effect = np.full(places.max(1) + 1, np.nan)
+    effect[tuple(places)] = cuts["loss_change"].mean(-1) / MILLINAT
+    return effect
+
+
+@stability.summary
+def _(outcomes: Outcomes, runs: Runs, statistics: Resampling) -> dict[str, Any]:
+    """By criterion: see :func:`_stability`."""
+    orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
+    return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
+
+
+def _stability(
+    order: str, outcomes: Outcomes, runs: Runs, statistics: Resampling
+) -> dict[str, Any]:
+    """Rank correlations of a criterion's scores.
+
+    ``domains``: with those on other text; ``trainings``: of every two trainings, with the mean;
+    ``effect``: with what the loss grows by without the head, ``given_layer`` and ``given_both``:
+    the same with the layer, and with the layer and importance held fixed.
+    """
+    resampled = statistics.resamples, statistics.seed
+
+    def ranked(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        return correlation_record(x.ravel(), y.ravel(), "spearman", *resampled)
+
+    def partial(scores: np.ndarray, effect: np.ndarray, *given: np.ndarray) -> dict[str, Any]:
+        layers = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape)
+        x, y, groups, *fixed = (one.ravel() for one in (scores, effect, layers, *given))
+        return partial_record(x, y, groups, *resampled, given=fixed)
+
+    home = {
+        runs[name][0]["seed"]: _scores(raw)[0][1]
+        for name, raw in outcomes.items()
+        if parse_part(name).curve == order
+    }
+    trainings = [
+        {"seeds": [one, other], **ranked(home[one], home[other])}
+        for one, other in itertools.combinations(sorted(home), 2)
+    ]
+    known = [pair["r"] for pair in trainings if pair["r"] is not None]
+    found: dict[str, Any] = {
+        "domains": {},
+        "trainings": trainings,
+        "mean_trainings": float(np.mean(known)) if known else None,
+        "effect": None,
+        "given_layer": None,
+        "given_both": None,
+    }
+    if order not in outcomes:  # on a further training alone
+        return found
+    effect, ((_, own), *others) = outcomes[order]["effect"], _scores(outcomes[order])
+    found["domains"] = {name: ranked(own, scores) for name, scores in others}
+    found["effect"], found["given_layer"] = ranked(own, effect), partial(own, effect)
+    if PLAIN in outcomes and scored_once(order).criterion.name != "importance":
+        found["given_both"] = partial(own, effect, _scores(outcomes[PLAIN])[0][1])
+    return found
+
+
+def _scores(raw: Arrays) -> list[tuple[str, np.ndarray]]:
+    """The scores on each text, the own one first."""
+    return [(str(name), raw[f"scores {name}"]) for name in raw["texts"]]
+
+
+# --- fewer sentences --------------------------------------------------------------------------------
+
+SIZES = (16, 64, 256, 1_000)
+"""Sentences; all that there are, twice as many as I_h is measured on elsewhere, come last."""
+DRAWS = 3
+
+
+def n_pool(profile: Profile) -> int:
+    """How many training sentences draws are made of: the last ones, apart from ``selection``."""
+    return 2 * profile.n_scoring
+
+
+def sizes_of(n: int) -> tuple[int, ...]:
+    """Of which several draws can be made that share none, and all.
+
+    >>> sizes_of(4000), sizes_of(64)
+    ((16, 64, 256, 1000, 4000), (16, 64))
+    """
+    return (*(size for size in SIZES if DRAWS * size <= n), n)
+
+
+def drawn(texts: Texts) -> Iterator[tuple[int, int, Texts]]:
+    """Number of sentences, number of the draw, and the sentences; all of them are one draw."""
+    *sizes, whole = sizes_of(len(texts))
+    places = np.random.default_rng(0).permutation(len(texts)).tolist()
+    for size in sizes:
+        for draw in range(DRAWS):
+            first = draw * sizes[-1]
+            yield size, draw, texts.rows(places[first : first + size])
+    yield whole, 0, texts
+
+
+def _drawn_from(profile: Profile) -> dict[str, Any]:
+    return {
+        "n_examples": min(N_EXAMPLES, profile.n_examples or N_EXAMPLES),
+        "shares": list(COMPARED),
+        "sizes": list(sizes_of(n_pool(profile))),
+        "draws": DRAWS,
+    }
+
+
+def _version_of(part: str) -> Own:
+    return Own({"order": part, "criterion": scored_once(part).criterion.version})
+
+
+@measurement(
+    "scoring_examples",
+    version=1,
+    parameters=_drawn_from,
+    statistics=Resampling(5_000),
+    parts=lambda: ("importance", "entropy"),
+    own=_version_of,
+)
+def scoring_examples(context: Context, part: str) -> Measured:
+    """Scores on every draw of sentences, and outcomes of the test texts along the order of each."""
+    named = scored_once(part)
+    subject = EncoderSubject.of(context.profile)
+    wide = dataclasses.replace(context.profile, n_scoring=n_pool(context.profile))
+    pool = dataclasses.replace(subject, profile=wide)
+    pool.check_apart()
+    texts, found = tested(subject), []
+    for n, draw, sentences in drawn(pool.scoring):
+        scores = scores_on(subject, named, sentences, context.journal)
+        order = rank_heads(scores)[:: -1 if named.reverse else 1]
+        masks = masks_along(subject, order, COMPARED)
+        outcomes = outcomes_under(subject, masks, texts, context.journal)
+        found.append(
+            {
+                "n": n,
+                "draw": draw,
+                "scores": scores["self"].numpy(),
+                "order": heads_array(order),
+                "correct": outcomes["correct"],
+                "loss_area": loss_area(COMPARED, outcomes["loss"]),
+                "log_loss": outcomes["loss"].mean(-1),
+            }
+        )
+    metric = TASKS[context.profile.task].metric
+    raw: Arrays = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    raw |= {
+        "shares": np.array(COMPARED),
+        "labels": np.array(texts.labels, np.int8),
+        "metric": np.array(metric),
+    }
+    return subject.measured(raw, n_examples=len(texts), metric=metric, unit=SCORES[metric].unit)
+
+
+@scoring_examples.summary
+def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+    """By criterion, what so many sentences give, the smallest number first."""
+    return {"criteria": {name: _of_sizes(raw, statistics) for name, raw in outcomes.items()}}
+
+
+def _of_sizes(raw: Arrays, statistics: Resampling) -> list[dict[str, Any]]:
+    """What each number of sentences gives.
+
+    ``with_all`` is the mean rank correlation with the scores on all sentences, ``each`` that of
+    every draw, ``between`` the mean of two draws; ``lost`` and ``loss_lost`` are what the order
+    on all sentences keeps more, and adds less in nats.
+    """
+    sizes = [int(n) for n in np.unique(raw["n"])]
+    # a number of sentences as an order, a draw as a training of it
+    outcomes, runs = {}, {}
+    for n, draw in itertools.product(sizes, range(DRAWS)):
+        name = further_training(draw, str(n))
+        outcomes[name], runs[name] = _run(raw, n, draw), [{"seed": draw}]
+    own = contrasts.Statistics(statistics.resamples, statistics.seed)
+    orders, followed = contrasts.values_of(outcomes, runs, own)["orders"], follow(outcomes, runs)
+    whole = followed[str(sizes[-1])]
+    found = []
+    for n in sizes:
+        lost = contrast(whole, followed[str(n)], whole.trainings, own)
+        found.append(
+            {
+                "n": n,
+                **_ranks(raw, n, statistics),
+                "area": orders[str(n)]["area"],
+                "added_loss": orders[str(n)]["added_loss"],
+                "lost": lost["area"],
+                "loss_lost": lost["loss"],
+            }
+        )
+    return found
+
+
+def _run(raw: Arrays, n: int, draw: int) -> Arrays:
+    """A draw as an order on one training; of all sentences there is one, which stands for each."""
+    (rows,) = np.nonzero(raw["n"] == n)
+    row = rows[draw % len(rows)]
+    return {
+        "said": np.array([""], np.str_),
+        **{name: raw[name][row : row + 1] for name in ("correct", "loss_area", "log_loss")},
+        **{name: raw[name] for name in ("shares", "labels", "metric")},
+    }
+
+
+def _ranks(raw: Arrays, n: int, statistics: Resampling) -> dict[str, Any]:
+    """Rank correlations of the draws with all sentences, resampled over draws and heads."""
+    flat = raw["scores"].reshape(len(raw["n"]), -1)
+    own, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]
+    each = [_spearman(scores, whole) for scores in own]
+    generator = np.random.default_rng([statistics.seed, n])
+    heads = generator.integers(0, flat.shape[1], (statistics.resamples, flat.shape[1]))
+    again = np.stack([_spearman(scores[heads], whole[heads]) for scores in own], axis=1)
+    chosen = generator.integers(0, len(own), (statistics.resamples, len(own)))
+    means = np.take_along_axis(again, chosen, axis=1).mean(1)
+    pairs = [_spearman(own[i], own[j]) for i in range(len(own)) for j in range(i)]
+    return {
+        "with_all": {"value": float(np.mean(each)), "interval": interval_record(means)},
+        "each": [float(r) for r in each],
+        "between": float(np.mean(pairs)) if pairs else None,
+    }
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of the last axes; 0 where one does not vary."""
+    ranks = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
+    x, y = (side - side.mean(-1, keepdims=True) for side in ranks)
+    scale = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    return np.divide((x * y).sum(-1), scale, out=np.zeros_like(scale), where=scale > 0)

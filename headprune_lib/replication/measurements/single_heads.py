@@ -1,0 +1,259 @@
+"""The score without each head, and with one head alone in a layer (sections 3.2, 3.3, appendix A).
+
+``one_head`` is Table 1 and Figure 1; the paper shows the encoder's own heads of a translator, those
+of the other two kinds are measured too. ``all_but_one`` keeps every head alone in turn and chooses
+the best of a layer on the very test set that it reports (the paper's way in Tables 2 and 3, with
+which no p-value is valid). ``best_heads`` chooses on training sentences, or on the validation
+chapters, as the paper's Tables 5 and 6 do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headprune_lib.ablation import all_but_one_masks, one_head_masks
+from headprune_lib.masking import ones_mask
+from headprune_lib.replication.data import TRANSLATION_TASKS
+from headprune_lib.replication.measurements.effects import (
+    METRICS,
+    Draws,
+    Metric,
+    counts,
+    effect_records,
+    removable_record,
+)
+from headprune_lib.replication.measurements.measurement import (
+    HALVES,
+    Context,
+    Half,
+    Own,
+    measurement,
+)
+from headprune_lib.replication.metrics import corpus_bleu
+from headprune_lib.replication.models.encoders import compact
+from headprune_lib.replication.order_names import seed_in
+from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationSubject
+from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
+from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
+from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
+
+_OF_CUTS = (
+    *("heads", "correct", "loss_change"),
+    *("counts_change", f"{BESIDE}counts_change", "draft_loss_change"),
+)
+"""Outcomes that have a row a cut."""
+
+
+# --- one head cut -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OneHeadStatistics:
+    """Constants of the tests of every head, and of the share of heads that is removable."""
+
+    tests: Metric
+    draws: Draws = field(default_factory=Draws)
+
+
+@measurement(
+    "one_head",
+    version=1,
+    parameters={"encoder": ["n_examples"], "translation": ["n_headline"]},
+    statistics={half: OneHeadStatistics(metric) for half, metric in METRICS.items()},
+    halves=HALVES,
+)
+def one_head(context: Context) -> Measured:
+    """Outcomes of all test texts with each head cut in turn."""
+    profile = context.profile
+    if context.half == "encoder":
+        subject = EncoderSubject.of(profile)
+        return subject.measured(
+            subject.sweep("one head", subject.test, context.journal, profile.task)
+        )
+    subject = TranslationSubject.of(profile, context.task)
+    masks, pairs = one_head_masks(subject.model), subject.headline
+    return subject.measured(
+        subject.sweep_heads(pairs, masks, context.journal, "one head cut"), len(pairs)
+    )
+
+
+@one_head.summary
+def _(half: Half, outcomes: Outcomes, statistics: OneHeadStatistics) -> dict[str, Any]:
+    """``counts`` and ``removable`` are of all heads, for a translator by kind; ``truncated`` counts
+    long sentences.
+    """
+    raw, metric, draws = outcomes[OUTCOMES], statistics.tests, statistics.draws
+    records = effect_records(raw, metric)
+    drawn = metric.resampled(raw, draws.resamples, draws.seed)
+    removable = {}
+    for kind in dict.fromkeys(record["kind"] for record in records):
+        own = [record for record in records if record["kind"] == kind]
+        change = np.array([record["delta"] for record in own])
+        low, high = np.array([record["interval"] for record in own]).T
+        # records are grouped by kind, outcomes as the model has its layers
+        heads = heads_array((kind, record["layer"], record["head"]) for record in own)
+        rows = rows_of(heads, raw["heads"])
+        removable[kind] = removable_record(change, low, high, drawn[:, rows], metric.delta, draws)
+    return {
+        "baseline": metric.baseline(raw),
+        "heads": records,
+        "counts": counts(records, metric),
+        "removable": removable["self"] if half == "encoder" else removable,
+        "delta_tolerated": metric.delta,
+        **({"truncated": int(raw["truncated"])} if "truncated" in raw else {}),
+    }
+
+
+# --- one head left in a layer -----------------------------------------------------------------------
+
+
+@measurement(
+    "all_but_one",
+    version=1,
+    parameters={"encoder": ["n_examples"], "translation": ["n_verses", "n_headline"]},
+    statistics=METRICS,
+    halves=HALVES,
+)
+def all_but_one(context: Context) -> Measured:
+    """Outcomes of all test texts with each head kept as the only one of its layer."""
+    profile = context.profile
+    if context.half == "encoder":
+        subject = EncoderSubject.of(profile)
+        return subject.measured(
+            subject.sweep("all but one", subject.test, context.journal, profile.task)
+        )
+    subject = TranslationSubject.of(profile, context.task)
+    masks, pairs = all_but_one_masks(subject.model), subject.pairs("test")
+    return subject.measured(
+        subject.sweep_heads(pairs, masks, context.journal, "all but one"), len(pairs)
+    )
+
+
+@all_but_one.summary
+def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
+    """``layers`` has the best head of each, ``heads`` every head of an encoder."""
+    raw = outcomes[OUTCOMES]
+    found = {
+        "baseline": statistics.baseline(raw),
+        "layers": effect_records(_rows(raw, best_of_layers(raw)), statistics),
+        "chosen_on": "test",
+    }
+    if half == "encoder":
+        shown = ("layer", "head", "delta", "interval")
+        records = effect_records(raw, statistics)
+        found["heads"] = [{name: record[name] for name in shown} for record in records]
+    return found
+
+
+def best_of_layers(raw: Arrays) -> np.ndarray:
+    """For each layer (of each kind) the row of its best single head: highest score, lowest loss."""
+    layers = raw["heads"][:, :-1]
+    if "correct" in raw:
+        order = np.lexsort((raw["loss_change"].sum(-1), -raw["correct"].sum(-1)))
+    else:
+        _, cuts = all_counts(raw)
+        loss = mean_losses(raw)["draft_log_loss"][1:]
+        order = np.lexsort((loss, -corpus_bleu(cuts.sum(1))))
+    return np.array(
+        [
+            next(i for i in order if (layers[i] == layer).all())
+            for layer in np.unique(layers, axis=0)
+        ]
+    )
+
+
+def _rows(raw: Arrays, rows: np.ndarray) -> Arrays:
+    """The outcomes of some cuts alone."""
+    return {name: one[rows] if name in _OF_CUTS else one for name, one in raw.items()}
+
+
+def _chosen_on_test_too(profile: Profile) -> bool:
+    """Whether all heads are kept alone on the test set, so that the best ones' outcomes are there."""
+    return profile.orders == "every"
+
+
+def _own_of_best(profile: Profile, half: Half, part: str) -> Own:
+    built_on = half == "encoder" and _chosen_on_test_too(profile)
+    seeds = None if part == OUTCOMES else (seed_in(part),)
+    return Own(seeds=seeds, needs=(all_but_one,) if built_on else ())
+
+
+@measurement(
+    "best_heads",
+    version=1,
+    parameters={
+        "encoder": ["n_examples", "n_selection"],
+        "translation": ["n_verses", "n_headline"],
+    },
+    statistics=METRICS,
+    halves=HALVES,
+    own=_own_of_best,
+)
+def best_heads(context: Context, part: str) -> Measured:
+    """Outcomes with each layer's best head alone, and those of all heads that it was chosen by.
+
+    No page wants a translator's further trainings, for each takes an hour: ``"training 2"`` is
+    measured when asked for by name.
+    """
+    profile, journal = context.profile, context.journal
+    if context.half == "encoder":
+        subject = EncoderSubject.of(profile)
+        train = subject.sweep("all but one", subject.selection, journal, f"{profile.task} (train)")
+        heads = train["heads"][best_of_layers(train)]
+        if _chosen_on_test_too(profile):
+            test = context.get("all_but_one").raw
+            test = _rows(test, rows_of(heads, test["heads"]))
+        else:
+            test = _alone(subject, heads, journal)
+        return subject.measured({**test, **{f"train_{name}": train[name] for name in train}})
+    seed = None if part == OUTCOMES else seed_in(part)
+    subject = TranslationSubject.of_listed(profile, context.task, seed)
+    masks, (choice, reported) = all_but_one_masks(subject.model), subject.chosen
+    valid = mean_losses(subject.sweep_heads(choice, masks, journal, "all but one (valid)"))
+    best = [heads_in(valid["heads"])[row] for row in best_of_layers(valid)]
+    raw = subject.sweep_heads(
+        reported, {head: masks[head] for head in best}, journal, "the best of each layer"
+    )
+    raw |= {f"valid_{name}": values for name, values in valid.items()}
+    dataset = f"{subject.task}/{TRANSLATION_TASKS[subject.task].chosen[1]}"
+    return subject.measured(raw, len(reported), dataset=dataset)
+
+
+def _alone(subject: EncoderSubject, heads: np.ndarray, journal: Journal) -> Arrays:
+    """As a sweep, of these heads (layer, head) alone: each is kept as the only one of its layer."""
+    masks = all_but_one_masks(subject.model)
+    named = {f"only {layer} {head}": masks["self", layer, head] for layer, head in heads.tolist()}
+    found = subject.under(
+        {UNCUT: ones_mask(subject.model), **named},
+        subject.test,
+        journal,
+        f"the best of each layer, {len(subject.test)} sentences",
+    )
+    correct, loss = found["correct"], found["loss"]
+    return {
+        "heads": heads,
+        **compact(correct[0], correct[1:], loss[0], loss[1:]),
+        "truncated": np.array(subject.batches(subject.test).n_truncated),
+    }
+
+
+@best_heads.summary
+def _(half: Half, outcomes: Outcomes, statistics: Metric) -> dict[str, Any]:
+    """As of ``all_but_one``; ``further`` has the same of further trainings by the names of their parts."""
+    found = {
+        name: {
+            "baseline": statistics.baseline(raw),
+            "layers": effect_records(raw, statistics),
+            "chosen_on": "train" if half == "encoder" else "valid",
+            "n_selection": raw["train_correct"].shape[-1]
+            if half == "encoder"
+            else len(raw["valid_reference_lengths"]),
+        }
+        for name, raw in outcomes.items()
+    }
+    first = found.pop(OUTCOMES, {})  # absent where a further training was asked for by itself
+    return {**first, "further": found} if found else first
