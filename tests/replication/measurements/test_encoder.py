@@ -13,10 +13,10 @@ from headprune_lib import find_heads, order_mask, rank_heads, score_heads
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
 from headprune_lib.replication import measurements
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.measurements import compared
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import OFFSETS
 from headprune_lib.replication.measurements.scores import DRAWS, drawn, sizes_of
+from headprune_lib.replication.measurements.which_first import ALPHAS
 from headprune_lib.replication.models.pretrained import load_tokenizer
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.profiles import load_profile
@@ -102,7 +102,7 @@ def test_the_weight_is_chosen_on_training_sentences(which_first, smoke):
     raw = which_first.parts[f"{COMBINED} training 2"].raw
     subject = EncoderSubject.of(smoke, 2, "eager")
     batches, added = subject.batches(subject.scoring).batches, {}
-    for alpha in compared.ALPHAS:
+    for alpha in ALPHAS:
         scores = score_heads(subject.model, batches, "importance-entropy", alpha=alpha)
         order = rank_heads(scores)
         each = [

@@ -5,12 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from headprune_lib.replication.measurements.perplexity import kept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.measurements import compared, contrasts
 from headprune_lib.replication.measurements.along_training import Statistics as SlopeStatistics
 from headprune_lib.replication.measurements.along_training import gini_within, slopes
 from headprune_lib.replication.measurements.contrasts import Statistics, values_of
@@ -23,6 +21,8 @@ from headprune_lib.replication.measurements.effects import (
     removable_record,
 )
 from headprune_lib.replication.measurements.single_heads import best_of_layers
+from headprune_lib.replication.measurements.which_first import SHARES, shuffled_within
+from headprune_lib.replication.metrics import SCORES
 
 # --- single heads -----------------------------------------------------------------------------------
 
@@ -79,11 +79,12 @@ def test_needed_heads_the_interval_of_the_rest_and_the_power_of_more_examples():
 def test_what_is_kept_is_a_share_of_what_is_above_chance():
     curves = Curves(np.array([0.0, 0.5, 1.0]), 0.5, {}, {})
     assert curves.kept(np.array([0.9, 0.7, 0.5])) == pytest.approx([1.0, 0.5, 0.0])
-    assert np.isnan(curves.kept(np.array([[0.5, 0.6, 0.5]]))).all()
     assert curves.area(np.array([0.9, 0.7, 0.5]), 0.5) == pytest.approx(0.8)
     assert curves.area(np.array([0.9, 0.7, 0.5])) == pytest.approx(0.7)
-    np.testing.assert_allclose(kept(np.array([2.0, 3.0, 5.0]), 4.0), [1, 0.5, -0.5])  # of a loss
-    assert np.isnan(kept(np.array([5.0, 4.0]), 4.0)).all()
+    of_loss = stats.kept_above_chance(-np.array([2.0, 3.0, 5.0]), -2.0, -4.0)
+    np.testing.assert_allclose(of_loss, [1, 0.5, -0.5])
+    # who is at chance, or below, has nothing to keep
+    assert curves.kept(np.array([[0.5, 0.6, 0.5], [0.4, 0.6, 0.4]])).tolist() == [[0.0] * 3] * 2
 
 
 def test_trainings_are_drawn_with_the_verses():
@@ -102,30 +103,30 @@ def test_trainings_are_drawn_with_the_verses():
     outcomes = {"importance": part(1), "importance training 6": part(6)}
     curves = read_curves(outcomes, CurveStatistics(resamples=400))
     first, further = curves.runs["importance"][:, 0]
-    drawn = curves.drawn["importance"][:, 0]
+    drawn = curves.means["importance"].drawn[:, 0]
     # among draws of two trainings, a quarter has each of them alone
     for alone in (first, further):
         assert 0.15 < np.isclose(drawn, alone).mean() < 0.35
-    assert np.ptp(curves.drawn[MAIN][:, 0]) == pytest.approx(0, abs=1e-9)  # no verse differs
+    assert np.ptp(curves.means[MAIN].drawn[:, 0]) == pytest.approx(0, abs=1e-9)  # no verse differs
     again, other = (
-        read_curves(outcomes, CurveStatistics(resamples=400, seed=seed)).drawn for seed in (0, 1)
+        read_curves(outcomes, CurveStatistics(resamples=400, seed=seed)).means for seed in (0, 1)
     )
-    assert (again["importance"] == curves.drawn["importance"]).all()
-    assert (other["importance"] != curves.drawn["importance"]).any()
+    assert (again["importance"].drawn == curves.means["importance"].drawn).all()
+    assert (other["importance"].drawn != curves.means["importance"].drawn).any()
 
 
 # --- orders beside each other -----------------------------------------------------------------------
 
 
 def made_up(seed, metric="accuracy", runs=3, n=40):
-    generator, steps = np.random.default_rng(seed), len(compared.SHARES)
+    generator, steps = np.random.default_rng(seed), len(SHARES)
     return {
         "said": np.array([""] * runs),
         "correct": generator.random((runs, steps, n)) < np.linspace(0.9, 0.5, steps)[:, None],
         "loss_area": generator.integers(0, 500, (runs, n)),
         "log_loss": generator.random((runs, steps)),
         "labels": np.arange(n) % 2,
-        "shares": np.array(compared.SHARES),
+        "shares": np.array(SHARES),
         "metric": np.array(metric),
     }
 
@@ -147,7 +148,7 @@ def two_trainings(raw):
 @pytest.mark.parametrize("metric", ["accuracy", "matthews", "f1"])
 def test_values_and_intervals_are_those_of_a_loop_over_resamples(metric):
     raw, n_drawn = made_up(1, metric), 40
-    score = contrasts.SCORES[metric]
+    score = SCORES[metric]
     chance = score.chance(raw["labels"])
     outcomes = two_trainings(raw)
     found = values_of(outcomes, trainings_of(outcomes), Statistics(resamples=n_drawn, seed=3))
@@ -207,9 +208,9 @@ def test_orders_and_contrasts_stand_on_the_trainings_that_both_have():
 @given(draw=st.integers(0, 1000))
 def test_the_control_moves_entropies_within_their_layer_alone(draw):
     values = torch.arange(24.0).view(4, 6)
-    moved = compared.shuffled_within(values, draw)
+    moved = shuffled_within(values, draw)
     assert torch.equal(moved.sort(1).values, values)
-    assert torch.equal(moved, compared.shuffled_within(values, draw))
+    assert torch.equal(moved, shuffled_within(values, draw))
 
 
 # --- along a training -------------------------------------------------------------------------------

@@ -15,19 +15,15 @@ from headprune_lib.replication.store import (
     OUTCOMES,
     Journal,
     Key,
-    Measured,
     Part,
     Result,
     ResultDamaged,
-    Wanted,
     files,
     find,
     fingerprint,
     load,
     make_signature,
-    obtain,
     plain,
-    provenance,
     save,
     text,
 )
@@ -42,10 +38,6 @@ INPUTS = {
     "weights": {"model": "11"},
     "recipe": {"epochs": 3},
 }
-
-
-def signed(version=1, parameters=None, **own):
-    return make_signature(version, parameters or {}, own, {}, {}, {})
 
 
 SIGNATURE = make_signature(*INPUTS.values())
@@ -122,7 +114,7 @@ def test_a_signature_ignores_order_and_sees_every_part():
     assert json.loads(json.dumps(SIGNATURE)) == SIGNATURE, "must equal itself when read back"
     for bad in (float("nan"), np.float32(1), {1, 2}):
         with pytest.raises(ValueError, match="finite numbers"):
-            signed(parameters={"x": bad})
+            make_signature(1, {"x": bad}, {}, {}, {}, {})
 
 
 def test_a_changed_constant_changes_the_fingerprint():
@@ -278,123 +270,6 @@ def test_a_failed_write_leaves_the_old_pair_or_nothing(name, time_, error, monke
     assert len(calls) == time_, "the failure must have been reached"
     assert (path.read_bytes(), npz(path).read_bytes()) == before
     assert names(folders / "results") == ["reviews.m.json", "reviews.m.outcomes.npz"]
-
-
-# --- obtain ---------------------------------------------------------------------------------------
-
-
-class Measure:
-    """Notes what it measures and how often it summarises."""
-
-    def __init__(self):
-        self.measured, self.summarised = [], 0
-
-    def measure(self, name):
-        self.measured.append(name)
-        raw = {"right": np.array([1, 0, 1])}
-        outcomes = Measured(raw, [{"seed": 0, "rate": 1 / 3}], "d", 3, "accuracy", "fraction")
-        return outcomes, provenance("headprune reproduce one_head", 1.0)
-
-    def summarise(self, outcomes, runs):
-        self.summarised += 1
-        return {
-            name: {"accuracy": raw["right"].mean(), "rate": runs[name][0]["rate"] * 3}
-            for name, raw in outcomes.items()
-        }
-
-    def obtain(self, signatures=None, statistics="a", **options):
-        signatures = signatures or {OUTCOMES: SIGNATURE}
-        made_by = (self.measure, self.summarise, "headprune reproduce one_head")
-        return obtain(Wanted(KEY, "default", signatures, statistics, *made_by), **options)
-
-    @property
-    def counts(self):
-        return len(self.measured), self.summarised
-
-
-def test_a_part_is_measured_once_a_signature_and_summarised_once_a_statistic():
-    m = Measure()
-    first = m.obtain()
-    assert first.values == {OUTCOMES: {"accuracy": 0.666667, "rate": 0.999999}}
-    assert first.provenance["command"] == "headprune reproduce one_head"
-    assert "first_measured" not in first.provenance
-    assert m.obtain().to_json() == first.to_json() and m.counts == (1, 1)
-    summarised = m.obtain(statistics="b")
-    assert summarised.values == first.values, "runs are read as they were"
-    assert m.counts == (1, 2) and summarised.provenance == first.provenance
-    assert m.obtain(statistics="b").statistics == "b" and m.counts == (1, 2)
-    other = {OUTCOMES: signed(2)}
-    again = m.obtain(other)
-    assert again.parts[OUTCOMES].signature == other[OUTCOMES] and m.counts == (2, 3)
-    fresh = m.obtain(other, fresh=True)
-    assert m.counts == (3, 4)
-    for later in (again, fresh):
-        assert later.provenance["first_measured"] == first.provenance["date"]
-
-
-def test_a_new_part_leaves_the_others_alone_unless_it_is_of_other_examples():
-    m = Measure()
-    two = {"importance": signed(order=1), "random": signed(order=2)}
-    before = m.obtain(two)
-    after = m.obtain({"confidence": signed(order=3)})
-    assert m.measured == ["importance", "random", "confidence"]
-    assert set(after.values) == {*m.measured}
-    for name in two:
-        assert after.parts[name].provenance == before.parts[name].provenance
-        assert after.values[name] == before.values[name]
-    m.obtain({**two, "importance": signed(order=4)})
-    assert m.measured[3:] == ["importance"], "the stale one alone"
-    assert set(m.obtain(two, fresh=True).parts) == {"importance", "random", "confidence"}
-    assert m.measured[4:] == ["importance", "random"], "the ones that are asked for"
-    other = m.obtain({"importance": signed(parameters={"n": 20})})
-    assert list(other.parts) == ["importance"], "they cannot be compared, example by example"
-
-
-def test_what_another_process_stored_meanwhile_stays():
-    m, other = Measure(), Measure()
-    measure, summarise, started = m.measure, m.summarise, threading.Event()
-
-    def slowly_measured(name):
-        other.obtain({"importance": signed(order=1)})
-        return measure(name)
-
-    m.measure = slowly_measured
-    for fresh in (False, True):
-        parts = m.obtain({"random": signed(order=2)}, fresh=fresh).parts
-        assert set(parts) == {"importance", "random"}
-    assert (m.measured, other.measured) == (["random"] * 2, ["importance"])
-
-    def slowly_summarised(outcomes, runs):
-        started.set()
-        time.sleep(0.2)
-        return summarise(outcomes, runs)
-
-    m.measure, m.summarise = measure, slowly_summarised
-    first = threading.Thread(target=m.obtain, args=({"a": signed(order="a")},))
-    first.start()
-    assert started.wait(60)
-    other.obtain({"b": signed(order="b")})  # between reading the result again and saving it
-    first.join()
-    assert set(load(KEY).parts) == set(load(KEY).values) == {"a", "b", "importance", "random"}
-
-
-@pytest.mark.parametrize("suffix", [".json", ".outcomes.npz"])
-def test_obtain_warns_of_damage_and_measures_again(suffix, folders):
-    m = Measure()
-    m.obtain()
-    truncate(folders / "results" / "one_head" / f"reviews.m{suffix}")
-    with pytest.warns(UserWarning, match=f"reviews.m{suffix} is damaged"):
-        m.obtain(statistics="b")  # which asks for the outcomes
-    assert m.obtain(statistics="b") and m.counts == (2, 2)
-    assert "reviews.m.outcomes.npz.damaged-1" in names(folders / "results")
-    # a part that a reader found damaged is measured again by whoever asks next, without the others
-    m.obtain({OUTCOMES: SIGNATURE, "other": signed(order=1)})
-    truncate(folders / "results" / "one_head" / "reviews.m.other.npz")
-    with pytest.raises(ResultDamaged):
-        _ = load(KEY).parts["other"].raw
-    m.measured.clear()
-    m.obtain({OUTCOMES: SIGNATURE, "other": signed(order=1)})
-    assert m.measured == ["other"]
 
 
 # --- journal --------------------------------------------------------------------------------------
