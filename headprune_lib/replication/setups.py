@@ -622,7 +622,7 @@ class LanguageSubject(Setup):
     def _passages(self, split: str) -> list[list[int]]:
         texts = LANGUAGE_TASKS[self.task].load()[split]
         tokenizer = load_tokenizer(self.profile.language_model)
-        rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        rows = tokenizer(list(texts.texts), add_special_tokens=False)["input_ids"]
         start = self.model.config.bos_token_id
         return [[start, *ids[: self.profile.language.length]] for ids in rows]
 
