@@ -1,25 +1,22 @@
 """Recomputing finds what is stored, and notices every stored outcome that is changed."""
 
 import dataclasses
-import random
 
 import numpy as np
 import pytest
 import torch
 
 from headprune_lib.replication import measurements
-from headprune_lib.replication.data.verses import Pairs
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.verification import same_weights
+from headprune_lib.replication.verification import again
+from headprune_lib.replication.verification.again import find_again
+from headprune_lib.replication.verification.outcomes import rows_in
 from headprune_lib.replication.verification.quantities import (
-    same_answers,
     same_draws,
+    same_outcomes,
     same_scores,
-    same_translations,
 )
-from headprune_lib.replication.verification.same_weights import find_again
-from headprune_lib.replication.verification.sheets import sheets
-from headprune_lib.replication.verification.subjects import subjects_of
+from headprune_lib.replication.verification.records import subjects_of
 from headprune_lib.selection import rank_heads
 
 ENCODER = (
@@ -30,6 +27,7 @@ TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
     *("quality", "search", "which_first toy", "recovery toy"),
 )
+LANGUAGE = ("language_curve", "language_heads", "language_recovery")
 # Asked in every run: single heads, a curve, translations, checkpoints; the others nightly.
 ALWAYS = {"figure1b", "figure3b", "table1", "figure5"}
 # Of many orders, those by which the others are made; of many trainings, two.
@@ -56,25 +54,18 @@ NAMED = (
 @pytest.fixture
 def once(monkeypatch):
     """Outcomes of a mask on texts are computed once in a test: the model stays as it is."""
-    known = {}
+    known, compute = {}, again.computed_again
 
-    def remembered(function):
-        def of(subject, texts, mask, *args, **kwargs):
-            which = (
-                texts.places
-                if isinstance(texts, Pairs)
-                else tuple(batch["input_ids"].numpy().tobytes() for batch in texts.batches)
-            )
-            masked = (mask[kind].numpy().tobytes() for kind in mask)
-            key = (function.__name__, subject.key, which, *masked, args, *kwargs.items())
+    def remembered(subject, rows, chosen, members, journal):
+        texts = getattr(rows.texts, "sha256", None)  # passages are always the same
+        for row in chosen:
+            mask = [values.numpy().tobytes() for values in rows.masks[row][1].values()]
+            key = (subject.key, texts, rows.beams, *rows.outcomes, *members, *mask)
             if key not in known:
-                known[key] = function(subject, texts, mask, *args, **kwargs)
-            return known[key]
+                (known[key],) = compute(subject, rows, [row], members, journal)
+            yield known[key]
 
-        return of
-
-    for name in ("evaluate", "counts_under"):
-        monkeypatch.setattr(same_weights, name, remembered(getattr(same_weights, name)))
+    monkeypatch.setattr(again, "computed_again", remembered)
 
 
 def changed(name, array):
@@ -93,12 +84,12 @@ def with_array(result, part, name, array):
 
 
 def compared(result, subjects, journal, rows):
-    """What is found again on every training, with so many rows of each sheet."""
+    """What is found again on every training, with so many masks on each set of texts."""
     return [
         quantity
         for subject in subjects
         for quantity in find_again(
-            result, subject, journal, random.Random(0), rows * len(sheets(result, subject))
+            result, subject, journal, 0, rows * len(rows_in(result, subject))
         )
     ]
 
@@ -132,7 +123,7 @@ def everything_is_noticed(result, journal, rows):
     "name",
     [
         pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.nightly])
-        for name in (*ENCODER, *TRANSLATION)
+        for name in (*ENCODER, *TRANSLATION, *LANGUAGE)
     ],
 )
 def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
@@ -158,25 +149,35 @@ def test_each_training_is_held_against_its_own_part(smoke, journal, once):
     assert noticed(dataclasses.replace(result, parts=exchanged), subjects, journal, 2)
     alone = dataclasses.replace(result, parts={"outcomes": result.parts["outcomes"]})
     with pytest.raises(ValueError, match="toy/pre-norm holds nothing of training 6"):
-        sheets(alone, subjects_of(result)[1])
+        rows_in(alone, subjects_of(result)[1])
 
 
 def test_the_bounds():
-    stored = {"correct": np.ones(400, bool), "loss": np.ones(400)}
-    for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
-        other = {"correct": np.arange(400) >= n, "loss": stored["loss"] - nats}
-        assert same_answers("", stored, other).agrees is agrees
+    def agree(stored, other, slack=None):
+        return [one.agrees for one in same_outcomes("", stored, slack or {}, other, len(counts))]
+
     counts = np.tile(np.array([9, 7, 5, 3, 10, 9, 8, 7, 10, 10]), (300, 1))
+    answers = {"correct": np.ones(300, bool), "loss": np.ones(300)}
+    for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
+        other = {"correct": np.arange(300) >= n, "loss": answers["loss"] - nats}
+        assert agree(answers, other) == [agrees]
     drafts = {"counts": counts, "draft_loss": np.ones(300)}
     for n, agrees in ((3, True), (4, False)):  # 1 in 100
         other, lost = counts.copy(), np.ones(300)
         other[:n, 3] -= 1
         lost[:n] += 0.02
-        assert same_translations("", drafts, {**drafts, "counts": other}, 300).agrees is agrees
-        assert same_translations("", drafts, {**drafts, "draft_loss": lost}, 300).agrees is agrees
+        assert agree(drafts, {**drafts, "counts": other}) == [agrees]
+        assert agree(drafts, {**drafts, "draft_loss": lost}) == [agrees]
+        assert agree(drafts, {**drafts, "draft_loss": lost}, {"draft_loss": 0.011}) == [True]
     lost_all = counts.copy()
     lost_all[:3, :4] = 0  # three translations that are wrong altogether
-    assert not same_translations("", drafts, {**drafts, "counts": lost_all}, 300).agrees
+    assert agree(drafts, {**drafts, "counts": lost_all}) == [False]
+    sums = {"counts": counts, "reference_loss": np.full(300, 5.0), "pieces": np.full(300, 5)}
+    for nats, slack, agrees in ((0.001, 0, True), (0.003, 0, False), (0.003, 0.006, True)):
+        other = {"counts": counts, "reference_loss": np.append(np.ones(299), 1 + nats)}
+        assert agree(sums, other, {"reference_loss": slack}) == [True, agrees]
+    assert agree({"loss": np.ones(9)}, {"loss": np.append(np.ones(8), 1.019)}) == [True]
+    assert agree({"loss": np.ones(9)}, {"loss": np.append(np.ones(8), 1.021)}) == [False]
     scores = np.array([[4.0, 1.0], [0.1, 0.2]])
     assert same_scores("", scores, scores + np.array([[0.003, 0], [0, 0.0001]])).agrees
     assert not same_scores("", scores, scores + np.array([[0, 0], [0.003, 0]])).agrees

@@ -9,7 +9,7 @@ from headprune_lib.replication.encoder import weights
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.measurements.trained import weights_at_hand
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.verification.verifying import verify
+from headprune_lib.replication.verification.retrained import verify
 
 
 @pytest.fixture
