@@ -130,7 +130,8 @@ def _steps(
     state = "done" if len(there) == len(wanted) else state
     passes, translations = work_of(measurement, half, profile, task, asked)
     what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
-    return [*found, Step(what, task, passes, state, translations, half)]
+    measured = Step(what, task, passes, state, translations, half)
+    return [*dict.fromkeys(found), measured]  # what is needed may need the same training
 
 
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
@@ -210,9 +211,9 @@ def announce(upcoming: Upcoming) -> None:
     words = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
     if left_out:
         words += f" on the first training alone, without {', '.join(left_out)}"
-    for step in _steps(measurement, half, profile, task)[:-1]:
-        if step.state != "done":
-            words += f", after what is not here ({step.what})"
+    before = _steps(measurement, half, profile, task, parts)[:-1]
+    if missing := [step.what for step in before if step.state != "done"]:
+        words += f", after what is not here ({', '.join(missing)})"
     kept = store.stored(key, results_folder(profile))
     if kept is not None and {*parts} <= {*kept.parts}:
         time = _as_stored(upcoming, kept)

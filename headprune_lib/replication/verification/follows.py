@@ -22,6 +22,7 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.encoder.subject import EncoderSubject
 from headprune_lib.replication.engine import run_units
+from headprune_lib.replication.language.subject import whole_thousandths
 from headprune_lib.replication.measurements import half_of, precision
 from headprune_lib.replication.measurements.all_but_one import best_of_layers
 from headprune_lib.replication.measurements.compared import (
@@ -32,6 +33,7 @@ from headprune_lib.replication.measurements.compared import (
 )
 from headprune_lib.replication.measurements.contrasts import COMBINED, CONTROL
 from headprune_lib.replication.measurements.head_roles import statistics_of
+from headprune_lib.replication.measurements.language_recovery import share_in
 from headprune_lib.replication.measurements.orders import random_order, training_in
 from headprune_lib.replication.measurements.quality import shared_ngrams
 from headprune_lib.replication.measurements.scored_texts import scored_once, scores_on
@@ -380,6 +382,19 @@ def _texts(stored: Stored) -> Iterator[Quantity]:
     yield equal("learning curve", json.loads(str(raw["curve"])), subject.translator.curve)
 
 
+def _passages(stored: Stored) -> Iterator[Quantity]:
+    """What a language model predicts, and how well the frequency of tokens alone does."""
+    raw, subject, part = stored.raw, stored.subject, stored.part
+    yield equal(f"tokens, {part}", raw["tokens"], subject.tokens[: len(raw["tokens"])])
+    if "frequency_loss" in raw:
+        again = whole_thousandths(subject.frequency_loss)
+        yield equal(f"loss by frequency, {part}", raw["frequency_loss"], again)
+    if "removed" in raw:  # which heads went is not stored
+        yield equal(f"uncut, {part}", raw["removed"] == 0, share_in(part) == 0)
+        left = raw["parameters"][: 1 if raw["removed"] else 2]
+        yield equal(f"parameters, {part}", left, [_size(subject.model)] * len(left))
+
+
 _CHECKS: dict[str, tuple[Callable[[Stored], Iterator[Quantity]], ...]] = {
     "pruning_curve": (_labels, _importance, _orders, _means),
     "pruning_by_kind": (_importance, _orders, _means),
@@ -394,9 +409,9 @@ _CHECKS: dict[str, tuple[Callable[[Stored], Iterator[Quantity]], ...]] = {
     "scoring_examples": (_labels, _few_sentences, _losses_along),
     "stability": (_scores_by_text,),
     "head_roles": (_roles,),
-    "recovery": (
-        _labels,
-        _removed,
-    ),
+    "recovery": (_labels, _removed),
+    "language_curve": (_passages,),
+    "language_heads": (_passages,),
+    "language_recovery": (_passages,),
 }
 """Measurement -> what is compared besides the outcomes of masks."""

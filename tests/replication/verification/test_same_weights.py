@@ -39,6 +39,7 @@ ORDERS = {
     "scoring_examples": ("importance",),
     "recovery": ("importance 40% all weights", "uncut 0% LoRA"),
     "recovery toy": ("importance 40% all weights", "uncut 0% all weights"),
+    "language_recovery": ("removed 0%",),  # of others it is not stored which heads went
 }
 # Arrays whose change need not be noticed, by the end of their name.
 NAMED = (
@@ -47,7 +48,7 @@ NAMED = (
     *("seconds", "memory", "file", "bfloat16"),  # of a machine and a moment
     *("updates", "epochs", "validation_bleu"),  # of the learning curve
     *("truncated", "valid_draft_log_loss"),  # over what was not kept
-    "_after",  # of weights that were trained again and not kept
+    *("_after", "loss_tuned"),  # of weights that were trained again and not kept
 )
 
 
