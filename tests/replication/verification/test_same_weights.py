@@ -142,11 +142,9 @@ def test_each_training_is_held_against_its_own_part(smoke, journal, once):
     subjects = subjects_of(result)
     assert [subject.seed for subject in subjects] == [1, 6]
     assert all(quantity.agrees for quantity in compared(result, subjects, journal, 2))
-    first, second = result.parts.values()
-    exchanged = {
-        "outcomes": dataclasses.replace(first, raw=second.raw),
-        "training 6": dataclasses.replace(second, raw=first.raw),
-    }
+    raws = [part.raw for part in result.parts.values()][::-1]
+    each = zip(result.parts.items(), raws, strict=True)
+    exchanged = {name: dataclasses.replace(part, raw=raw) for (name, part), raw in each}
     assert noticed(dataclasses.replace(result, parts=exchanged), subjects, journal, 2)
     alone = dataclasses.replace(result, parts={"outcomes": result.parts["outcomes"]})
     with pytest.raises(ValueError, match="toy/pre-norm holds nothing of training 6"):
@@ -194,10 +192,6 @@ def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise()
         quantity = same_draws("", [there], [here], scores)
         assert quantity.agrees and "2 heads" in quantity.found
     assert same_draws("", [heads], [heads], scores).found == "the same"
-    for other in (
-        [[heads[1], heads[0], *heads[2:]]],  # 0.5 and 0.2 have changed places
-        [[heads[0], heads[1], heads[1], heads[3]]],  # a head twice
-        [heads[:3]],
-        [heads, heads],
-    ):
+    turned, twice = [heads[i] for i in (1, 0, 2, 3)], [heads[i] for i in (0, 1, 1, 3)]
+    for other in ([turned], [twice], [heads[:3]], [heads, heads]):  # turned: 0.5 before 0.2
         assert not same_draws("", other, [heads], scores).agrees
