@@ -154,7 +154,7 @@ def verify(
     """
     from headprune_lib.replication.measurements import asked
     from headprune_lib.replication.profiles import check_here
-    from headprune_lib.replication.verification.verifying import verify
+    from headprune_lib.replication.verification.retrained import verify
 
     if artifact == "all" or "/" in artifact:
         _check_committed(artifact, drawn_seed)

@@ -1,25 +1,78 @@
 """What a profile would fetch and compute, what is done, and how long the rest takes on this machine.
 
-Work is timed on models of the same shapes with random weights, so that nothing is fetched for it.
+Work is counted in :mod:`~headprune_lib.replication.planning.work` and timed on models of the same
+shapes with random weights, so that nothing is fetched for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from headprune_lib.replication import store
+from headprune_lib.replication import paper, store
+from headprune_lib.replication.data import TASKS, data_folder
+from headprune_lib.replication.data.classification import Benchmark
+from headprune_lib.replication.data.iwslt import ARCHIVE
+from headprune_lib.replication.data.parallel import public_files
 from headprune_lib.replication.measurements import Upcoming, artifacts, find_artifact
 from headprune_lib.replication.measurements.measurement import Half, Measurement
 from headprune_lib.replication.measurements.obtaining import Request, results_folder
-from headprune_lib.replication.planning import encoder, translation
-from headprune_lib.replication.planning.work import Probe, Step, told
-from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.models.fairseq import archive_of, converted
+from headprune_lib.replication.models.pretrained import BASES
+from headprune_lib.replication.models.translators import stored_weights, training_folder
+from headprune_lib.replication.paths import absolute, models_root, trained_root
+from headprune_lib.replication.planning.probing import (
+    Probe,
+    probe_encoder,
+    probe_translator,
+    told,
+)
+from headprune_lib.replication.planning.work import training_passes, work_of
+from headprune_lib.replication.profiles import FairseqRecipe, Profile, Published, load_profile
 
 __all__ = ["Probe", "Step", "announce", "downloads", "most_seconds", "probes", "steps", "told"]
 
+_BYTES = {
+    "google-bert/bert-base-uncased": 440_000_000,
+    "nyu-mll/glue/mnli": 57_168_425,
+    "nyu-mll/glue/sst2": 3_331_080,
+    "nyu-mll/glue/cola": 326_394,
+    "nyu-mll/glue/mrpc": 1_033_400,
+    "model": 900_000_000,
+    "news": 30_000_000,
+    "talks": 20_000_000,
+}
+"""As the Hub's cards say; of a translator about what its weights take, of text what its lines do."""
 
-_ESTIMATED = {"encoder": encoder.PASSES, "translation": translation.WORK}
+
+@dataclass(frozen=True)
+class Step:
+    """Something to be done: a training or a measurement.
+
+    Attributes:
+        passes: examples times passes, each as costly as a forward pass through the whole model.
+        state: ``done``, ``missing``, or how much of it is there.
+        translations: sentences that are translated, each once a mask.
+        half: of the paper.
+    """
+
+    what: str
+    task: str
+    passes: float
+    state: str
+    translations: float = 0.0
+    half: Half = "encoder"
+
+    def hours(self, probe: Probe) -> float:
+        """What is still to be done, at most, at a machine's speed."""
+        if self.state == "done":
+            return 0.0
+        seconds = self.passes / probe.passes_per_second
+        if self.translations:
+            seconds += self.translations / probe.translations_per_second
+        return seconds / 3600
 
 
 def steps(profile: Profile, only: str | None = None) -> list[Step]:
@@ -29,39 +82,122 @@ def steps(profile: Profile, only: str | None = None) -> list[Step]:
         only: a table or figure of the paper, such as ``"figure3b"``.
 
     Raises:
-        ValueError: an unknown name, or that of a measurement whose work is not estimated.
+        ValueError: an unknown name, or that of a measurement whose work is not counted.
     """
     found: dict[tuple[str, str], Step] = {}
     for name in artifacts(profile) if only is None else [only]:
-        measurement, half, own, task = find_artifact(name, profile)
-        if measurement.name not in _ESTIMATED.get(half, ()):
+        planned = _steps(*find_artifact(name, profile), name=name)
+        if not planned:
             raise ValueError(
                 f"{name} is not in the paper, and its work is not estimated: plan one of "
                 f"{', '.join(artifacts(profile))}; headprune reproduce {name} shows how far it is"
             )
-        of = (encoder if half == "encoder" else translation).measured_with_trainings
-        for key, step in of(name, measurement, own, task):
-            found.setdefault(key, step)
+        found = {(step.task, step.what): step for step in planned} | found
     return list(found.values())
+
+
+def _steps(
+    measurement: Measurement,
+    half: Half,
+    profile: Profile,
+    task: str,
+    parts: Sequence[str] | None = None,
+    name: str | None = None,
+) -> list[Step]:
+    """Trainings, what else is needed, and the measurement; nothing where its work is not counted.
+
+    Args:
+        parts: of the measurement; all that a page wants if not given.
+        name: of the table or figure; the paper's first of the measurement if not given.
+    """
+    if measurement.name not in {artifact.measurement for artifact in paper.ARTIFACTS.values()}:
+        return []
+    wanted = measurement.parts(profile, half, task)
+    asked = wanted if parts is None else parts
+    own = [measurement.own(profile, half, part) for part in asked]
+    usual = profile.seeds[:1] if half == "encoder" else profile.trainings(task)[:1]
+    found = []
+    for seed in dict.fromkeys(seed for each in own for seed in each.seeds or usual):
+        found += _training(half, profile, task, seed)
+    for needed in {one.name: one for each in own for one in each.needs}.values():
+        found += _steps(needed, half, profile, task)
+    kept = store.stored(Request(measurement, half, profile, task).key, results_folder(profile))
+    there = [part for part in wanted if kept is not None and part in kept.parts]
+    state = f"{len(there)} of {len(wanted)} parts" if there else "missing"
+    state = "done" if len(there) == len(wanted) else state
+    passes, translations = work_of(measurement, half, profile, task, asked)
+    what = f"{name or paper.name_of(measurement.name, half, task)} ({measurement.name})"
+    measured = Step(what, task, passes, state, translations, half)
+    return [*dict.fromkeys(found), measured]  # what is needed may need the same training
+
+
+def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
+    """A training, whether its weights are here or not; none of published weights."""
+    if half == "encoder":
+        what, name = f"fine-tune, seed {seed}", f"{TASKS[task].whole}-{profile.model}-seed{seed}"
+        stored = [models_root() / f"{name}.safetensors"]
+        stored += (trained_root() / "models").glob(f"{name}-*.safetensors")
+        there = any(path.is_file() for path in stored)
+    else:
+        model = profile.model_of(task)
+        what, recipe = f"train {model}, seed {seed}", profile.translator(task, model)
+        if isinstance(recipe, Published):
+            return
+        if isinstance(recipe, FairseqRecipe):  # its text would have to be prepared to tell more
+            there = converted(training_folder(task, seed, model), recipe.epochs).is_file()
+        else:
+            there = stored_weights(profile, task, seed, model=model) is not None
+    passes = training_passes(half, profile, task)
+    yield Step(what, task, passes, "done" if there else "missing", half=half)
 
 
 def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int, bool]]:
     """What the steps read from the network -> its bytes, and whether it was fetched before."""
     found: dict[str, tuple[int, bool]] = {}
-    for half, of in (("encoder", encoder), ("translation", translation)):
-        if tasks := {step.task for step in steps(profile, only) if step.half == half}:
-            found |= of.downloads(profile, tasks)
+    tasks = sorted({(step.half, step.task) for step in steps(profile, only)})
+    hub = BASES[profile.model].hub
+    if hub and any(half == "encoder" for half, _ in tasks):
+        found[hub] = (_BYTES[hub], _cached(hub, "model"))
+    for half, name in tasks:
+        if half == "encoder":
+            task = TASKS[name]
+            if profile.data == "hub" and isinstance(task, Benchmark) and task.hub is not None:
+                there = _cached(task.hub.path, "dataset", task.hub.config)
+                where = f"{task.hub.path}/{task.hub.config}"
+                found[where] = (_BYTES.get(where, 0), there)
+            continue
+        recipe = profile.translator(name, profile.model_of(name))
+        if isinstance(recipe, Published):
+            archive = archive_of(recipe)
+            found[archive.url] = (_BYTES["model"], archive.here)
+        if name == "wmt14-enfr" and not _given("newstest"):
+            found["newstest and MTNT, by sacrebleu"] = (_BYTES["news"], public_files())
+        if name == "iwslt14-deen" and not _given(name):
+            found[ARCHIVE.url] = (_BYTES["talks"], ARCHIVE.here)
     return found
+
+
+def _given(task: str) -> bool:
+    """Whether a folder of one's own has a task's text."""
+    root = data_folder()
+    return root is not None and (root / task).is_dir()
+
+
+def _cached(repository: str, kind: str, folder: str = "") -> bool:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    there = absolute(HF_HUB_CACHE) / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
+    return any(there.glob(f"*/{folder}/*" if folder else "*/*.safetensors"))
 
 
 def probes(profile: Profile, planned: list[Step], seconds: float = 2.0) -> dict[str, Probe]:
     """Task -> what this machine does with its model; tasks that share a shape are timed once."""
     found: dict[str, Probe] = {}
     for task in dict.fromkeys(step.task for step in planned if step.half == "translation"):
-        found[task] = translation.probe(profile, task, seconds)
+        found[task] = probe_translator(profile, task, seconds)
     tasks = {step.task for step in planned if step.half == "encoder"}
     if tasks:
-        found |= dict.fromkeys(sorted(tasks), encoder.probe(profile, seconds))
+        found |= dict.fromkeys(sorted(tasks), probe_encoder(profile, seconds))
     return found
 
 
@@ -69,27 +205,23 @@ def announce(upcoming: Upcoming) -> None:
     """Say on standard error what is about to be measured, and how long it takes."""
     measurement, half, profile, task, parts, left_out = upcoming
     key = Request(measurement, half, profile, task).key
-    told = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
+    words = f"{'/'.join(key)}: {len(parts)} of its parts are to be measured"
     if left_out:
-        told += f" on the first training alone, without {', '.join(left_out)}"
-    steps = _steps_of(measurement, half, profile, task)
-    for training in steps[:-1]:
-        if training.state != "done":
-            told += f", after a training that is not here ({training.what})"
+        words += f" on the first training alone, without {', '.join(left_out)}"
+    before = _steps(measurement, half, profile, task, parts)[:-1]
+    if missing := [step.what for step in before if step.state != "done"]:
+        words += f", after what is not here ({', '.join(missing)})"
     kept = store.stored(key, results_folder(profile))
-    timed = kept is not None and {*parts} <= {*kept.parts}
-    sys.stderr.write(f"{told}. {_by_stored(upcoming, kept) if timed else _by_probe(upcoming)}\n")
+    if kept is not None and {*parts} <= {*kept.parts}:
+        time = _as_stored(upcoming, kept)
+    elif (seconds := most_seconds(upcoming, {})) is None:
+        time = "How long this takes is not known; a bar shows what is left of each step."
+    else:
+        time = f"This takes at most {_minutes(seconds)} on this machine."
+    sys.stderr.write(f"{words}. {time}\n")
 
 
-def _steps_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> list[Step]:
-    """The trainings and the measurement itself; nothing where work is not counted."""
-    if measurement.name not in _ESTIMATED.get(half, ()):
-        return []
-    of = (encoder if half == "encoder" else translation).measured_with_trainings
-    return [step for _, step in of(measurement.name, measurement, profile, task)]
-
-
-def _by_stored(upcoming: Upcoming, kept: store.Result) -> str:
+def _as_stored(upcoming: Upcoming, kept: store.Result) -> str:
     """From what the stored parts took; of fewer texts the share of the work, where it is counted."""
     measurement, half, profile, task, parts, _ = upcoming
     records = [kept.parts[name].provenance for name in parts]
@@ -100,18 +232,11 @@ def _by_stored(upcoming: Upcoming, kept: store.Result) -> str:
         sorted({one["gpu"] or f"{one['cpu']} with {one['cores']} cores" for one in machines})
     )
     usual = load_profile(kept.profile, task=profile.task)
-    works = [_steps_of(measurement, half, each, task)[-1:] for each in (profile, usual)]
+    works = [_steps(measurement, half, each, task, parts)[-1:] for each in (profile, usual)]
     if not all(works):
         return f"The stored ones took {_minutes(seconds)} on {where}; fewer texts take less."
     now, then = (step.translations or step.passes for (step,) in works)
     return f"This takes about {_minutes(seconds * now / then)} on {where}, as the stored ones did."
-
-
-def _by_probe(upcoming: Upcoming) -> str:
-    seconds = most_seconds(upcoming, {})
-    if seconds is None:
-        return "How long this takes is not known; a bar shows what is left of each step."
-    return f"This takes at most {_minutes(seconds)} on this machine."
 
 
 def most_seconds(upcoming: Upcoming, timed: dict[tuple, Probe]) -> float | None:
@@ -121,22 +246,16 @@ def most_seconds(upcoming: Upcoming, timed: dict[tuple, Probe]) -> float | None:
         timed: what was timed before and is not timed again; what is timed now is added.
     """
     measurement, half, profile, task, parts, _ = upcoming
-    steps = _steps_of(measurement, half, profile, task)
-    if not steps:
+    planned = _steps(measurement, half, profile, task, parts)
+    if not planned:
         return None
-    share = len(parts) / len(measurement.parts(profile, half, task))
-    steps[-1] = dataclasses.replace(
-        steps[-1],
-        passes=share * steps[-1].passes,
-        translations=share * steps[-1].translations,
-        state="missing",
-    )
+    planned[-1] = dataclasses.replace(planned[-1], state="missing")
     model = profile.model if half == "encoder" else (task, profile.model_of(task))
     shape = (model, profile.batch_size, profile.device_here)
     if shape not in timed:
         here = dataclasses.replace(profile, device=profile.device_here)
-        timed[shape] = probes(here, steps, seconds=1.0)[task]
-    return 3600 * sum(step.hours(timed[shape]) for step in steps)
+        timed[shape] = probes(here, planned, seconds=1.0)[task]
+    return 3600 * sum(step.hours(timed[shape]) for step in planned)
 
 
 def _minutes(seconds: float) -> str:

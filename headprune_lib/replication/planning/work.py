@@ -1,86 +1,169 @@
-"""What a plan is made of: steps of work, and how fast this machine does it."""
+"""How much work a measurement is: what is evaluated, counted from what measures it.
+
+That is a measurement's own parts, trainings, draws and needs, and the rows that it stores as
+:data:`~headprune_lib.replication.verification.outcomes.LAYOUTS` has them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from headprune_lib.replication import store
+from headprune_lib.replication.data import TASKS, TRANSLATION_TASKS
+from headprune_lib.replication.data.iwslt import N_SCORE
 from headprune_lib.replication.measurements.measurement import Half, Measurement
-from headprune_lib.replication.measurements.obtaining import Request, results_folder
-from headprune_lib.replication.profiles import Profile
+from headprune_lib.replication.measurements.orders import ONE_BY_ONE
+from headprune_lib.replication.measurements.speed import config_of_shape
+from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.planning.probing import LENGTH, config_of, shape_of
+from headprune_lib.replication.profiles import FairseqRecipe, Profile
+from headprune_lib.replication.verification.outcomes import LAYOUTS, Layout
 
 TRAINING = 3
 """A training step costs about this many forward passes; so does I_h."""
+Work = tuple[float, float]
+"""Passes of a text through the model, and sentences that are translated, each once a mask."""
+
+_N = {
+    "mnli": {"train": 392_702, "test": 9_815},
+    "mnli-mismatched": {"test": 9_832},
+    "sst2": {"train": 67_349, "test": 872},
+    "cola": {"train": 8_551, "test": 1_043},
+    "mrpc": {"train": 3_668, "test": 408},
+    "wmt14-enfr": {"score": 11_020, "test": 3_000, "valid": 3_003},
+    "mtnt-enfr": {"test": 1_020},
+    "iwslt14-deen": {"train": 160_239, "valid": 7_283, "test": 6_750, "score": N_SCORE},
+}
+"""Texts that may not be here: as the Hub's cards and MTNT's authors say, after fairseq's cleaning."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """Something to be done: a training or a measurement.
-
-    Attributes:
-        passes: examples times passes, each as costly as a forward pass through the whole model.
-        state: ``done``, ``missing``, or how much of it is there.
-        translations: sentences that are translated, each once a mask.
-        half: of the paper.
-    """
-
-    what: str
-    task: str
-    passes: float
-    state: str
-    translations: float = 0.0
-    half: Half = "encoder"
-
-    def hours(self, probe: Probe) -> float:
-        """What is still to be done, at most, at a machine's speed."""
-        if self.state == "done":
-            return 0.0
-        seconds = self.passes / probe.passes_per_second
-        if self.translations:
-            seconds += self.translations / probe.translations_per_second
-        return seconds / 3600
+def work_of(
+    measurement: Measurement, half: Half, profile: Profile, task: str, parts: Sequence[str]
+) -> Work:
+    """What measuring some parts evaluates, at most, beside what it takes from other measurements."""
+    if measurement.name == "speed":
+        return _timed(profile), 0.0
+    if half == "encoder":
+        return _encoder(measurement, profile, task, parts), 0.0
+    return _translation(measurement, profile, task, parts)
 
 
-@dataclass(frozen=True)
-class Probe:
-    """What this machine does with a task's model: passes and translations a second.
-
-    ``training_bytes`` are what a training step takes, at least; 0 where nothing is trained.
-    ``translating_bytes`` are what a batch takes to translate: on a GPU at the peak, else of the weights
-    alone; 0 where nothing is translated.
-    """
-
-    passes_per_second: float
-    training_bytes: int
-    measured: bool
-    translations_per_second: float = 0.0
-    translating_bytes: int = 0
+def training_passes(half: Half, profile: Profile, task: str) -> float:
+    """What one training costs, in passes of a text through the model."""
+    n = _n(profile, half, task, "train")
+    if half == "encoder":
+        tuning = profile.finetuning
+        return TRAINING * min(n, tuning.n_train or n) * tuning.epochs
+    recipe = profile.translator(task, profile.model_of(task))
+    epochs = recipe.epochs if isinstance(recipe, FairseqRecipe) else recipe.max_epochs
+    return TRAINING * n * epochs
 
 
-def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
-    """What a machine does, in words -> the tasks whose models were timed so."""
-    found: dict[str, list[str]] = {}
-    for task, probe in probes.items():
-        words = f"{probe.passes_per_second:.0f} passes a second"
-        if probe.translations_per_second:
-            words += f", {probe.translations_per_second:.1f} translations"
-        if probe.translating_bytes:
-            words += f"; at least {probe.translating_bytes / 1e9:.1f} GB of memory to translate"
-        if probe.training_bytes:
-            words += (
-                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
-                f"train{'' if probe.measured else ', activations not counted'}"
-            )
-        found.setdefault(words, []).append(task)
-    return found
+def _n(profile: Profile, half: Half, task: str, split: str, most: int | None = None) -> int:
+    """Texts of a split, at most so many; nothing is fetched to count them."""
+    if task in _N and (half == "translation" or profile.data == "hub"):
+        n = _N[task].get(split, 0)
+    elif half == "encoder":
+        n = len(TASKS[task].load(profile.data).get(split, ()))
+    else:
+        n = len(TRANSLATION_TASKS[task].split(split))
+    return n if most is None else min(n, most)
 
 
-def state_of(measurement: Measurement, half: Half, profile: Profile, task: str) -> str:
-    """Whether a result is there, in all of the parts that a page wants."""
-    kept = store.stored(Request(measurement, half, profile, task).key, results_folder(profile))
-    wanted = measurement.parts(profile, half, task)
-    there = [part for part in wanted if kept is not None and part in kept.parts]
-    if len(there) == len(wanted):
-        return "done"
-    return f"{len(there)} of {len(wanted)} parts" if there else "missing"
+def _encoder(measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]) -> float:
+    config = config_of(profile)
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    test = _n(profile, "encoder", task, "test") - profile.n_used
+    # the outcomes of the task itself are taken from another measurement
+    domains = [_n(profile, "encoder", name, "test", profile.n_domain) for name in profile.domains]
+    texts = {
+        "test": min(test, profile.n_examples or test),
+        "selection": profile.n_selection,
+        "domains": sum(domains),
+    }
+    along, scored, passes = set(), set(), 0.0
+    for part in parts:
+        own, order = measurement.own(profile, "encoder", part), parse_part(part).curve
+        seeds = own.seeds or (profile.seed,)
+        for layout in LAYOUTS["encoder"][measurement.name]:
+            if layout.part not in ("", order):
+                continue
+            n = texts[layout.texts]
+            if layout.cut in ("each", "others"):  # only layers from the cut one upwards
+                passes += n * (1 + heads * (layers + 1) / 2)
+            elif layout.cut == "best":
+                passes += 0 if own.needs else n * (1 + layers)
+            else:  # both ends of all orders on a training are evaluated once
+                passes += n * own.values.get("draws", len(seeds)) * (profile.steps - 1)
+                passes += n * 2 * len({*seeds} - along)
+                along |= {*seeds}
+        if "n_scoring" in own.values:
+            again = order.endswith("rescored")  # at each step
+            scores = order if again or "criterion" in own.values else "importance"
+            new = {(scores, seed) for seed in seeds} - scored
+            passes += TRAINING * profile.n_scoring * len(new) * (profile.steps if again else 1)
+            scored |= new
+    return passes
+
+
+def _translation(
+    measurement: Measurement, profile: Profile, task: str, parts: Sequence[str]
+) -> Work:
+    shape, far = shape_of(profile, task), profile.translation_far
+    (choice, reported), several = TRANSLATION_TASKS[task].chosen, profile.n_headline
+    layouts, verses = LAYOUTS["translation"][measurement.name], profile.n_verses
+    points, further = 1, 0  # checkpoints, and masks of other orders than the stored one
+    if measurement.name == "pruning_curve" and task == profile.translation_task:
+        verses = several
+    if measurement.name == "along_training":
+        wanted = profile.checkpoints[profile.model_of(task)]
+        points = len(wanted.shares) + len(wanted.epochs) + wanted.within
+        if wanted.every:
+            recipe = profile.translator(task, profile.model_of(task))
+            points += recipe.max_epochs // wanted.every + 1
+        further = wanted.unnormalised + (wanted.random_orders or 0)
+        verses = wanted.n_verses or verses
+    texts = {
+        "test": (task, "test", verses),
+        "headline": (task, "test", several),
+        "choice": (task, choice, verses),
+        "reported": (task, reported, several),
+        "valid": (task, "valid", profile.n_verses),
+        "far": (far, TRANSLATION_TASKS[far].far, verses),
+    }
+    passes = translations = 0.0
+    scored = set()
+    for part in parts:
+        own, order = measurement.own(profile, "translation", part), parse_part(part).curve
+        chosen = [Layout("each", "valid")] if order == ONE_BY_ONE else []
+        for layout in (*layouts, *chosen):
+            if layout.needs:
+                continue
+            n = _n(profile, "translation", *texts[layout.texts])
+            kinds = 1 if layout.kind else 3
+            n_masks = {
+                "order": own.values.get("draws", 1) * profile.steps + further,
+                "best": kinds * shape.layers,
+            }.get(layout.cut, kinds * shape.layers * shape.heads)
+            # beside each mask the uncut model, and its translations, which stand unless a mask
+            # changes them
+            translations += points * n * (n_masks + 2)
+            passes += points * n * (n_masks + 1)
+            if layout.cut == "order":
+                scored |= {*(own.seeds or profile.trainings(task)[:1])}
+            if measurement.name == "along_training":  # the references are scored, too
+                passes += points * n * (n_masks + 1)
+    n_scored = points * len(scored) * _n(profile, "translation", task, "score") if scored else 0
+    return passes + TRAINING * n_scored, translations
+
+
+def _timed(profile: Profile) -> float:
+    """Passes of the own shape that timing it and a published one takes, and I_h."""
+    speed, own = profile.speed, config_of(profile)
+    shape = config_of_shape(speed.shape)
+    # the cost of a pass grows with its tokens times a layer's weights, in every layer
+    costs = [
+        config.num_hidden_layers * config.hidden_size**2 * length
+        for config, length in ((shape, speed.shape_length), (own, LENGTH))
+    ]
+    n = speed.n_sentences + speed.shape_sentences * costs[0] / costs[1]
+    return 2 * n * len(speed.batch_sizes) * speed.repetitions + TRAINING * profile.n_scoring

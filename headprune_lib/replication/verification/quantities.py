@@ -18,6 +18,8 @@ from headprune_lib.replication.store import Arrays
 
 ANSWERS, NATS = 2, 0.01
 """Answers of a cut that may differ, and how far a loss may be off."""
+PASSAGE = 0.02
+"""How far the loss of a passage of hundreds of tokens may be off, in nats."""
 TRANSLATIONS, BLEU = 0.01, 0.1
 """The share of the translations that may differ (one in any case), and BLEU on all of a result."""
 RELATIVE = 1e-3
@@ -39,6 +41,20 @@ def equal(name: str, stored: object, found: object) -> Quantity:
     """Two things that are alike or not, such as lists of heads."""
     agrees = np.array_equal(stored, found)
     return Quantity(name, "", "the same" if agrees else "another", "equal", agrees)
+
+
+def within(
+    name: str, stored: np.ndarray, found: np.ndarray, bound: str, most: object, unit: str = "nats"
+) -> Quantity:
+    """Numbers that differ by no more than ``most`` each, which ``bound`` says in words."""
+    off = np.abs(stored - found)
+    return Quantity(
+        name,
+        f"mean {np.mean(stored):.3f} {unit}",
+        f"mean {np.mean(found):.3f} {unit}; off by up to {off.max():.4f}",
+        bound,
+        bool((off <= most).all()),
+    )
 
 
 def same_draws(
@@ -65,45 +81,6 @@ def same_draws(
     return Quantity(name, "", said, f"{RELATIVE}", off <= RELATIVE)
 
 
-def same_answers(name: str, stored: Arrays, found: Arrays) -> Quantity:
-    """``correct`` (n,), and ``loss`` (n,) in nats where it was kept."""
-    n, other = len(stored["correct"]), int((stored["correct"] != found["correct"]).sum())
-    off = float(np.abs(stored["loss"] - found["loss"]).max()) if "loss" in stored else 0.0
-    return Quantity(
-        f"{name}, {n} examples",
-        f"{int(stored['correct'].sum())} right",
-        f"{int(found['correct'].sum())} right; {other} answers differ, loss by {off:.3f}",
-        f"{ANSWERS} answers, {NATS} nats",
-        other <= ANSWERS and off <= NATS,
-    )
-
-
-def same_translations(name: str, stored: Arrays, found: Arrays, n_all: int) -> Quantity:
-    """``counts`` (n, 10), and ``draft_loss`` (n,) in nats where it was kept.
-
-    ``slack`` (n,) is how far rounding in the file may have moved each loss.
-
-    Args:
-        n_all: verses of the whole result. BLEU on some of them may be off by more: by the square
-            root of how many times fewer they are.
-    """
-    n = len(stored["counts"])
-    allowed, points = max(1, math.floor(TRANSLATIONS * n)), BLEU * math.sqrt(n_all / n)
-    other = int((stored["counts"] != found["counts"]).any(-1).sum())
-    off = 0
-    if "draft_loss" in stored:
-        most = NATS + stored.get("slack", 0)
-        off = int((np.abs(stored["draft_loss"] - found["draft_loss"]) > most).sum())
-    bleu, again = (float(corpus_bleu(side["counts"].sum(0))) for side in (stored, found))
-    return Quantity(
-        f"{name}, {n} verses",
-        f"BLEU {bleu:.2f}",
-        f"BLEU {again:.2f}; {other} translations differ, {off} losses",
-        f"{allowed} of each, {points:.2f} BLEU",
-        max(other, off) <= allowed and abs(bleu - again) <= points,
-    )
-
-
 def same_scores(name: str, stored: np.ndarray, found: np.ndarray) -> Quantity:
     """Scores (layer, head) that differ by rounding alone."""
     off = float((np.abs(stored - found) / stored.max(-1, keepdims=True)).max())
@@ -114,3 +91,61 @@ def same_scores(name: str, stored: np.ndarray, found: np.ndarray) -> Quantity:
         f"{RELATIVE} of the layer's largest",
         off <= RELATIVE,
     )
+
+
+def same_outcomes(
+    name: str, stored: Arrays, slack: Arrays, found: Arrays, n_all: int
+) -> list[Quantity]:
+    """Outcomes (n, ...) of a mask, as :class:`~.outcomes.Rows` has them.
+
+    Args:
+        slack: how far rounding in the file may have moved each loss.
+        n_all: texts of the whole result. BLEU on some of them may be off by more: by the square
+            root of how many times fewer they are.
+    """
+    n, quantities = len(next(iter(stored.values()))), []
+    if "correct" in stored:
+        other = int((stored["correct"] != found["correct"]).sum())
+        off = float(np.abs(stored["loss"] - found["loss"]).max()) if "loss" in stored else 0.0
+        right = [f"{int(side['correct'].sum())} right" for side in (stored, found)]
+        quantities.append(
+            Quantity(
+                f"{name}, {n} examples",
+                right[0],
+                f"{right[1]}; {other} answers differ, loss by {off:.3f}",
+                f"{ANSWERS} answers, {NATS} nats",
+                other <= ANSWERS and off <= NATS,
+            )
+        )
+    elif "loss" in stored:
+        bound = f"{PASSAGE} nats each"
+        quantities.append(
+            within(f"{name}, {n} passages", stored["loss"], found["loss"], bound, PASSAGE)
+        )
+    if "counts" in stored:
+        allowed, points = max(1, math.floor(TRANSLATIONS * n)), BLEU * math.sqrt(n_all / n)
+        other, off = int((stored["counts"] != found["counts"]).any(-1).sum()), 0
+        if "draft_loss" in stored:
+            apart = np.abs(stored["draft_loss"] - found["draft_loss"])
+            off = int((apart > NATS + slack.get("draft_loss", 0)).sum())
+        bleu, again = (float(corpus_bleu(side["counts"].sum(0))) for side in (stored, found))
+        quantities.append(
+            Quantity(
+                f"{name}, {n} verses",
+                f"BLEU {bleu:.2f}",
+                f"BLEU {again:.2f}; {other} translations differ, {off} losses",
+                f"{allowed} of each, {points:.2f} BLEU",
+                max(other, off) <= allowed and abs(bleu - again) <= points,
+            )
+        )
+    if "reference_loss" in stored:
+        quantities.append(
+            within(
+                f"{name}, {n} references",
+                stored["reference_loss"],
+                found["reference_loss"] * stored["pieces"],
+                f"{NATS} nats each, and rounding in the file",
+                NATS + slack.get("reference_loss", 0),
+            )
+        )
+    return quantities

@@ -1,7 +1,6 @@
 """Recomputing finds what is stored, and notices every stored outcome that is changed."""
 
 import dataclasses
-import random
 
 import numpy as np
 import pytest
@@ -9,16 +8,15 @@ import torch
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements.orders import random_order
-from headprune_lib.replication.verification import same_weights
+from headprune_lib.replication.verification import again
+from headprune_lib.replication.verification.again import find_again
+from headprune_lib.replication.verification.outcomes import rows_in
 from headprune_lib.replication.verification.quantities import (
-    same_answers,
     same_draws,
+    same_outcomes,
     same_scores,
-    same_translations,
 )
-from headprune_lib.replication.verification.same_weights import find_again
-from headprune_lib.replication.verification.sheets import sheets
-from headprune_lib.replication.verification.subjects import subjects_of
+from headprune_lib.replication.verification.records import subjects_of
 from headprune_lib.selection import rank_heads
 
 ENCODER = (
@@ -29,6 +27,7 @@ TRANSLATION = (
     *("table1", "table2", "table5", "figure2a", "figure3a", "figure4", "figure5"),
     *("quality", "search", "which_first toy", "recovery toy"),
 )
+LANGUAGE = ("language_curve", "language_heads", "language_recovery")
 # Asked in every run: single heads, a curve, translations, checkpoints; the others nightly.
 ALWAYS = {"figure1b", "figure3b", "table1", "figure5"}
 # Of many orders, those by which the others are made; of many trainings, two.
@@ -40,6 +39,7 @@ ORDERS = {
     "scoring_examples": ("importance",),
     "recovery": ("importance 40% all weights", "uncut 0% LoRA"),
     "recovery toy": ("importance 40% all weights", "uncut 0% all weights"),
+    "language_recovery": ("removed 0%",),  # of others it is not stored which heads went
 }
 # Arrays whose change need not be noticed, by the end of their name.
 NAMED = (
@@ -48,32 +48,25 @@ NAMED = (
     *("seconds", "memory", "file", "bfloat16"),  # of a machine and a moment
     *("updates", "epochs", "validation_bleu"),  # of the learning curve
     *("truncated", "valid_draft_log_loss"),  # over what was not kept
-    "_after",  # of weights that were trained again and not kept
+    *("_after", "loss_tuned"),  # of weights that were trained again and not kept
 )
 
 
 @pytest.fixture
 def once(monkeypatch):
     """Outcomes of a mask on texts are computed once in a test: the model stays as it is."""
-    known = {}
+    known, compute = {}, again.computed_again
 
-    def remembered(function):
-        def of(subject, texts, mask, *args, **kwargs):
-            which = (
-                texts.places
-                if hasattr(texts, "places")
-                else tuple(batch["input_ids"].numpy().tobytes() for batch in texts.batches)
-            )
-            masked = (mask[kind].numpy().tobytes() for kind in mask)
-            key = (function.__name__, subject.key, which, *masked, args, *kwargs.items())
+    def remembered(subject, rows, chosen, members, journal):
+        texts = getattr(rows.texts, "sha256", None)  # passages are always the same
+        for row in chosen:
+            mask = [values.numpy().tobytes() for values in rows.masks[row][1].values()]
+            key = (subject.key, texts, rows.beams, *rows.outcomes, *members, *mask)
             if key not in known:
-                known[key] = function(subject, texts, mask, *args, **kwargs)
-            return known[key]
+                (known[key],) = compute(subject, rows, [row], members, journal)
+            yield known[key]
 
-        return of
-
-    for name in ("evaluate", "counts_under"):
-        monkeypatch.setattr(same_weights, name, remembered(getattr(same_weights, name)))
+    monkeypatch.setattr(again, "computed_again", remembered)
 
 
 def changed(name, array):
@@ -92,12 +85,12 @@ def with_array(result, part, name, array):
 
 
 def compared(result, subjects, journal, rows):
-    """What is found again on every training, with so many rows of each sheet."""
+    """What is found again on every training, with so many masks on each set of texts."""
     return [
         quantity
         for subject in subjects
         for quantity in find_again(
-            result, subject, journal, random.Random(0), rows * len(sheets(result, subject))
+            result, subject, journal, 0, rows * len(rows_in(result, subject))
         )
     ]
 
@@ -131,7 +124,7 @@ def everything_is_noticed(result, journal, rows):
     "name",
     [
         pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.nightly])
-        for name in (*ENCODER, *TRANSLATION)
+        for name in (*ENCODER, *TRANSLATION, *LANGUAGE)
     ],
 )
 def test_whatever_is_changed_is_noticed(name, smoke, journal, once):
@@ -149,33 +142,41 @@ def test_each_training_is_held_against_its_own_part(smoke, journal, once):
     subjects = subjects_of(result)
     assert [subject.seed for subject in subjects] == [1, 6]
     assert all(quantity.agrees for quantity in compared(result, subjects, journal, 2))
-    first, second = result.parts.values()
-    exchanged = {
-        "outcomes": dataclasses.replace(first, raw=second.raw),
-        "training 6": dataclasses.replace(second, raw=first.raw),
-    }
+    raws = [part.raw for part in result.parts.values()][::-1]
+    each = zip(result.parts.items(), raws, strict=True)
+    exchanged = {name: dataclasses.replace(part, raw=raw) for (name, part), raw in each}
     assert noticed(dataclasses.replace(result, parts=exchanged), subjects, journal, 2)
     alone = dataclasses.replace(result, parts={"outcomes": result.parts["outcomes"]})
     with pytest.raises(ValueError, match="toy/pre-norm holds nothing of training 6"):
-        sheets(alone, subjects_of(result)[1])
+        rows_in(alone, subjects_of(result)[1])
 
 
 def test_the_bounds():
-    stored = {"correct": np.ones(400, bool), "loss": np.ones(400)}
-    for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
-        other = {"correct": np.arange(400) >= n, "loss": stored["loss"] - nats}
-        assert same_answers("", stored, other).agrees is agrees
+    def agree(stored, other, slack=None):
+        return [one.agrees for one in same_outcomes("", stored, slack or {}, other, len(counts))]
+
     counts = np.tile(np.array([9, 7, 5, 3, 10, 9, 8, 7, 10, 10]), (300, 1))
+    answers = {"correct": np.ones(300, bool), "loss": np.ones(300)}
+    for n, nats, agrees in ((2, 0.009, True), (3, 0.0, False), (0, 0.011, False)):
+        other = {"correct": np.arange(300) >= n, "loss": answers["loss"] - nats}
+        assert agree(answers, other) == [agrees]
     drafts = {"counts": counts, "draft_loss": np.ones(300)}
     for n, agrees in ((3, True), (4, False)):  # 1 in 100
         other, lost = counts.copy(), np.ones(300)
         other[:n, 3] -= 1
         lost[:n] += 0.02
-        assert same_translations("", drafts, {**drafts, "counts": other}, 300).agrees is agrees
-        assert same_translations("", drafts, {**drafts, "draft_loss": lost}, 300).agrees is agrees
+        assert agree(drafts, {**drafts, "counts": other}) == [agrees]
+        assert agree(drafts, {**drafts, "draft_loss": lost}) == [agrees]
+        assert agree(drafts, {**drafts, "draft_loss": lost}, {"draft_loss": 0.011}) == [True]
     lost_all = counts.copy()
     lost_all[:3, :4] = 0  # three translations that are wrong altogether
-    assert not same_translations("", drafts, {**drafts, "counts": lost_all}, 300).agrees
+    assert agree(drafts, {**drafts, "counts": lost_all}) == [False]
+    sums = {"counts": counts, "reference_loss": np.full(300, 5.0), "pieces": np.full(300, 5)}
+    for nats, slack, agrees in ((0.001, 0, True), (0.003, 0, False), (0.003, 0.006, True)):
+        other = {"counts": counts, "reference_loss": np.append(np.ones(299), 1 + nats)}
+        assert agree(sums, other, {"reference_loss": slack}) == [True, agrees]
+    assert agree({"loss": np.ones(9)}, {"loss": np.append(np.ones(8), 1.019)}) == [True]
+    assert agree({"loss": np.ones(9)}, {"loss": np.append(np.ones(8), 1.021)}) == [False]
     scores = np.array([[4.0, 1.0], [0.1, 0.2]])
     assert same_scores("", scores, scores + np.array([[0.003, 0], [0, 0.0001]])).agrees
     assert not same_scores("", scores, scores + np.array([[0, 0], [0.003, 0]])).agrees
@@ -191,10 +192,6 @@ def test_an_order_is_drawn_again_where_another_machine_rounds_scores_otherwise()
         quantity = same_draws("", [there], [here], scores)
         assert quantity.agrees and "2 heads" in quantity.found
     assert same_draws("", [heads], [heads], scores).found == "the same"
-    for other in (
-        [[heads[1], heads[0], *heads[2:]]],  # 0.5 and 0.2 have changed places
-        [[heads[0], heads[1], heads[1], heads[3]]],  # a head twice
-        [heads[:3]],
-        [heads, heads],
-    ):
+    turned, twice = [heads[i] for i in (1, 0, 2, 3)], [heads[i] for i in (0, 1, 1, 3)]
+    for other in ([turned], [twice], [heads[:3]], [heads, heads]):  # turned: 0.5 before 0.2
         assert not same_draws("", other, [heads], scores).agrees

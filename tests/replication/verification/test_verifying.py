@@ -9,7 +9,7 @@ from headprune_lib.replication.measurements.halves import HALF_OF
 from headprune_lib.replication.measurements.obtaining import results_folder
 from headprune_lib.replication.models import encoders as weights
 from headprune_lib.replication.paths import cache_root
-from headprune_lib.replication.verification.verifying import verify
+from headprune_lib.replication.verification.retrained import verify
 
 
 @pytest.fixture

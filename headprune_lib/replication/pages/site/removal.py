@@ -19,7 +19,7 @@ from headprune_lib.replication.published import published_task
 from headprune_lib.replication.store import Key, Result, plain
 from headprune_lib.replication.store.heads import heads_array
 from headprune_lib.replication.titles import order_title, spelled
-from headprune_lib.replication.verification.orders import stored_importance
+from headprune_lib.replication.verification.outcomes import stored_importance
 from headprune_lib.selection import rank_heads
 
 MEASURED = ("pruning_curve", "which_first")

@@ -1,0 +1,149 @@
+"""How fast this machine does the work, timed on models of the same shapes with random weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import transformers
+
+from headprune_lib.replication.models.generation import marks_of
+from headprune_lib.replication.models.pretrained import BASES
+from headprune_lib.replication.models.translators import new_model
+from headprune_lib.replication.profiles import Profile, Published, Recipe, Shape
+from headprune_lib.utils import teacher_forced, to_device, without_labels
+
+LENGTH = 64
+"""Tokens of a sentence of an encoder: longer than most of these tasks'."""
+_PIECES = 30  # of a sentence to translate and of its translation
+_GPU_BATCH, _CPU_BATCH = 64, 4
+# Of models that are not made here: transformer_vaswani_wmt_en_fr_big, transformer_iwslt_de_en.
+_SHAPES = {
+    "wmt14-enfr": Shape(6, 16, 1024, 4096, 44_512, 0.1),
+    "iwslt14-deen": Shape(6, 8, 512, 1024, 8_000, 0.3, "before"),
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What this machine does with a task's model: passes and translations a second.
+
+    ``training_bytes`` are what a training step takes, at least; 0 where nothing is trained.
+    ``translating_bytes`` are what a batch takes to translate: on a GPU at the peak, else of the weights
+    alone; 0 where nothing is translated.
+    """
+
+    passes_per_second: float
+    training_bytes: int
+    measured: bool
+    translations_per_second: float = 0.0
+    translating_bytes: int = 0
+
+
+def told(probes: Mapping[str, Probe]) -> dict[str, list[str]]:
+    """What a machine does, in words -> the tasks whose models were timed so."""
+    found: dict[str, list[str]] = {}
+    for task, probe in probes.items():
+        words = f"{probe.passes_per_second:.0f} passes a second"
+        if probe.translations_per_second:
+            words += f", {probe.translations_per_second:.1f} translations"
+        if probe.translating_bytes:
+            words += f"; at least {probe.translating_bytes / 1e9:.1f} GB of memory to translate"
+        if probe.training_bytes:
+            words += (
+                f"; {'' if probe.measured else 'at least '}{probe.training_bytes / 1e9:.1f} GB to "
+                f"train{'' if probe.measured else ', activations not counted'}"
+            )
+        found.setdefault(words, []).append(task)
+    return found
+
+
+def config_of(profile: Profile) -> transformers.PretrainedConfig:
+    """The shape of a profile's encoder; nothing is fetched for it."""
+    base = BASES[profile.model]
+    if base.build is not None:
+        return base.build()
+    if base.hub:
+        return transformers.BertConfig()  # BERT-base's is the class's own
+    return transformers.AutoConfig.from_pretrained(base.folder())
+
+
+def shape_of(profile: Profile, task: str) -> Shape:
+    """The shape of a profile's translator of a task."""
+    recipe = profile.translator(task, profile.model_of(task))
+    return recipe.shape if isinstance(recipe, Recipe) else _SHAPES[task]
+
+
+def probe_encoder(profile: Profile, seconds: float) -> Probe:
+    """Time forward passes on the profile's device, after a warm-up."""
+    device = torch.device(profile.device)
+    with torch.random.fork_rng(devices=[]):
+        model = transformers.AutoModelForSequenceClassification.from_config(config_of(profile))
+    model.to(device).eval()
+    longest = min(LENGTH, model.config.max_position_embeddings)
+    ids = torch.ones(profile.batch_size, longest, dtype=torch.long, device=device)
+
+    def once() -> None:
+        model(input_ids=ids)[0].cpu()
+
+    with torch.inference_mode():
+        speed = _rate(once, len(ids), seconds)
+    if device.type == "cuda":
+        return Probe(speed, _training_peak(model, profile), measured=True)
+    # weights, gradients and Adam's two moments in float32
+    return Probe(speed, 16 * sum(p.numel() for p in model.parameters()), measured=False)
+
+
+def _training_peak(model: transformers.PreTrainedModel, profile: Profile) -> int:
+    """Bytes at the peak of one update at the longest sentences."""
+    torch.cuda.reset_peak_memory_stats()
+    optimizer, size = torch.optim.AdamW(model.parameters()), profile.finetuning.batch_size
+    longest = min(profile.finetuning.max_length, model.config.max_position_embeddings)
+    ids = torch.ones(size, longest, dtype=torch.long, device=model.device)
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = model.train()(input_ids=ids, labels=ids[:, 0] * 0).loss
+    loss.backward()
+    optimizer.step()
+    return torch.cuda.max_memory_allocated()
+
+
+def probe_translator(profile: Profile, task: str, seconds: float) -> Probe:
+    """Time passes and translations of a task's shape on the profile's device, after a warm-up."""
+    device = torch.device(profile.device)
+    with torch.random.fork_rng(devices=[]):
+        model = new_model(shape_of(profile, task), 0).to(device).eval()
+    size = _CPU_BATCH if device.type == "cpu" else _GPU_BATCH
+    marks, rows = marks_of(model), [[5] * _PIECES] * size
+    batch = teacher_forced(rows, rows, marks.pad, marks.start)
+    batch = to_device(without_labels(batch), device)
+    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    lengths = {"min_new_tokens": _PIECES, "max_new_tokens": _PIECES}
+
+    def once() -> None:
+        model(**batch).logits[0, 0].cpu()
+
+    def translate() -> None:
+        model.generate(**source, num_beams=profile.beams, do_sample=False, **lengths).cpu()
+
+    n_weights = sum(p.numel() for p in model.parameters())
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    with torch.inference_mode():
+        forward = _rate(once, size, seconds)
+        translated = _rate(translate, size, seconds)
+    held = torch.cuda.max_memory_allocated() if device.type == "cuda" else 4 * n_weights
+    recipe = profile.translator(task, profile.model_of(task))
+    trained = 0 if isinstance(recipe, Published) else 16 * n_weights
+    return Probe(forward, trained, False, translated, held)
+
+
+def _rate(work: Callable[[], object], size: int, seconds: float) -> float:
+    """Examples a second, after a warm-up; ``work`` waits for the device."""
+    work()
+    done, started = 0, time.perf_counter()
+    while not done or time.perf_counter() - started < seconds:
+        work()
+        done += size
+    return done / (time.perf_counter() - started)
