@@ -18,7 +18,7 @@ from headprune_lib.replication.models.generation import generate, marks_of
 from headprune_lib.replication.setups import EncoderSubject, LanguageSubject, TranslationSubject
 from headprune_lib.replication.store import Arrays, Journal, Result
 from headprune_lib.replication.verification.follows import follows
-from headprune_lib.replication.verification.outcomes import Rows, Subject, Texts, rows_in
+from headprune_lib.replication.verification.outcomes import AnyTexts, Rows, Subject, rows_in
 from headprune_lib.replication.verification.quantities import Quantity, same_outcomes
 from headprune_lib.utils import Batch, teacher_forced, without_labels
 
@@ -71,7 +71,7 @@ def _drawn(
     ]
 
 
-def members_of(texts: Texts, members: Sequence[int]) -> Texts:
+def members_of(texts: AnyTexts, members: Sequence[int]) -> AnyTexts:
     """The texts of the given numbers."""
     if isinstance(texts, list):
         return [texts[i] for i in members]

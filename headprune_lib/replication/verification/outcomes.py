@@ -35,7 +35,7 @@ from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import Head, order_mask, order_masks, rank_heads
 
 Subject = EncoderSubject | TranslationSubject | LanguageSubject
-Texts = Texts | list[list[int]]
+AnyTexts = Texts | list[list[int]]
 
 
 class Layout(NamedTuple):
@@ -121,7 +121,7 @@ class Rows:
         beams: width of the search.
     """
 
-    texts: Texts
+    texts: AnyTexts
     masks: list[tuple[str, HeadTensors]]
     outcomes: Arrays
     slack: Arrays
@@ -270,7 +270,7 @@ def _along(
     return dict(enumerate(factors_along(subject, raw, run, heads, shares)))
 
 
-def _texts(subject: Subject, name: str, n: int) -> Texts:
+def _texts(subject: Subject, name: str, n: int) -> AnyTexts:
     """The first texts of a split or of another domain."""
     if isinstance(subject, LanguageSubject):
         return subject.test[:n]
