@@ -17,7 +17,7 @@ from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOTEBOOKS = sorted(
-    path for one in ("0", "12", "14") for path in notebooks_root().glob(f"{one}*.ipynb")
+    path for path in notebooks_root().glob("*.ipynb") if "```python" in path.read_text("utf-8")
 )
 SENTENCES = (
     "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
@@ -61,11 +61,8 @@ def test_the_shown_lines_of_a_notebook_run(path):
         "other_batches": [batch],
         "scores": {"self": torch.rand(3, 6)},
         "translator": translator,
-        "checkpoint": translator,
         "pairs": [{**sources, "labels": torch.tensor(IDS)}],
         "sources": sources,
-        "translations": ["a small house"],
-        "references": ["a small house"],
         "effects_here": np.arange(12.0).reshape(3, 4),
         "effects_there": np.arange(12.0).reshape(3, 4) ** 2,
     }

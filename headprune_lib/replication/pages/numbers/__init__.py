@@ -13,7 +13,6 @@ from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
-from headprune_lib.replication.pages.numbers.speed import precision, speed
 from headprune_lib.replication.pages.numbers.training_dynamics import (
     several_trainings,
     training_dynamics,
@@ -32,11 +31,9 @@ __all__ = [
     "iterative_pruning",
     "language_model",
     "other_text",
-    "precision",
     "recovery",
     "scores",
     "several_trainings",
-    "speed",
     "training_dynamics",
     "translation_models",
     "which_first",
