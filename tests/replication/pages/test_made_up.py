@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication import store
 from headprune_lib.replication.claims.verdict import Judged, Row, combine
 from headprune_lib.replication.pages import numbers, plots, tables
@@ -90,18 +89,6 @@ def test_no_result_takes_the_place_of_another():
     found = numbers.recovery(named(fewer, "reviews", "minilm", leads=leads, recovered=rows))
     assert found["lead_60_after"] == "not measured" != found["lead_after"]
     assert found["bleu_word"] == "not run"
-
-
-def test_without_any_effect_or_any_bleu_no_number_is_made_up():
-    cuts = [{"beam 1": -1, "beam 5": -2}, {"beam 1": 0, "beam 5": 3}]
-    found = numbers.translation_models(stored("search", "enfr", "post-norm", cuts=cuts))
-    assert {found["cost_of_two"], found["rank_small"]} == UNKNOWN
-    kept = {f"{kind} importance": {"kept": [None] * 11} for kind in KINDS}
-    areas = {kind: {"difference": None, "interval": [None, None]} for kind in KINDS}
-    nothing = stored("pruning_by_kind", "enfr", "post-norm", kept=kept, areas=areas)
-    found = numbers.attention_types(nothing)
-    assert found["area_enc_enc"] == found["enc_dec_kept_80"] == "not above chance"
-    assert {*numbers.several_trainings(None, "pre").values()} == UNKNOWN
 
 
 # Tables.

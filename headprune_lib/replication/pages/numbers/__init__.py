@@ -6,7 +6,6 @@ may be missing it is text, and says ``not measured`` then: no other result takes
 
 from headprune_lib.replication.pages.numbers.across_datasets import across_datasets
 from headprune_lib.replication.pages.numbers.all_but_one import all_but_one
-from headprune_lib.replication.pages.numbers.attention_types import attention_types
 from headprune_lib.replication.pages.numbers.board import board
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
@@ -25,7 +24,6 @@ __all__ = [
     "Numbers",
     "across_datasets",
     "all_but_one",
-    "attention_types",
     "board",
     "independent",
     "iterative_pruning",
