@@ -12,10 +12,6 @@ from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
-from headprune_lib.replication.pages.numbers.training_dynamics import (
-    several_trainings,
-    training_dynamics,
-)
 from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.numbers.which_first import which_first
@@ -31,8 +27,6 @@ __all__ = [
     "other_text",
     "recovery",
     "scores",
-    "several_trainings",
-    "training_dynamics",
     "translation_models",
     "which_first",
 ]
