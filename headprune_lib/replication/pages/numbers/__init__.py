@@ -12,7 +12,6 @@ from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_
 from headprune_lib.replication.pages.numbers.language_model import language_model, other_text
 from headprune_lib.replication.pages.numbers.recovery import recovery
 from headprune_lib.replication.pages.numbers.scores import scores
-from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
 from headprune_lib.replication.pages.numbers.which_first import which_first
 
@@ -27,6 +26,5 @@ __all__ = [
     "other_text",
     "recovery",
     "scores",
-    "translation_models",
     "which_first",
 ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +15,6 @@ from headprune_lib.replication.pages.plots.style import (
     BLUE,
     GREEN,
     ORANGE,
-    SERIES,
     WIDE,
     Layout,
     below,
@@ -29,66 +26,17 @@ from headprune_lib.replication.pages.plots.style import (
     style,
 )
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
-from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
 __all__ = [
     "figure2a",
     "figure3a",
-    "quality",
-    "search",
     "table2",
 ]
 
 KINDS = ("enc-enc", "enc-dec", "dec-dec")
 BLEU_CHANGE = "change of BLEU"
-
-
-def quality(values: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
-    """Learning curves: validation BLEU after each epoch, a line a model.
-
-    Args:
-        values: name of the model -> values of its result.
-    """
-    with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(290))
-        for (name, model), colour, mark in zip(values.items(), SERIES, itertools.cycle("os^")):
-            curve = model["curve"]
-            axes.plot(
-                [record["epoch"] for record in curve],
-                [record["bleu"] for record in curve],
-                f"{mark}-",
-                color=colour,
-                label=name,
-                markersize=5,
-            )
-        axes.set(xlabel="epoch", ylabel="validation BLEU, greedy", ylim=(0, None))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        below(figure, layout)
-    return figure
-
-
-def search(values: dict, layout: Layout = WIDE) -> Figure:
-    """Change of BLEU with greedy search against beam 5, a dot a cut."""
-    rank = values["spearman"]["all"]
-    with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(330))
-        for alone, label, colour, mark in (
-            (False, "one head cut", BLUE, "o"),
-            (True, "one head left in a layer", ORANGE, "s"),
-        ):
-            x, y = (
-                [cut[f"beam {beams}"] for cut in values["cuts"] if cut["alone"] == alone]
-                for beams in (1, 5)
-            )
-            axes.scatter(x, y, marker=mark, color=colour, alpha=0.8, label=label)
-        axes.axline((0, 0), slope=1, color=BLACK, linewidth=1, linestyle=":")
-        if rank["r"] is not None:
-            axes.set_title(f"Spearman {estimate(rank['r'], rank['interval'])}")
-        axes.set(xlabel=f"greedy: {BLEU_CHANGE}", ylabel=f"beam of 5: {BLEU_CHANGE}")
-        below(figure, layout)
-    return figure
 
 
 def table2(
