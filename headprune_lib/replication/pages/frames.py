@@ -21,7 +21,8 @@ def frame(result: Result) -> pd.DataFrame:
     Args:
         result: of any measurement. Of a pruning curve a row is a step of an order: ``removed``
             (share of the heads), ``mean`` score, ``interval_low`` and ``interval_high``, ``kept``
-            (share of the score above chance) with its interval, and the score of every run.
+            (share of the score above chance) with its interval, and the score of every run. Of
+            trainings a row is a checkpoint, ``bleu`` that of the unpruned model.
     """
     return pd.DataFrame(_rows(result.values))
 
@@ -38,7 +39,7 @@ def _rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
     if "trainings" in values:
         return [
-            {"training": training["seed"], **dict(_flat(point))}
+            {"training": training["seed"], "bleu": point["bleu"][0], **dict(_flat(point))}
             for training in values["trainings"]
             for point in training["checkpoints"]
         ]

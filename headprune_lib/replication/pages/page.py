@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from IPython import get_ipython
 from torch import nn
 
@@ -126,15 +127,31 @@ class Page:
         texts = TASKS[settings.task].split(split, settings.data).first(n)
         return subject.model, subject.batches(texts).batches
 
-    def translator(self, n: int, split: str = "test") -> tuple[nn.Module, list[Batch]]:
+    def translator(
+        self, n: int, split: str = "test", task: str | None = None, model: str | None = None
+    ) -> tuple[nn.Module, list[Batch]]:
         """As :meth:`classifier`: the page's translator, and pairs of sentences as batches whose
         labels are the reference's tokens.
+
+        Args:
+            task: the pair of languages; the main one if not given.
+            model: of the task's models in the profile; the one that is measured if not given.
         """
-        settings, task = self.settings, self.settings.translation_task
-        if not settings.folder and not stored_weights(settings, task, settings.trainings(task)[0]):
-            settings, task = load_profile(), load_profile().translation_task
-        subject = TranslationSubject.of(settings, task)
+        subject = self._translation(task, model)
         return subject.model, forced_batches(subject, subject.split(split).first(n))
+
+    def decode(self, ids: torch.Tensor) -> list[str]:
+        """The text of the main translator's ids, a row a sentence."""
+        return self._translation().translator.pieces.texts(ids.tolist())
+
+    def _translation(self, task: str | None = None, model: str | None = None) -> TranslationSubject:
+        settings, task = self.settings, task or self.settings.translation_task
+        if model:
+            settings = load_profile(settings.name, **{**settings.given, "translation_model": model})
+        named, seed = settings.model_of(task), settings.trainings(task)[0]
+        if not settings.folder and not stored_weights(settings, task, seed, model=named):
+            settings, task = load_profile(), load_profile().translation_task
+        return TranslationSubject.of(settings, task)
 
     @property
     def folder(self) -> Path:

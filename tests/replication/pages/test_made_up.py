@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from headprune_lib.discovery import KINDS
 from headprune_lib.replication import store
 from headprune_lib.replication.claims.verdict import Judged, Row, combine
 from headprune_lib.replication.pages import numbers, plots, tables
@@ -83,18 +82,6 @@ def test_no_result_takes_the_place_of_another():
     )
     of_others = ("worst12", "worst_held", "power12", "other_worst")
     assert {found[key] for key in of_others} == UNKNOWN
-
-
-def test_without_any_effect_or_any_bleu_no_number_is_made_up():
-    cuts = [{"beam 1": -1, "beam 5": -2}, {"beam 1": 0, "beam 5": 3}]
-    found = numbers.translation_models(stored("search", "enfr", "post-norm", cuts=cuts))
-    assert {found["cost_of_two"], found["rank_small"]} == UNKNOWN
-    kept = {f"{kind} importance": {"kept": [None] * 11} for kind in KINDS}
-    areas = {kind: {"difference": None, "interval": [None, None]} for kind in KINDS}
-    nothing = stored("pruning_by_kind", "enfr", "post-norm", kept=kept, areas=areas)
-    found = numbers.attention_types(nothing)
-    assert found["area_enc_enc"] == found["enc_dec_kept_80"] == "not above chance"
-    assert {*numbers.several_trainings(None, "pre").values()} == UNKNOWN
 
 
 # Tables.
@@ -224,21 +211,3 @@ def test_each_line_is_the_order_that_its_label_names():
     }
     for name, look in looks(levels).items():
         np.testing.assert_allclose(drawn[look.label], 100 * levels[name], err_msg=name)
-
-
-def training(updates, kept):
-    names = ("kept_at", "added_loss", "gini_within")
-    missing = {"kept_random": None, "added_loss_random": None}
-    points = [
-        {"updates": n, **dict.fromkeys(names, k), **missing}
-        for n, k in zip(updates, kept, strict=True)
-    ]
-    return {"checkpoints": points}
-
-
-def test_the_mean_of_trainings_lies_between_them_where_all_have_begun():
-    trainings = [training((0, 1, 100), (0.0, 0.2, 0.6)), training((0, 10, 100), (0, 0.8, 1))]
-    mean = plots.along_training({"m": {"removed": 0.4, "trainings": trainings}}).axes[2].lines[-1]
-    assert mean.get_xdata().tolist() == [10, 100]
-    # by logarithms, the first is half way there at 10
-    assert mean.get_ydata() == pytest.approx([(0.4 + 0.8) / 2, 0.8])

@@ -73,8 +73,13 @@ def test_every_result_is_there_in_both_forms(tmp_path):
             ],
         ),
         (
-            {"trainings": [{"seed": n, "checkpoints": [{"interval": [0.0, n]}]} for n in (1, 2)]},
-            [{"training": n, "interval_low": 0.0, "interval_high": n} for n in (1, 2)],
+            {
+                "trainings": [
+                    {"seed": n, "checkpoints": [{"bleu": [9, 5], "interval": [0.0, n]}]}
+                    for n in (1, 2)
+                ]
+            },
+            [{"training": n, "bleu": 9, "interval_low": 0.0, "interval_high": n} for n in (1, 2)],
         ),
     ],
 )

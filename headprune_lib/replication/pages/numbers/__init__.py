@@ -6,27 +6,14 @@ may be missing it is text, and says ``not measured`` then: no other result takes
 
 from headprune_lib.replication.pages.numbers.across_datasets import across_datasets
 from headprune_lib.replication.pages.numbers.all_but_one import all_but_one
-from headprune_lib.replication.pages.numbers.attention_types import attention_types
 from headprune_lib.replication.pages.numbers.independent import independent
 from headprune_lib.replication.pages.numbers.iterative_pruning import iterative_pruning
-from headprune_lib.replication.pages.numbers.speed import precision, speed
-from headprune_lib.replication.pages.numbers.training_dynamics import (
-    several_trainings,
-    training_dynamics,
-)
-from headprune_lib.replication.pages.numbers.translation_models import translation_models
 from headprune_lib.replication.pages.numbers.types import Numbers
 
 __all__ = [
     "Numbers",
     "across_datasets",
     "all_but_one",
-    "attention_types",
     "independent",
     "iterative_pruning",
-    "precision",
-    "several_trainings",
-    "speed",
-    "training_dynamics",
-    "translation_models",
 ]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,17 +13,13 @@ from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
     BLUE,
-    BROWN,
     GREEN,
     GREY,
     ORANGE,
-    PINK,
-    PURPLE,
     WIDE,
     Layout,
     below,
     dots,
-    estimates,
     layer_changes,
     not_measured,
     pruning_axes,
@@ -45,7 +37,6 @@ __all__ = [
     "figure2b",
     "figure3b",
     "table3",
-    "table4",
 ]
 
 ACCURACY_CHANGE = "change of accuracy (points)"
@@ -155,52 +146,3 @@ def bert_by_others(axes: Axes, task: str) -> None:
         color=GREY,
         label="BERT-base, measured by others",
     )
-
-
-def table4(values: dict, others: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
-    """How many times as fast the pruned model is at each batch size; interval and the paper's.
-
-    Args:
-        others: name -> result of another fine-tuned model.
-    """
-    lines = [
-        ("MiniLM, real sentences", values["finetuned"], BLUE, "o-"),
-        ("BERT-base's shape, random weights", values["shape"], ORANGE, "^--"),
-    ]
-    lines += [
-        (name, other.values["finetuned"], colour, "v-.")
-        for (name, other), colour in zip(
-            others.items(), itertools.cycle((PURPLE, BROWN, PINK, GREY))
-        )
-    ]
-    published = paper("table4")
-    ratios = np.array(published["pruned50"]["mean"]) / np.array(published["original"]["mean"])
-    with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(300))
-        for number, (label, timed, colour, form) in enumerate(lines):
-            rows = timed["speed"]
-            sizes = np.array([row["batch_size"] for row in rows])
-            estimates(
-                axes,
-                (0.96 + 0.08 * number) * sizes,
-                np.array([row["ratio"] for row in rows]),
-                [row["interval"] for row in rows],
-                form,
-                told_at=sizes,
-                color=colour,
-                label=label,
-            )
-        axes.plot(
-            published["batch_size"],
-            ratios,
-            "s:",
-            color=GREEN,
-            label="the paper (BERT-base, GTX 1080 Ti)",
-        )
-        axes.axhline(1, color=BLACK, linewidth=1)
-        axes.set_xscale("log", base=2)
-        ticks = [row["batch_size"] for row in values["finetuned"]["speed"]]
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.set(xlabel="batch size (sentences)", ylabel="speed, pruned / unpruned")
-        below(figure, layout)
-    return figure

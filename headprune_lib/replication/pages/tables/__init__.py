@@ -13,7 +13,6 @@ from headprune_lib.replication.pages.tables.recovery import *
 from headprune_lib.replication.pages.tables.scores import *
 from headprune_lib.replication.pages.tables.speed import *
 from headprune_lib.replication.pages.tables.tasks import *
-from headprune_lib.replication.pages.tables.training_dynamics import *
 from headprune_lib.replication.pages.tables.translation import *
 from headprune_lib.replication.pages.tables.verdicts import *
 from headprune_lib.replication.pages.tables.which_first import *

@@ -18,7 +18,6 @@ __all__ = [
     "curves_table",
     "differences_table",
     "heads_table",
-    "kinds_table",
     "quality_table",
     "samples_table",
 ]
@@ -84,31 +83,6 @@ def curves_table(curves: Result) -> pd.DataFrame:
             for name in orders
         ]
     return table
-
-
-def kinds_table(figure4: Result) -> pd.DataFrame:
-    """One row a share removed: BLEU left for each kind, by importance, and its share of the uncut.
-
-    Where BLEU is of Moses' tokens, what sacrebleu makes of the same translations stands beside it.
-    """
-    curves = {kind: figure4.values["curves"][f"{kind} importance"] for kind in KINDS}
-    means = {kind: curve["mean"] for kind, curve in curves.items()}
-    means |= {
-        f"{kind}, as sacrebleu takes BLEU": curve["sacrebleu"]
-        for kind, curve in curves.items()
-        if "sacrebleu" in curve
-    }
-    return pd.DataFrame(
-        [
-            {
-                "removed": f"{share:.0%}",
-                **{
-                    kind: f"{mean[i]:.1f} ({mean[i] / mean[0]:.0%})" for kind, mean in means.items()
-                },
-            }
-            for i, share in enumerate(figure4.values["shares"])
-        ]
-    )
 
 
 def differences_table(figure4: Result) -> pd.DataFrame:
