@@ -42,12 +42,6 @@ def step_at(shares: Sequence[float], removed: float) -> int:
     return min(range(len(shares)), key=lambda step: abs(shares[step] - removed))
 
 
-def kept_above_chance(values: Mapping[str, Any]) -> np.ndarray:
-    """What a pruning curve by importance keeps of the uncut score above chance, shape (steps,)."""
-    scores, chance = np.array(values["curves"]["importance"]["mean"]), values["chance"]
-    return (scores - chance) / (scores[0] - chance)
-
-
 def raw_importance(curve: Result) -> np.ndarray:
     """I_h of the first training behind a pruning curve, not normalised, (layer, head)."""
     return curve.parts["importance"].raw["scores"]
