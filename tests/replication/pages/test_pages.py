@@ -3,7 +3,6 @@
 import re
 
 import nbformat
-import numpy as np
 import pytest
 import torch
 import transformers as t
@@ -17,7 +16,10 @@ from headprune_lib.replication.profiles import PROFILES
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOTEBOOKS = sorted(
-    path for one in ("0", "12", "14") for path in notebooks_root().glob(f"{one}*.ipynb")
+    path
+    for one in ("0", "12", "14")
+    for path in notebooks_root().glob(f"{one}*.ipynb")
+    if "```python" in path.read_text("utf-8")
 )
 SENTENCES = (
     "text\tlabel\nthe film is good\tpositive\nbad film\tnegative\na very dull plot\tnegative\n"
@@ -58,7 +60,6 @@ def test_the_shown_lines_of_a_notebook_run(path):
         "model": model.eval(),
         "batch": batch,
         "batches": [batch],
-        "other_batches": [batch],
         "scores": {"self": torch.rand(3, 6)},
         "translator": translator,
         "checkpoint": translator,
@@ -66,8 +67,6 @@ def test_the_shown_lines_of_a_notebook_run(path):
         "sources": sources,
         "translations": ["a small house"],
         "references": ["a small house"],
-        "effects_here": np.arange(12.0).reshape(3, 4),
-        "effects_there": np.arange(12.0).reshape(3, 4) ** 2,
     }
     cells = nbformat.read(path, as_version=4).cells
     (block,) = BLOCK.findall("\n".join(one.source for one in cells if one.cell_type == "markdown"))
