@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "tests" / "goldens" / "mutations.csv"
 COLUMNS = ("file", "fault", "noticed by", "first test that fails", "entry")
-COPIED = ("headprune_lib", "tests")
+COPIED = ("headprune_lib", "notebooks", "tests")
 WORKERS = 2
 FAST, SLOW = "not slow and not nightly", "slow and not nightly"
 Row = dict[str, str]

@@ -7,19 +7,6 @@ import math
 from statements import found, row, values
 
 CURVE = "pruning_curve"
-EARLY, WHOLE = "early_area_differences", "area_differences"
-
-
-def difference(of, order, areas=EARLY):
-    """Mean score along the curve, importance minus an order: estimate, ends of its interval."""
-    one = values(*of)[areas][order]
-    return one["difference"], *one["interval"]
-
-
-def seen(of, order, areas=EARLY):
-    """The sign of a difference; 0 where its interval holds 0."""
-    _, low, high = difference(of, order, areas)
-    return 1 if low > 0 else -1 if high < 0 else 0
 
 
 def kept(task, model, removed):
@@ -42,12 +29,6 @@ def word(task, model):
 def silent(task, model):
     """Whether the row of C3 has no vote."""
     return not row(CURVE, task, model, "C3").counts
-
-
-def goes(of, order="importance"):
-    """The share that goes at a loss of 2%: estimate, ends of its interval."""
-    share = values(*of)["prunable"][order]["2%"]
-    return share["share"], *share["interval"]
 
 
 def lost_much(of, removed):

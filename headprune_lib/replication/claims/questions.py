@@ -123,24 +123,6 @@ def above_chance(values: Values) -> bool:
     return values["least_above_chance"] > 0
 
 
-def nearest_to_chance(found: Mapping[str, Values]) -> str | None:
-    """The task that counts and whose uncut model falls nearest to chance in some resample.
-
-    Measured by what it has above chance on its whole test set, on the trainings that its orders are
-    shown on. None where no task counts.
-
-    Args:
-        found: task -> values of ``which_first``.
-    """
-
-    def left(task: str) -> float:
-        values = found[task]
-        whole = next(iter(values["orders"].values()))["score"][0] - values["chance"]
-        return values["least_above_chance"] / whole
-
-    return min((task for task in found if above_chance(found[task])), key=left, default=None)
-
-
 # The order, once a model is trained again
 
 ORDER, SHARE, WAY = "importance", 0.4, "all weights"

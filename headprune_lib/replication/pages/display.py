@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, Markdown
 from matplotlib.figure import Figure
-from myst_nb import glue
 
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
@@ -37,7 +36,6 @@ __all__ = [
     "collect",
     "estimate",
     "frame",
-    "glue_all",
     "holds",
     "judge",
     "kept_text",
@@ -57,12 +55,6 @@ __all__ = [
 
 NOT_BORNE_OUT = "**Not with these parameters:**"
 """Begins a conclusion that a run does not bear out."""
-
-
-def glue_all(numbers: Mapping[str, Any]) -> None:
-    """Make every number available to the page's prose, under its key."""
-    for key, value in numbers.items():
-        glue(key, value, display=False)
 
 
 def say(text: str) -> Markdown:

@@ -109,7 +109,9 @@ class Page:
         self._own.append((name, result))
         return result
 
-    def classifier(self, n: int, split: str = "test") -> tuple[nn.Module, list[Batch]]:
+    def classifier(
+        self, n: int, split: str = "test", elsewhere: bool = False
+    ) -> tuple[nn.Module, list[Batch]]:
         """The page's fine-tuned classifier, and the first texts of a split in batches with labels.
 
         A committed model takes the place of one whose weights are not here: a notebook that shows
@@ -118,13 +120,16 @@ class Page:
         Args:
             n: texts.
             split: ``"test"``, or ``"train"``.
+            elsewhere: of the first other domain that the task has.
         """
         settings = self.settings
         weights = weights_path(settings.model, recipe(settings, settings.seed))
-        if not settings.folder and not weights.is_file():
+        here = settings.folder or weights.is_file()
+        if not here or (elsewhere and not settings.domains):
             settings = load_profile()
         subject = EncoderSubject.of(settings)
-        texts = TASKS[settings.task].split(split, settings.data).first(n)
+        task = settings.domains[0] if elsewhere else settings.task
+        texts = TASKS[task].split(split, settings.data).first(n)
         return subject.model, subject.batches(texts).batches
 
     def translator(

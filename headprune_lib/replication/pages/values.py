@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.measurements.records import tolerance_key
 from headprune_lib.replication.store import Result
@@ -41,12 +40,6 @@ def step_at(shares: Sequence[float], removed: float) -> int:
     2
     """
     return min(range(len(shares)), key=lambda step: abs(shares[step] - removed))
-
-
-def kept_above_chance(values: Mapping[str, Any]) -> np.ndarray:
-    """What a pruning curve by importance keeps of the uncut score above chance, shape (steps,)."""
-    scores, chance = np.array(values["curves"]["importance"]["mean"]), values["chance"]
-    return stats.kept_above_chance(scores, scores[0], chance)
 
 
 def raw_importance(curve: Result) -> np.ndarray:

@@ -9,7 +9,6 @@ from headprune_lib.replication.claims.questions import (
     HARDLY,
     decide_contrasts,
     decide_recovery,
-    nearest_to_chance,
     redundancy,
     single_heads,
 )
@@ -78,21 +77,6 @@ def test_a_task_with_nothing_above_chance_is_left_out():
     entropy = by_name(sst2=values(entropy=(0.1, 0.02)), mrpc=weak)[FAMILY[1]]
     assert (entropy.tasks, entropy.word, entropy.value) == (("sst2",), "better", 0.1)
     assert by_name(mrpc=weak)[FAMILY[1]].word == "not run"
-
-
-def test_nearest_to_chance_is_what_keeps_least_of_its_own_score():
-    def scored(least, uncut, chance=0.0):
-        score = {"importance": {"score": [uncut, 0.1]}}
-        return {"least_above_chance": least, "chance": chance, "orders": score}
-
-    found = {
-        "bleu": scored(20.0, 25.0),
-        "f1": scored(0.01, 0.85, 0.8),  # a fifth of 5 points is left
-        "accuracy": scored(0.005, 0.51, 0.5),  # half of one
-        "none": scored(0.0, 0.81, 0.8),  # does not count
-    }
-    assert nearest_to_chance(found) == "f1"
-    assert nearest_to_chance({"none": found["none"]}) is None
 
 
 def lead(interval, **other):

@@ -33,7 +33,14 @@ from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject
-from headprune_lib.replication.store import OUTCOMES, Journal, Key, Measured, load
+from headprune_lib.replication.store import (
+    OUTCOMES,
+    Journal,
+    Key,
+    Measured,
+    ResultDamaged,
+    load,
+)
 
 
 def signed(name, profile, half="encoder", task=None, part=None) -> str:
@@ -299,9 +306,18 @@ def test_damage_is_told_and_measured_again(suffix, places):
     damaged = places / f"synthetic.tiny{suffix}"
     damaged.write_bytes(damaged.read_bytes()[:-10])
     with pytest.warns(UserWarning, match=f"synthetic.tiny{suffix} is damaged"):
-        m.obtain()
-    assert m.obtain() and m.counts == (2, 2)
+        m.obtain(seed=1)  # which asks for the outcomes
+    assert m.obtain(seed=1) and m.counts == (2, 2)
     assert (places / "synthetic.tiny.outcomes.npz.damaged-1").exists()
+    # a part that a reader found damaged is measured again by whoever asks next, without the others
+    m.obtain("a", "b")
+    damaged = places / "synthetic.tiny.b.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-10])
+    with pytest.raises(ResultDamaged):
+        _ = load(Key("noted", "synthetic", "tiny")).parts["b"].raw
+    m.measured.clear()
+    m.obtain("a", "b")
+    assert m.measured == ["b"]
 
 
 # --- fewer texts ------------------------------------------------------------------------------------

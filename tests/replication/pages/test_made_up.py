@@ -4,7 +4,6 @@ What they show of the stored ones is compared cell by cell in ``test_notebooks.p
 """
 
 import dataclasses
-import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,10 +12,10 @@ from bs4 import BeautifulSoup
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims.verdict import Judged, Row, combine
-from headprune_lib.replication.pages import numbers, plots, tables
+from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.page import collect
 from headprune_lib.replication.pages.plots.orders import looks
-from headprune_lib.replication.pages.values import kept_above_chance, prunable_at
+from headprune_lib.replication.pages.values import prunable_at
 from headprune_lib.replication.store import Key, Result
 
 UNKNOWN = {"not measured"}
@@ -38,50 +37,6 @@ def named(result: Result, task: str, model: str, **values) -> Result:
 def close():
     yield
     plt.close("all")
-
-
-# Numbers in the prose.
-
-
-def test_the_best_and_the_worst_domain_and_none_without_an_effect():
-    figure2b, figure2a = stored("across_domains"), stored("across_domains", "enfr", "post-norm")
-    measures = figure2b.values["correlations"]["amazon"]
-
-    def page(**correlations):
-        domains = {
-            name: {
-                **measures,
-                "loss": {**measures["loss"], "spearman": spearman, "ceiling": spearman["r"]},
-            }
-            for name, spearman in correlations.items()
-        }
-        changed = named(figure2b, "reviews", "minilm", correlations=domains)
-        as_mpnet = dataclasses.replace(changed, model="mpnet", task="sst2")
-        return numbers.across_datasets(changed, figure2a, collect([as_mpnet]))
-
-    found = page(amazon={"r": 0.9, "interval": [0.8, 0.95]}, nyt={"r": -0.5, "interval": [-0.7, 0]})
-    assert (found["best"], found["worst"]) == ("Amazon", "NYT")
-    assert found["r_worst"] == "-0.50 [-0.70, 0.00]"
-    assert (found["mpnet_r_least"], found["mpnet_r_most"]) == ("-0.50", "0.90")
-    found = page(amazon={"r": None, "interval": [None, None]})
-    assert {found["r_best"], found["mpnet_r_least"], found["mpnet_ceiling_most"]} == UNKNOWN
-    assert {page()[name] for name in ("r_best", "edge", "reliability_loss")} == UNKNOWN
-
-
-def test_no_result_takes_the_place_of_another():
-    figure3b, english = stored("pruning_curve"), stored("pruning_curve", "enfr", "post-norm")
-    german = stored("pruning_curve", "deen", "post-norm")
-    found = numbers.iterative_pruning(figure3b, english, german, collect([figure3b]), {})
-    keys = "mnli_|easy_|hard_|minilm_|mpnet_|sst2_|cola_|mrpc_|held_|deen_six|deen_pre"
-    assert {found[key] for key in found if re.match(keys, key)} == UNKNOWN
-    assert "not measured" not in (found["share"], found["random_share"])
-    best = stored("best_heads", "enfr", "post-norm")
-    others = collect([named(stored("best_heads"), "cola", "mpnet")])
-    found = numbers.all_but_one(
-        stored("best_heads"), stored("all_but_one", "enfr", "post-norm"), best, {}, others
-    )
-    of_others = ("worst12", "worst_held", "power12", "other_worst")
-    assert {found[key] for key in of_others} == UNKNOWN
 
 
 # Tables.
@@ -132,9 +87,9 @@ def test_grids_have_layers_from_above_signs_and_marks():
 def test_one_fine_tuning_is_not_compared_with_itself():
     curve = stored("pruning_curve")
     tasks = ("snli", "snli-held", "cola")  # the first two are measured with the same models
-    table = tables.importance_across_tasks(collect([named(curve, one, "minilm") for one in tasks]))
-    assert table["tasks"].tolist() == ["SNLI, CoLA"]
-    assert table.iloc[0, 2] == "1.00 [1.00, 1.00]"
+    (pair,) = tables.pairs_of_tasks(collect([named(curve, one, "minilm") for one in tasks]))
+    assert pair.tasks == ("snli", "cola") and pair.common == pair.fifth
+    np.testing.assert_array_equal(*pair.importance)
 
 
 def test_the_board_has_the_best_first_and_fitted_gates_in_a_column():
@@ -157,17 +112,11 @@ def test_the_board_has_the_best_first_and_fitted_gates_in_a_column():
 
 def test_without_results_nothing_is_shown():
     for table in (
-        tables.scores_table,
-        tables.tasks_table,
         tables.heads_tasks_table,
         tables.agreement_tasks_table,
-        tables.importance_across_tasks,
     ):
         assert table({}).empty
-    assert tables.orders_table(None).empty and tables.difficulty_table({}, {}).empty
-    for figure in (plots.domains_tasks({}), plots.figure3b(None)):
-        words = [text.get_text() for axes in figure.axes for text in axes.texts]
-        assert words == ["not measured"]
+    assert tables.difficulty_table({}, {}).empty
 
 
 def test_what_was_not_measured_is_refused_with_what_was():
@@ -176,8 +125,6 @@ def test_what_was_not_measured_is_refused_with_what_was():
         prunable_at(values, "oracle")
     with pytest.raises(KeyError, match="no share at a loss of 7%; there are 2%"):
         prunable_at(values, tolerance=0.07)
-    values = {"curves": {"importance": {"mean": [0.9, 0.7, 0.5, 0.4]}}, "chance": 0.5}
-    np.testing.assert_allclose(kept_above_chance(values), [1, 0.5, 0, -0.25])
 
 
 def test_what_is_new_stands_beside_the_words_of_the_day_the_rules_were_fixed():

@@ -1,7 +1,8 @@
 """The colours of all figures, on a light and on a dark page.
 
-Any two differ by ΔE 25 or more as a deuteranope sees them, and stand out from their background with
-a contrast of 3 or more; a test computes both.
+Any two differ by ΔE 25 or more (CIELAB) as a deuteranope sees them, by Machado's model of 2009, and
+stand out from their background with a contrast of 3 or more. Blue, the paper's own order, stands out
+most of the lines on a dark page.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LIGHT = {
     "grey": "#5b5b5b",
 }
 DARK = {
-    "blue": "#2e6b9c",
+    "blue": "#c0f0f8",
     "orange": "#e2bf72",
     "green": "#59efb1",
     "red": "#b66c56",

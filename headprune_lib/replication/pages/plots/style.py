@@ -30,7 +30,7 @@ from headprune_lib.replication.pages.plots.palette import (
     PURPLE,
     RED,
 )
-from headprune_lib.replication.pages.tables.pages import NOT_MEASURED, estimate
+from headprune_lib.replication.pages.tables.pages import estimate
 
 __all__ = [
     "NARROW",
@@ -43,7 +43,6 @@ __all__ = [
     "estimates",
     "histogram",
     "layer_changes",
-    "not_measured",
     "pruning_axes",
     "pruning_curve",
     "share_in_the_paper",
@@ -229,6 +228,7 @@ def pruning_curve(
     line: str,
     scale: float = 1,
     counted: bool = True,
+    **kwargs: Any,
 ) -> None:
     """The mean score over the share removed; a band from the lowest to the highest of several runs.
 
@@ -236,7 +236,8 @@ def pruning_curve(
     """
     runs = scale * np.array(curve["runs"])
     label += f" (mean of {len(runs)})" if counted and len(runs) > 1 else ""
-    axes.plot(shares, scale * np.array(curve["mean"]), line, color=colour, label=label)
+    mean = scale * np.array(curve["mean"])
+    axes.plot(shares, mean, line, color=colour, label=label, **kwargs)
     if len(runs) > 1:
         axes.fill_between(shares, runs.min(0), runs.max(0), color=colour, alpha=0.18, linewidth=0)
 
@@ -257,14 +258,6 @@ def share_in_the_paper(axes: Axes, share: float, task: str) -> None:
         linestyle=(0, (6, 2)),
         label=f"the paper, {task}: level up to {share:.0%}",
     )
-
-
-def not_measured(layout: Layout = WIDE) -> Figure:
-    """What stands in a figure's place where there is no result to draw."""
-    figure, axes = plt.subplots(figsize=layout.canvas(80))
-    axes.text(0.5, 0.5, NOT_MEASURED, ha="center", va="center")
-    axes.axis("off")
-    return figure
 
 
 def as_png(figure: Figure, dpi: int = 110) -> bytes:

@@ -9,11 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.pages.plots.encoder import (
     ACCURACY_CHANGE,
     bert_by_others,
-    two_domains,
 )
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
@@ -25,24 +23,20 @@ from headprune_lib.replication.pages.plots.style import (
     Layout,
     below,
     layer_changes,
-    not_measured,
     pruning_axes,
     style,
     within,
 )
 from headprune_lib.replication.pages.tables import paper, published_share, published_task
 from headprune_lib.replication.pages.tables.pages import NOT_MEASURED
-from headprune_lib.replication.pages.values import kept_above_chance
 from headprune_lib.replication.paper import ARTIFACTS
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import spelled
 
 __all__ = [
-    "domains_tasks",
     "figure6",
     "layers_tasks",
     "one_head_tasks",
-    "pruned_tasks",
 ]
 
 _LINES = ("-", "--", ":", "-.")
@@ -130,58 +124,6 @@ def layers_tasks(
                 title=title,
                 xticks=range(1, len(published) + 1),
             )
-        below(figure, layout)
-    return figure
-
-
-def domains_tasks(
-    shown: Mapping[str, Result], measure: str = "loss", layout: Layout = WIDE
-) -> Figure:
-    """Figure 2b of several models and tasks: a panel a domain of each; see :func:`figure2b`."""
-    places = [
-        (name, result, domain)
-        for name, result in shown.items()
-        for domain in result.values["correlations"]
-    ]
-    if not places:
-        return not_measured(layout)
-    with style():
-        figure, panels = layout.panels(len(places), 300, columns=2)
-        for axes, (name, result, domain) in zip(panels, places, strict=True):
-            two_domains(axes, result.values, domain, measure, f"{name}; ")
-        figure.tight_layout()
-    return figure
-
-
-def pruned_tasks(curves: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
-    """What is kept of the score above chance as heads go by importance: a line a model and task.
-
-    A colour a task and a kind of line a model, in the order in which they come, the first model's
-    lines whole; the mean of the fine-tunings.
-    """
-    colours = _colours(curves.values())
-    lines = dict(
-        zip(dict.fromkeys(result.model for result in curves.values()), itertools.cycle(_LINES))
-    )
-    with style():
-        figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 340))
-        for name, result in curves.items():
-            axes.plot(
-                100 * np.array(result.values["shares"]),
-                100 * kept_above_chance(result.values),
-                lines[result.model],
-                color=colours[result.task],
-                label=name,
-            )
-        axes.axhline(
-            100 * (1 - SHOWN_TOLERANCE),
-            color=BLACK,
-            linewidth=1,
-            linestyle=":",
-            label=f"{SHOWN_TOLERANCE:.0%} lost",
-        )
-        axes.axhline(0, color=BLACK, linewidth=1)
-        pruning_axes(axes, "kept of the score above chance (%)")
         below(figure, layout)
     return figure
 

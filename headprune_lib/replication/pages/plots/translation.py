@@ -2,120 +2,140 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from headprune_lib.replication.pages.plots.orders import looks
 from headprune_lib.replication.pages.plots.style import (
     BLACK,
     BLUE,
     GREEN,
     ORANGE,
+    PURPLE,
+    RED,
+    SERIES,
     WIDE,
     Layout,
     below,
-    dots,
-    layer_changes,
     pruning_axes,
     pruning_curve,
-    share_in_the_paper,
     style,
 )
-from headprune_lib.replication.pages.tables import paper, published_share, published_task
+from headprune_lib.replication.pages.tables import paper
+from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import spelled
 
 __all__ = [
-    "figure2a",
-    "figure3a",
-    "table2",
+    "figure4",
+    "quality",
+    "search",
 ]
 
-KINDS = ("enc-enc", "enc-dec", "dec-dec")
+KINDS = {"enc-enc": BLUE, "enc-dec": RED, "dec-dec": ORANGE}
+_MARKS = dict(zip(KINDS, "osD", strict=True))
 BLEU_CHANGE = "change of BLEU"
 
 
-def table2(
-    chosen_on_test: Mapping[str, Result],
-    chosen_elsewhere: Mapping[str, Result],
-    layout: Layout = WIDE,
-) -> Figure:
-    """Change of BLEU with each layer reduced to its best head, a panel a model and kind; two choices.
+def quality(values: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
+    """Learning curves: validation BLEU after each epoch, a line a model.
 
     Args:
-        chosen_on_test: name -> result of Table 2.
-        chosen_elsewhere: the same of Table 5.
+        values: name of the model -> values of its result.
     """
-    models = list(chosen_on_test | chosen_elsewhere)
     with style():
-        figure, panels = layout.panels(3 * len(models), 270, columns=3, sharey=True)
-        places = [(model, kind) for model in models for kind in KINDS]
-        for (model, kind), axes in zip(places, panels, strict=True):
-            for found, label, colour, shift, form in (
-                (chosen_on_test, "chosen on the test set (as Table 2)", BLUE, -0.15, "o"),
-                (chosen_elsewhere, "chosen on other text (as Table 5)", ORANGE, 0.0, "s"),
-            ):
-                if model not in found:
-                    continue
-                rows = [row for row in found[model].values["layers"] if row["kind"] == kind]
-                layer_changes(axes, rows, 1, shift, form=form, color=colour, label=label)
-            published = paper("table5")[kind]["delta_bleu"]
+        figure, axes = plt.subplots(figsize=layout.canvas(290))
+        for (name, model), colour, mark in zip(values.items(), SERIES, itertools.cycle("os^")):
+            curve = model["curve"]
             axes.plot(
-                np.arange(1, len(published) + 1) + 0.15,
-                published,
-                "D",
-                color=GREEN,
-                label="the paper, Table 5",
+                [record["epoch"] for record in curve],
+                [record["bleu"] for record in curve],
+                f"{mark}-",
+                color=colour,
+                label=name,
+                markersize=5,
             )
-            axes.axhline(0, color=BLACK, linewidth=1)
-            title = kind if len(models) == 1 else f"{model}:\n{kind}"
-            axes.set(title=title, xlabel="layer", xticks=range(1, len(published) + 1))
-        for axes in panels[:: layout.columns]:
-            axes.set(ylabel=BLEU_CHANGE)
+        axes.set(xlabel="epoch", ylabel="validation BLEU, greedy", ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         below(figure, layout)
     return figure
 
 
-def figure2a(shown: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
-    """Effect of each encoder cut at home against on other text, a row a model: BLEU, and loss."""
+def search(values: dict, layout: Layout = WIDE) -> Figure:
+    """Change of BLEU with greedy search against beam 5, a dot a cut."""
+    rank = values["spearman"]["all"]
     with style():
-        figure, panels = layout.panels(2 * len(shown), 320, columns=2)
-        measures = (("bleu", "change of BLEU"), ("loss", "change of loss (nats a text)"))
-        places = [(result, *measure) for result in shown.values() for measure in measures]
-        for (result, measure, unit), axes in zip(places, panels, strict=True):
-            values = result.values
+        figure, axes = plt.subplots(figsize=layout.canvas(330))
+        for alone, label, colour, mark in (
+            (False, "one head cut", BLUE, "o"),
+            (True, "one head left in a layer", ORANGE, "s"),
+        ):
             x, y = (
-                [head[f"{measure} {place}"] for head in values["heads"]]
-                for place in ("home", "far")
+                [cut[f"beam {beams}"] for cut in values["cuts"] if cut["alone"] == alone]
+                for beams in (1, 5)
             )
-            dots(axes, x, y, values["correlations"][measure]["pearson"])
-            home, far = spelled(result.task), spelled(result.dataset.partition("/")[0])
-            axes.set(xlabel=f"{home}: {unit}", ylabel=f"{far}: the same")
-            axes.xaxis.set_major_locator(MaxNLocator(5))
-        figure.tight_layout()
+            axes.scatter(x, y, marker=mark, color=colour, alpha=0.8, label=label)
+        axes.axline((0, 0), slope=1, color=BLACK, linewidth=1, linestyle=":")
+        if rank["r"] is not None:
+            axes.set_title(f"Spearman {estimate(rank['r'], rank['interval'])}")
+        axes.set(xlabel=f"greedy: {BLEU_CHANGE}", ylabel=f"beam of 5: {BLEU_CHANGE}")
+        below(figure, layout)
     return figure
 
 
-def figure3a(shown: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
-    """BLEU against the share of heads removed, a panel a model, a line an order.
+def figure4(
+    shown: Mapping[str, Result], joint: Mapping[str, Result], layout: Layout = WIDE
+) -> Figure:
+    """BLEU as heads of one kind are removed; a panel a model, a band where there are several runs.
 
-    A green line is the share at which the paper's curve of the task begins to fall.
+    Args:
+        shown: name -> result of Figure 4.
+        joint: name -> pruning curve of all kinds together, drawn where the model has one.
     """
     with style():
-        figure, panels = layout.panels(len(shown), _height(layout, 380), columns=2)
+        figure, panels = layout.panels(len(shown), _height(layout, 400), columns=2)
         for axes, (name, result) in zip(panels, shown.items(), strict=True):
-            shares, curves = 100 * np.array(result.values["shares"]), result.values["curves"]
-            for order, look in looks(curves).items():
-                pruning_curve(axes, shares, curves[order], *look)
-            if (published := published_share(result.task)) is not None:
-                share_in_the_paper(axes, published, spelled(published_task(result.task)).upper())
-            _bleu_axes(axes, name if len(shown) > 1 else "")
+            _kinds_apart(axes, result)
+            if name in joint:
+                values = joint[name].values
+                pruning_curve(
+                    axes,
+                    100 * np.array(values["shares"]),
+                    values["curves"]["importance"],
+                    "all kinds together, by importance",
+                    PURPLE,
+                    "--",
+                    counted=False,
+                )
+            _bleu_axes(axes, name if len(shown) > 1 else "", "% of the kind")
         below(figure, layout)
     return figure
+
+
+def _kinds_apart(axes: Axes, figure4: Result) -> None:
+    """The curves of each kind of attention, and what the paper has left at 80% removed."""
+    shares, curves = 100 * np.array(figure4.values["shares"]), figure4.values["curves"]
+    for kind, colour in KINDS.items():
+        for order, label, line in (
+            ("importance", "by importance", f"{_MARKS[kind]}-"),
+            ("random", "random order", f"{_MARKS[kind]}:"),
+        ):
+            if (curve := curves.get(f"{kind} {order}")) is not None:
+                pruning_curve(axes, shares, curve, f"{kind}, {label}", colour, line, counted=False)
+    published = paper("figure4")["enc-enc_bleu_with_20_percent_left"] / paper("table1")["base_bleu"]
+    axes.plot(
+        80,
+        published * curves["enc-enc importance"]["mean"][0],
+        "*",
+        color=GREEN,
+        markersize=13,
+        linestyle="none",
+        label=f"the paper: {published:.0%} of BLEU kept (enc-enc, dec-dec)",
+    )
 
 
 def _height(layout: Layout, wide: int) -> int:

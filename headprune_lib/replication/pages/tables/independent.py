@@ -8,25 +8,17 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from headprune_lib.discovery import KINDS
-from headprune_lib.replication import stats
-from headprune_lib.replication.bounds import ALPHA
-from headprune_lib.replication.pages.tables.pages import estimate
 from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import paper
 
 __all__ = [
     "grid",
-    "independent_table",
     "layers_again_table",
+    "measured_twice",
     "published_wmt",
-    "ranks_of_same_weights",
-    "significant_again",
 ]
-
-_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def published_wmt() -> Grid:
     return Grid("the paper", "WMT en-fr", "enc-enc", np.array(paper("table1")["delta_bleu"]))
 
 
-def pairs() -> list[tuple[str, Grid, Grid]]:
+def measured_twice() -> list[tuple[str, Grid, Grid]]:
     """Pairs of grids of one model's heads, with what differs between the two."""
     zebra, other = "Silent-Zebra", "ljj7975"
     found = [
@@ -106,42 +98,6 @@ def pairs() -> list[tuple[str, Grid, Grid]]:
     return found
 
 
-def independent_table() -> pd.DataFrame:
-    """One row a pair of grids: how the effects of the same heads correlate, over heads."""
-    rows = []
-    for differs, one, two in pairs():
-        x, y = one.values.ravel(), two.values.ravel()
-        pearson, spearman = (
-            _shown(stats.correlation(x, y, method, _RESAMPLES))
-            for method in ("pearson", "spearman")
-        )
-        names = one.task if one.task == two.task else f"{one.task}, {two.task}"
-        rows.append(
-            {
-                "what differs": differs,
-                "text": names if one.kind == "self" else f"{names} ({one.kind})",
-                "heads": len(x),
-                "Pearson r (95% interval)": pearson,
-                "Spearman (95% interval)": spearman,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _shown(found: stats.Estimate) -> str:
-    return estimate(found.value, (found.low, found.high))
-
-
-def ranks_of_same_weights() -> tuple[float, float]:
-    """The lowest and the highest Spearman correlation of effects measured twice on the same weights."""
-    found = [
-        float(spearmanr(one.values.ravel(), two.values.ravel()).statistic)
-        for _, one, two in pairs()
-        if one.kind in KINDS
-    ]
-    return min(found), max(found)
-
-
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
     settings = [
@@ -165,9 +121,3 @@ def layers_again_table() -> pd.DataFrame:
             for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)
         ]
     return pd.DataFrame(rows)
-
-
-def significant_again() -> tuple[int, int]:
-    """Encoder heads that change BLEU significantly: in the paper's Table 1, and again by others."""
-    again = grid("Silent-Zebra", "WMT en-fr", kind="enc-enc").p
-    return len(paper("table1")["significant"]), int((again < ALPHA).sum())

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from headprune_lib.replication.bounds import C8_UP_TO
 from headprune_lib.replication.claims.verdict import Judged, defined
-from headprune_lib.replication.titles import order_title
 
 __all__ = [
     "NOT_MEASURED",
@@ -105,31 +101,3 @@ def shown_orders(values: Mapping[str, Any]) -> list[str]:
     """The orders of a pruning curve's result, the main fine-tuning apart only if there are others."""
     single = len(values["curves"]["importance"]["runs"]) == 1
     return [name for name in values["prunable"] if not (single and name == "importance main")]
-
-
-_AREAS = {C8_UP_TO: "early_area_differences", 1.0: "area_differences"}
-"""Share removed up to which two curves are compared -> where a result has the differences."""
-
-
-def orders_table(values: Mapping[str, Any], unit: str, shown: Callable[..., str]) -> pd.DataFrame:
-    """One row an order of removal: share that goes at each tolerance, and areas under the curve.
-
-    The last two columns are the importance order's mean score along the curve minus this one's, over
-    the part that C8 is judged on and over the whole curve.
-
-    Args:
-        values: those of a pruning curve's result.
-        unit: of these differences, for their headers.
-        shown: :func:`points` or :func:`signed`.
-    """
-    rows = []
-    for name in shown_orders(values):
-        row = {"order": order_title(name), "runs": len(values["curves"][name]["runs"])}
-        for tolerance, share in values["prunable"][name].items():
-            row[f"goes at {tolerance} loss"] = estimate(share["share"], share["interval"], ".0%")
-        for up_to, areas in _AREAS.items():
-            found = values.get(areas, {}).get(name)
-            header = f"importance minus this, mean over 0–{up_to:.0%} removed ({unit})"
-            row[header] = shown(found["difference"], found["interval"]) if found else ""
-        rows.append(row)
-    return pd.DataFrame(rows)

@@ -12,7 +12,7 @@ import scipy.stats
 from headprune_lib.replication.pages.tables.pages import points
 from headprune_lib.replication.published import MaskedTask, masked_tasks, ranks_alike
 
-__all__ = ["alike_by_others", "masked_by_others"]
+__all__ = ["alike", "alike_by_others", "masked_by_others"]
 
 _METRICS = {"mcc": "Matthews correlation", "corr": "mean of Pearson and Spearman"}
 

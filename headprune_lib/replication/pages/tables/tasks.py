@@ -5,29 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from headprune_lib.replication import stats
-from headprune_lib.replication.bounds import SHOWN_TOLERANCE, TOLERANCES
 from headprune_lib.replication.claims.questions import strata
-from headprune_lib.replication.claims.rules import kept_at, share_judged
 from headprune_lib.replication.claims.verdict import Judged
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.pages.tables.pages import (
     estimate,
     judged_text,
-    kept_text,
     points,
     signed,
 )
-from headprune_lib.replication.pages.values import prunable_at, raw_importance
-from headprune_lib.replication.published import published_share
+from headprune_lib.replication.pages.values import raw_importance
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import spelled
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import rank_heads
 
@@ -35,11 +28,9 @@ __all__ = [
     "agreement_tasks_table",
     "difficulty_table",
     "heads_tasks_table",
-    "importance_across_tasks",
+    "pairs_of_tasks",
     "recipes_table",
-    "scores_table",
     "side_by_side",
-    "tasks_table",
 ]
 
 
@@ -77,60 +68,6 @@ def side_by_side(
         return pd.DataFrame()
     tables = {name: table(result) for name, result in shown.items()}
     return pd.concat(tables, names=["model and task"]).reset_index("model and task")
-
-
-def scores_table(curves: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: what was scored on how much, uncut and by chance."""
-    rows = []
-    for name, result in curves.items():
-        curve = result.values["curves"]["importance"]
-        rows.append(
-            {
-                "model and task": name,
-                "score": result.metric,
-                "examples": result.n_examples,
-                "fine-tunings": len(curve["runs"]),
-                "uncut": f"{curve['mean'][0]:.3f}",
-                "chance": f"{result.values['chance']:.3f}",
-                "accuracy": f"{curve.get('accuracy', curve['mean'])[0]:.3f}",
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def tasks_table(curves: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model and task: what is kept by importance at the share that C3 is judged at.
-
-    Beside it the share that goes at each tolerance; in other orders at the one that pages show.
-    """
-    rows = []
-    for name, result in curves.items():
-        values, published = result.values, published_share(result.task)
-        judged = share_judged(result.task, "encoder")
-        above = values["curves"]["importance"]["mean"][0] - values["chance"]
-        row = {
-            "model and task": name,
-            "the paper": "–" if published is None else f"{published:.0%}",
-            "removed": f"{judged:.0%}",
-            "kept there (95% interval)": kept_text(kept_at(result)),
-        }
-        for tolerance in TOLERANCES:
-            share = prunable_at(values, tolerance=tolerance)
-            row[f"goes at {tolerance:.0%} loss"] = estimate(
-                share["share"], share["interval"], ".0%"
-            )
-        row[f"{SHOWN_TOLERANCE:.0%} in points"] = f"{100 * SHOWN_TOLERANCE * above:.2f}"
-        row[f"random order, {SHOWN_TOLERANCE:.0%}"] = _goes(values, "random")
-        row[f"one-by-one order (other text), {SHOWN_TOLERANCE:.0%}"] = _goes(
-            values, "oracle leak-free"
-        )
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _goes(values: Mapping[str, Any], order: str) -> str:
-    """The share that can go in an order; a dash where it was not measured."""
-    return f"{prunable_at(values, order)['share']:.0%}" if order in values["prunable"] else "–"
 
 
 def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
@@ -230,22 +167,6 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
             )
         )
     return pairs
-
-
-def importance_across_tasks(curves: Mapping[str, Result]) -> pd.DataFrame:
-    """How I_h after fine-tuning on one task ranks the heads of the same model after another."""
-    rows = []
-    for pair in pairs_of_tasks(curves):
-        found = stats.correlation(*pair.importance, "spearman")
-        rows.append(
-            {
-                "model": spelled(pair.model),
-                "tasks": ", ".join(map(spelled, pair.tasks)),
-                "Spearman (95% interval)": estimate(found.value, (found.low, found.high)),
-                "least important fifth in common": f"{pair.common} of {pair.fifth}",
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def recipes_table(result: Result) -> pd.DataFrame:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from headprune_lib.discovery import KINDS
-from headprune_lib.replication.pages.tables import pages
 from headprune_lib.replication.pages.tables.pages import estimate, signed
 from headprune_lib.replication.pages.values import step_at
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.store.results import Result
 
 __all__ = [
-    "curves_table",
     "differences_table",
     "heads_table",
     "quality_table",
@@ -68,21 +65,6 @@ def heads_table(table1: Result) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def curves_table(curves: Result) -> pd.DataFrame:
-    """Figures 3a, 4 or 6d: one row an order of removal.
-
-    Where BLEU is of Moses' tokens, a last column has its mean along the curve beside sacrebleu's own.
-    """
-    table, found = pages.orders_table(curves.values, "BLEU", signed), curves.values["curves"]
-    orders = pages.shown_orders(curves.values)
-    if all("sacrebleu" in found[name] for name in orders):
-        table["mean BLEU along the curve: of Moses’ tokens, as sacrebleu takes it"] = [
-            f"{np.mean(found[name]['mean']):.1f}, {np.mean(found[name]['sacrebleu']):.1f}"
-            for name in orders
-        ]
-    return table
 
 
 def differences_table(figure4: Result) -> pd.DataFrame:
