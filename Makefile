@@ -1,4 +1,4 @@
-# make book            sets everything up, runs the notebooks, builds the site in _build/html
+# make book            sets everything up, runs what has changed of the notebooks, builds the site in _build/html
 # make book FRESH=1    measures again with the weights at hand
 # make book RETRAIN=1  trains again first
 # make check           lint, types, and the fast tests
@@ -8,7 +8,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: book lint check test test-all install clean
+.PHONY: again book lint check test test-all install clean
 
 # The first of these that is Python 3.11 or later; `make PYTHON=/path/to/python book` overrides it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -23,14 +23,26 @@ NOTEBOOKS = $(sort $(filter-out %-run.ipynb,$(wildcard notebooks/*.ipynb)))
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-book: $(INSTALLED) $(MATHJAX)
-	$(if $(RETRAIN),$(BIN)/headprune train --profile default --retrain)
-	$(BIN)/headprune run $(NOTEBOOKS) $(if $(FRESH)$(RETRAIN),-p fresh True)
-	$(BIN)/headprune findings
-	rm -rf _build
-	$(BIN)/jupyter-book build . -n -W --keep-going
+book: _build/html/index.html
 	@echo
 	@echo "The book is in _build/html/index.html: open file://$(CURDIR)/_build/html/index.html"
+
+# A notebook is run again when it or anything that it computes with has changed.
+CODE = $(shell find headprune_lib data -type f ! -path '*/smoke/*' \( -name '*.py' -o -name '*.yml' \
+	-o -name '*.json' -o -name '*.npz' -o -name '*.safetensors' \))
+RAN := _build/.notebooks
+
+$(RAN): $(NOTEBOOKS) $(CODE) $(INSTALLED) $(if $(FRESH)$(RETRAIN),again)
+	$(if $(RETRAIN),$(BIN)/headprune train --profile default --retrain)
+	$(BIN)/headprune run $(if $(filter-out $(NOTEBOOKS),$?),$(NOTEBOOKS),$?) $(if $(FRESH)$(RETRAIN),-p fresh True)
+	@mkdir -p _build && touch $@
+
+_build/html/index.html: $(RAN) $(MATHJAX) index.md _config.yml _toc.yml $(wildcard book/*.* book/static/*)
+	$(BIN)/headprune findings
+	rm -rf _build/html _build/.doctrees
+	$(BIN)/jupyter-book build . -n -W --keep-going
+
+again: ;
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check --quiet .
