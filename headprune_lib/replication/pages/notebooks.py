@@ -170,9 +170,20 @@ def strip_noise(notebook: NotebookNode, keep_injected: bool = False) -> None:
         if cell.execution_count is not None:
             count += 1
             cell.execution_count = count
-        cell.outputs = [output for output in cell.outputs if not _is_noise(output)]
+        cell.outputs = _joined([output for output in cell.outputs if not _is_noise(output)])
         for output in cell.outputs:
             _clean_output(output, cell.execution_count)
+
+
+def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Printed text in one piece: in which pieces it arrives is up to the kernel's clock."""
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and joined and joined[-1].output_type == "stream":
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _is_noise(output: NotebookNode) -> bool:
