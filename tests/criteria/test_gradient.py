@@ -3,13 +3,12 @@
 import pytest
 import torch
 import transformers as t
-from gates import ROUNDING, gate_derivatives, of_examples, rows_of
+from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch_for, build
 
 from headprune_lib import head_mask, masked_heads, prune_heads, score_heads
 from headprune_lib.criteria.gradient import (
     example_importance,
-    importance,
     importance_integrated,
     importance_signed,
     importance_token,
@@ -56,17 +55,6 @@ def test_examples_that_a_model_takes_windowed_are_scored_one_by_one(by):
         for batches in ([inputs], rows_of(inputs))
     )
     torch.testing.assert_close(found, expected, equal_nan=True)
-
-
-@pytest.mark.parametrize("name", ["bart", "t5"])
-def test_the_three_kinds_of_an_encoder_decoder(name):
-    model, inputs = build(name), batch_for(name)
-    expected = of_examples(model, [inputs])
-    found, each = importance(model, [inputs]), example_importance(model, [inputs])
-    assert set(found) == set(expected) == {"enc-enc", "enc-dec", "dec-dec"}
-    for kind, values in expected.items():
-        torch.testing.assert_close(each[kind], values.abs(), **ROUNDING)
-        torch.testing.assert_close(found[kind], values.abs().mean(0), **ROUNDING)
 
 
 def test_every_example_has_its_own_and_by_name_importance_is_normalised(model, split, derivatives):

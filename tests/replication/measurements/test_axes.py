@@ -122,8 +122,7 @@ def case(name, *halves):
 
 
 @pytest.mark.parametrize(
-    ("name", "half"),
-    [(name, half) for name, one in MEASUREMENTS.items() for half in one.halves],
+    ("name", "half"), [(name, half) for name, one in MEASUREMENTS.items() for half in one.halves]
 )
 def test_values_lie_along_the_axes_of_the_outcomes(name, half):
     assert (name, half) in CASES, f"{name} of the {half} half has no case here: add one"
