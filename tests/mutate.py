@@ -119,8 +119,8 @@ def main(words: list[str]) -> int:
     fast, words = "--fast" in words, [word for word in words if word != "--fast"]
     listed, lines = entries(), TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
     rows = {row.get("entry"): row for row in csv.DictReader(lines)}
-    files = {(r["file"], r["fault"]): r[COLUMNS[3]].partition("::")[0] for r in rows.values()}
-    likely = {name: file for name, file in files.items() if (ROOT / file).is_file()}
+    files = {row["fault"]: row[COLUMNS[3]].partition("::")[0] for row in rows.values()}
+    likely = {fault: file for fault, file in files.items() if (ROOT / file).is_file()}
     rows = {entry["entry"]: rows[entry["entry"]] for entry in listed if entry["entry"] in rows}
     done = {name for name, row in rows.items() if fast or row["noticed by"] != "unknown"}
     named = [e for e in listed if any(word in e["file"] + e["what"] for word in words)]
@@ -129,10 +129,7 @@ def main(words: list[str]) -> int:
         folders: queue.Queue[Path] = queue.Queue()
         for number in range(min(WORKERS, len(asked))):
             folders.put(copied(Path(name) / str(number)))
-        tries = [
-            pool.submit(noticed, e, likely.get((e["file"], e["what"]), ""), folders, fast)
-            for e in asked
-        ]
+        tries = [pool.submit(noticed, e, likely.get(e["what"], ""), folders, fast) for e in asked]
         for future in as_completed(tries):
             rows[future.result()["entry"]] = future.result()
             write(list(rows.values()))

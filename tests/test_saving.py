@@ -169,18 +169,6 @@ def test_plain_transformers_refuses_and_names_what_loads_it(folder, caplog):
     assert "load_pruned(folder)" in (folder / "README.md").read_text()
 
 
-@pytest.mark.slow
-def test_what_trainer_writes_of_a_pruned_model_is_loaded(tmp_path):
-    model, rows = pruned(), batch(4)
-    trainer = t.Trainer(
-        model,
-        t.TrainingArguments(tmp_path, max_steps=1, save_steps=1, use_cpu=True, report_to=[]),
-        train_dataset=[{name: value[i] for name, value in rows.items()} for i in range(4)],
-    )
-    trainer.train()
-    same(hp.load_pruned(tmp_path / "checkpoint-1"), model.eval())
-
-
 class Own(t.BertForSequenceClassification):
     pass
 
