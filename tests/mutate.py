@@ -1,9 +1,9 @@
 """Whether the tests notice what is wrong: faults put into the code one at a time.
 
 ``python tests/mutate.py`` puts each entry of ``tests/mutations/*.toml`` into a copy of the project, runs
-the fast tests, then the slow ones where these notice nothing, and
-writes what noticed it into ``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that
-have a row, and have not changed since, are left out, so that a run that was ended goes on. With words
+the fast tests, then the slow ones where these notice nothing, and writes what noticed it into
+``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that have a row, and have not
+changed since, are left out, so that a run that was ended goes on. With words
 as arguments, only entries whose file or description holds one of them, row or not. With ``--fast`` no
 slow test is run: what fast ones do not notice is ``unknown`` until a run without it.
 
@@ -118,11 +118,13 @@ def main(words: list[str]) -> int:
     """Try the mutations and write the table; 1 if one is noticed by nothing, as far as is known."""
     fast, words = "--fast" in words, [word for word in words if word != "--fast"]
     listed, lines = entries(), TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
-    rows = {row.get("entry"): row for row in csv.DictReader(lines)}
-    files = {row["fault"]: row[COLUMNS[3]].partition("::")[0] for row in rows.values()}
+    rows = {row["fault"]: row for row in csv.DictReader(lines)}
+    # the row of an entry that has changed stays until it is tried again, and says what to try first
+    rows = {entry["what"]: rows[entry["what"]] for entry in listed if entry["what"] in rows}
+    files = {fault: row[COLUMNS[3]].partition("::")[0] for fault, row in rows.items()}
     likely = {fault: file for fault, file in files.items() if (ROOT / file).is_file()}
-    rows = {entry["entry"]: rows[entry["entry"]] for entry in listed if entry["entry"] in rows}
-    done = {name for name, row in rows.items() if fast or row["noticed by"] != "unknown"}
+    tiers = {row["entry"]: row["noticed by"] for row in rows.values()}
+    done = {digest for digest, tier in tiers.items() if fast or tier != "unknown"}
     named = [e for e in listed if any(word in e["file"] + e["what"] for word in words)]
     asked = named if words else [entry for entry in listed if entry["entry"] not in done]
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
@@ -131,11 +133,11 @@ def main(words: list[str]) -> int:
             folders.put(copied(Path(name) / str(number)))
         tries = [pool.submit(noticed, e, likely.get(e["what"], ""), folders, fast) for e in asked]
         for future in as_completed(tries):
-            rows[future.result()["entry"]] = future.result()
+            rows[future.result()["fault"]] = future.result()
             write(list(rows.values()))
-    tiers = [row["noticed by"] for row in rows.values()]
-    print({tier: f"{tiers.count(tier)} of {len(listed)}" for tier in dict.fromkeys(tiers)})
-    return int("nothing" in tiers or "unknown" in tiers)
+    found = [row["noticed by"] for row in rows.values()]
+    print({tier: f"{found.count(tier)} of {len(listed)}" for tier in dict.fromkeys(found)})
+    return int("nothing" in found or "unknown" in found)
 
 
 if __name__ == "__main__":
