@@ -1,13 +1,14 @@
 """Whether the tests notice what is wrong: faults put into the code one at a time.
 
 ``python tests/mutate.py`` puts each entry of ``tests/mutations/*.toml`` into a copy of the project, runs
-the fast tests (those named by the entry first), then the slow ones where these notice nothing, and
-writes what noticed it into ``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that
-have a row, and have not changed since, are left out, so that a run that was ended goes on. With words
+the fast tests, then the slow ones where these notice nothing, and writes what noticed it into
+``tests/goldens/mutations.csv``, a row as soon as it is known. Entries that have a row, and have not
+changed since, are left out, so that a run that was ended goes on. With words
 as arguments, only entries whose file or description holds one of them, row or not. With ``--fast`` no
 slow test is run: what fast ones do not notice is ``unknown`` until a run without it.
 
-An entry has ``file``, ``old`` (there exactly once), ``new``, ``what`` (the fault) and ``tests`` to try first.
+An entry stands under the name of its file and has ``old`` (there exactly once), ``new`` and ``what`` (the
+fault). The tests that noticed it the last time are tried first.
 """
 
 from __future__ import annotations
@@ -38,15 +39,14 @@ def entries() -> list[Row]:
     """All mutations, each with ``entry``, a hash of its text; ValueError for one that does not fit."""
     known = []
     for path in sorted((ROOT / "tests" / "mutations").glob("*.toml")):
-        for entry in tomllib.loads(path.read_text("utf-8"))["mutation"]:
-            times = (ROOT / entry["file"]).read_text("utf-8").count(entry["old"])
-            if times != 1:
-                raise ValueError(f"{entry['what']!r} is found {times} times in {entry['file']}")
-            for test in entry["tests"].split():
-                if not (ROOT / test.partition("::")[0]).exists():
-                    raise ValueError(f"{entry['what']!r} names {test}, which is not there")
-            text = "\n".join(entry[name] for name in ("file", "old", "new", "what"))
-            known.append({**entry, "entry": hashlib.sha256(text.encode()).hexdigest()[:8]})
+        for file, listed in tomllib.loads(path.read_text("utf-8")).items():
+            for entry in listed:
+                times = (ROOT / file).read_text("utf-8").count(entry["old"])
+                if times != 1:
+                    raise ValueError(f"{entry['what']!r} is found {times} times in {file}")
+                text = "\n".join([file, *(entry[name] for name in ("old", "new", "what"))])
+                digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+                known.append({**entry, "file": file, "entry": digest})
     return known
 
 
@@ -81,17 +81,20 @@ def put(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-def noticed(entry: Row, folders: queue.Queue[Path], fast: bool) -> Row:
-    """The row of the table for one mutation, tried in a copy that nobody uses at the moment."""
+def noticed(entry: Row, likely: str, folders: queue.Queue[Path], fast: bool) -> Row:
+    """The row of the table for one mutation, tried in a copy that nobody uses at the moment.
+
+    Args:
+        likely: the file of tests to try first, or nothing.
+    """
     folder = folders.get()
-    path, likely = folder / entry["file"], entry["tests"].split()
+    path = folder / entry["file"]
     original = path.read_text("utf-8")
     put(path, original.replace(entry["old"], entry["new"]))
     tier, failed = "unknown" if fast else "nothing", None
     for name, marks in (("check", FAST), ("test", SLOW))[: 1 if fast else 2]:
-        if failed := first_failure(folder, likely, marks) or first_failure(
-            folder, ["tests"], marks
-        ):
+        known = likely and first_failure(folder, [likely], marks)
+        if failed := known or first_failure(folder, ["tests"], marks):
             tier = name
             break
     put(path, original)
@@ -115,21 +118,26 @@ def main(words: list[str]) -> int:
     """Try the mutations and write the table; 1 if one is noticed by nothing, as far as is known."""
     fast, words = "--fast" in words, [word for word in words if word != "--fast"]
     listed, lines = entries(), TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
-    rows = {row.get("entry"): row for row in csv.DictReader(lines)}
-    rows = {entry["entry"]: rows[entry["entry"]] for entry in listed if entry["entry"] in rows}
-    done = {name for name, row in rows.items() if fast or row["noticed by"] != "unknown"}
+    rows = {row["fault"]: row for row in csv.DictReader(lines)}
+    # the row of an entry that has changed stays until it is tried again, and says what to try first
+    rows = {entry["what"]: rows[entry["what"]] for entry in listed if entry["what"] in rows}
+    files = {fault: row[COLUMNS[3]].partition("::")[0] for fault, row in rows.items()}
+    likely = {fault: file for fault, file in files.items() if (ROOT / file).is_file()}
+    tiers = {row["entry"]: row["noticed by"] for row in rows.values()}
+    done = {digest for digest, tier in tiers.items() if fast or tier != "unknown"}
     named = [e for e in listed if any(word in e["file"] + e["what"] for word in words)]
     asked = named if words else [entry for entry in listed if entry["entry"] not in done]
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
         folders: queue.Queue[Path] = queue.Queue()
         for number in range(min(WORKERS, len(asked))):
             folders.put(copied(Path(name) / str(number)))
-        for future in as_completed([pool.submit(noticed, e, folders, fast) for e in asked]):
-            rows[future.result()["entry"]] = future.result()
+        tries = [pool.submit(noticed, e, likely.get(e["what"], ""), folders, fast) for e in asked]
+        for future in as_completed(tries):
+            rows[future.result()["fault"]] = future.result()
             write(list(rows.values()))
-    tiers = [row["noticed by"] for row in rows.values()]
-    print({tier: f"{tiers.count(tier)} of {len(listed)}" for tier in dict.fromkeys(tiers)})
-    return int("nothing" in tiers or "unknown" in tiers)
+    found = [row["noticed by"] for row in rows.values()]
+    print({tier: f"{found.count(tier)} of {len(listed)}" for tier in dict.fromkeys(found)})
+    return int("nothing" in found or "unknown" in found)
 
 
 if __name__ == "__main__":

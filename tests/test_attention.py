@@ -1,5 +1,6 @@
 """Attention weights against what the model itself hands out, and what is said of them."""
 
+import itertools
 import math
 
 import pytest
@@ -109,18 +110,15 @@ def by_loops(weights, leave_out, of):
     """(sum, count) of each head, a query and a key at a time."""
     n_rows, n_heads, n_queries, n_keys = weights.values.shape
     sums, counts = [0.0] * n_heads, [0] * n_heads
-    for head in range(n_heads):
-        for row in range(n_rows):
-            for query in range(n_queries):
-                given = [
-                    float(weights.values[row, head, query, key])
-                    for key in range(n_keys)
-                    if weights.seen[row, query, key] and int(weights.ids[row, key]) not in leave_out
-                ]
-                value = of(given)
-                if value is not None:
-                    sums[head] += value
-                    counts[head] += 1
+    for row, head, query in itertools.product(range(n_rows), range(n_heads), range(n_queries)):
+        given = [
+            float(weights.values[row, head, query, key])
+            for key in range(n_keys)
+            if weights.seen[row, query, key] and int(weights.ids[row, key]) not in leave_out
+        ]
+        if (value := of(given)) is not None:
+            sums[head] += value
+            counts[head] += 1
     return sums, counts
 
 

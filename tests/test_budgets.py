@@ -126,16 +126,8 @@ def test_a_quality_that_is_not_a_number_is_never_good_enough():
 
 def masks(model, per_group=False):
     """After some of the steps, after more, and after all."""
-    drawn = torch.Generator().manual_seed(0)
-    scores = {
-        kind: torch.rand(mask.shape, generator=drawn) for kind, mask in ones_mask(model).items()
-    }
-    steps = removal_units(model, scores, per_group=per_group)
-    for n in (1, len(steps) // 2, len(steps)):
-        mask = ones_mask(model)
-        for kind, layer, head in [head for step in steps[:n] for head in step]:
-            mask[kind][layer, head] = 0
-        yield mask
+    steps = steps_of(model, 0, per_group=per_group)
+    return [mask_after(model, steps, n) for n in (1, len(steps) // 2, len(steps))]
 
 
 QUICK = {"bert", "gpt2", "t5", "llama", next(iter(GROUPED))}

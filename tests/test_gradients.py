@@ -172,34 +172,6 @@ def test_a_loss_without_any_gradient_is_refused():
         )
 
 
-class Hiding(nn.Module):
-    """In a layer's place: it lets half of the gradient through, in one of several ways."""
-
-    def __init__(self, layer, way):
-        super().__init__()
-        self.layer, self.way = layer, way
-
-    def forward(self, *args, **kwargs):
-        made = self.layer(*args, **kwargs)
-        if self.way == "detach":
-            return (made + made.detach()) / 2
-        if self.way == "data":
-            return (made + made.data) / 2
-        if self.way == "no_grad":
-            with torch.no_grad():
-                other = made * 1
-            return (made + other) / 2
-        if self.way == "own backward":
-            return _Halved.apply(made)
-        if self.way == "logged":  # what the loss does not use
-            self.last = made.detach().abs().mean()
-        if self.way == "checkpoint":
-            return checkpoint(lambda x: x * 1, made, use_reentrant=False)
-        if self.way == "straight":  # the same number, and its whole gradient
-            return made + made.detach() - made.detach()
-        return made
-
-
 class _Halved(torch.autograd.Function):
     @staticmethod
     def forward(_context, x):
@@ -210,15 +182,52 @@ class _Halved(torch.autograd.Function):
         return gradient / 2
 
 
+def under_no_grad(x):
+    with torch.no_grad():
+        other = x * 1
+    return (x + other) / 2
+
+
+def logged(x):
+    x.detach().abs().mean()  # what the loss does not use
+    return x
+
+
+# What a layer's output goes through: half of the gradient is lost, or all of it is there.
+HALF = {
+    "detach": lambda x: (x + x.detach()) / 2,
+    "data": lambda x: (x + x.data) / 2,
+    "no_grad": under_no_grad,
+    "own backward": _Halved.apply,
+}
+WHOLE = {
+    "logged": logged,
+    "checkpoint": lambda x: checkpoint(lambda y: y * 1, x, use_reentrant=False),
+    "straight": lambda x: x + x.detach() - x.detach(),
+    "": lambda x: x,
+}
+
+
+class Through(nn.Module):
+    """In a layer's place: the layer, and a function of its output."""
+
+    def __init__(self, layer, change):
+        super().__init__()
+        self.layer, self.change = layer, change
+
+    def forward(self, *args, **kwargs):
+        return self.change(self.layer(*args, **kwargs))
+
+
 def hiding(way):
     model = build("bert")
     layers = model.bert.encoder.layer
-    layers[0] = Hiding(layers[0], way)
+    layers[0] = Through(layers[0], (HALF | WHOLE)[way])
     return model
 
 
 @pytest.mark.parametrize("by", ["importance", "fisher", "gates", "second-order"])
-@pytest.mark.parametrize("way", ["detach", "data", "no_grad", "own backward"])
+@pytest.mark.parametrize("way", HALF)
 def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
     seen = "_HalvedBackward" if way == "own backward" else r"test_gradients.py:\d+ goes on without"
     with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
@@ -381,7 +390,7 @@ def test_a_scored_model_can_be_pickled():
     assert pickle.loads(pickle.dumps(model)).state_dict().keys() == model.state_dict().keys()
 
 
-@pytest.mark.parametrize("way", ["logged", "checkpoint", "straight", ""])
+@pytest.mark.parametrize("way", WHOLE)
 def test_what_is_seen_and_does_no_harm_is_let_through(way):
     expected = importance(build("bert"))
     torch.testing.assert_close(importance(hiding(way)), expected, rtol=1e-6, atol=1e-9)

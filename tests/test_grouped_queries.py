@@ -66,8 +66,7 @@ def masks(model):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS],
+    "name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in MODELS]
 )
 def test_removal_equals_masking_saved_generated_and_pruned_again(name, tmp_path):
     model = made(name)

@@ -12,8 +12,6 @@ from transformers.pytorch_utils import Conv1D
 
 import headprune_lib as hp
 from headprune_lib.ablation import all_but_one_masks, masked_logits, one_head_masks
-from headprune_lib.losses import default_loss
-from headprune_lib.masking import gated
 
 # `make check` asks one model of each mechanism, `make test` every architecture under both kernels.
 FAST = {
@@ -138,22 +136,6 @@ def test_importance_is_the_finite_difference_example_by_example(name, kernel, ba
     for kind, values in expected.items():
         torch.testing.assert_close(scores[kind], values.mean(0), rtol=rtol, atol=atol)
         torch.testing.assert_close(each[kind], values, rtol=rtol, atol=atol)
-
-
-@every_model
-def test_gates_by_row_get_the_derivative_of_each_example(name, kernel):
-    model, inputs = build(name, kernel), batch_for(name)
-    _, rtol, atol = exactness(name, kernel)
-    gates = {
-        kind: ones.double()[:, None].repeat(1, 5, 1).requires_grad_()
-        for kind, ones in hp.ones_mask(model).items()
-    }
-    with gated(model, gates):
-        losses = default_loss(model)(model(**inputs), inputs)
-    losses.sum().backward()
-    for kind, expected in differences(name, kernel).items():
-        found = gates[kind].grad.movedim(1, 0).abs()
-        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
 
 
 @every_model

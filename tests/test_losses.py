@@ -10,15 +10,6 @@ from headprune_lib import head_importance
 from headprune_lib.losses import cross_entropy, default_loss, next_token_cross_entropy
 
 
-def test_of_a_class():
-    logits, labels = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1])
-    found = cross_entropy(SimpleNamespace(logits=logits), {"labels": labels})
-    expected = [
-        torch.logsumexp(row, 0) - row[label] for row, label in zip(logits, labels, strict=True)
-    ]
-    torch.testing.assert_close(found, torch.stack(expected))
-
-
 def test_of_tokens_it_is_the_sum_over_those_with_a_label():
     logits = torch.randn(2, 3, 5, dtype=torch.float64)
     labels = torch.tensor([[1, -100, 4], [0, 3, -100]])

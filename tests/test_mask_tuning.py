@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
-from test_laws import traces
-from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, same_weights
+from test_laws import parts_of, traces
+from tiny import BUILDERS, IMAGES, SINGLE, batch_for, build, logits_of, same_weights
 from transformers.pytorch_utils import Conv1D
 
 import headprune_lib as hp
@@ -19,12 +19,6 @@ def some_mask(model):
         if block.layer != 1 or len(mask[block.kind]) < 3:
             mask[block.kind][block.layer] = ((groups + block.layer) % 3 != 0).float()
     return mask
-
-
-def outputs(model, inputs):
-    given = {k: v for k, v in inputs.items() if k != "labels"}
-    with torch.no_grad():
-        return model(**given).logits
 
 
 def tokens(block, name, inputs):
@@ -43,7 +37,7 @@ def given_to(model, block, inputs, gates):
         lambda _, args: found.append(args[0])
     )
     with hp.masked_heads(model, gates):
-        outputs(model, inputs)
+        logits_of(model, inputs)
     hook.remove()
     return found
 
@@ -81,10 +75,6 @@ def plainly(model, mask, name, batches):
     return gates, errors
 
 
-def parts_of(inputs):
-    return [{k: v[i : i + 2] for k, v in inputs.items()} for i in (0, 2, 4)]
-
-
 QUICK = {"bert", "albert", "llama", "gpt2", "t5"}
 
 
@@ -97,7 +87,7 @@ def each(names):
 @each(BUILDERS)
 def test_gates_are_those_of_plain_least_squares(name):
     model, inputs = build(name), batch_for(name)
-    mask, batches = some_mask(model), parts_of(inputs)
+    mask, batches = some_mask(model), parts_of(inputs, 2)
     found = hp.tune_mask(model, mask, batches)
     expected, errors = plainly(model, mask, name, batches)
     near = 5e-3 if (name, "eager") in SINGLE else 1e-6  # inside, these compute in float32
@@ -161,15 +151,15 @@ def test_folded_and_pruned_is_masked_by_the_gates(name):
     mask = some_mask(model)
     gates = hp.tune_mask(model, mask, [inputs])
     with hp.masked_heads(model, gates):
-        expected = outputs(model, inputs)
+        expected = logits_of(model, inputs)
     folded = hp.fold_gates(copy.deepcopy(model), gates)
     near = 1e-5 if (name, "eager") in SINGLE else 1e-10
-    torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
+    torch.testing.assert_close(logits_of(folded, inputs), expected, rtol=near, atol=near)
     if not any(block.why_not_prunable for block in hp.find_heads(model)):
         hp.prune_heads(folded, mask)
-        torch.testing.assert_close(outputs(folded, inputs), expected, rtol=near, atol=near)
+        torch.testing.assert_close(logits_of(folded, inputs), expected, rtol=near, atol=near)
     with hp.masked_heads(model, mask):
-        assert not torch.allclose(outputs(model, inputs), expected, atol=1e-3)
+        assert not torch.allclose(logits_of(model, inputs), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "marian"])
@@ -187,9 +177,9 @@ def test_what_was_pruned_is_tuned_and_folded_further(name):
         assert (values[:, 1] == 1).all()
         torch.testing.assert_close(values, expected[kind], rtol=1e-6, atol=1e-6)
     with hp.masked_heads(pruned, gates):
-        masked = outputs(pruned, inputs)
+        masked = logits_of(pruned, inputs)
     hp.fold_gates(pruned, gates)
-    torch.testing.assert_close(outputs(hp.prune_heads(pruned, second), inputs), masked)
+    torch.testing.assert_close(logits_of(hp.prune_heads(pruned, second), inputs), masked)
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():

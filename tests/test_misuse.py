@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tiny import batch, batch_for, build
+from tiny import batch, batch_for, build, logits_of
 from torch import nn
 from torch.nn.utils import prune as torch_prune
 from torch.utils import checkpoint as torch_checkpointing
@@ -22,11 +22,6 @@ from headprune_lib.criteria import CRITERIA
 
 def first_cut(model):
     return hp.head_mask(model, [("self", 0, 1)])
-
-
-def logits(model, inputs):
-    with torch.no_grad():
-        return model(**inputs).logits
 
 
 def scored(model, by="importance", **changed):
@@ -151,11 +146,11 @@ MISUSES = {
 def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
     misuse, error, message = MISUSES[name]
     model = build("bert")
-    expected = logits(model, batch(3))
+    expected = logits_of(model, batch(3))
     with pytest.raises(error, match=message):
         misuse(model)
     if name not in ("a shared projection", "weights pruned by torch"):
-        torch.testing.assert_close(logits(model, batch(3)), expected, rtol=0, atol=0)
+        torch.testing.assert_close(logits_of(model, batch(3)), expected, rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules()) or "torch" in name
 
@@ -175,14 +170,16 @@ def test_an_example_without_labels_beside_others_has_loss_0():
 
 def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
     model, inputs = build("bert"), batch(3)
-    plain = logits(model, inputs)
+    plain = logits_of(model, inputs)
     with hp.masked_heads(model, first_cut(model)):
         made = copy.deepcopy(model)
-        masked = logits(model, inputs)
-        assert torch.equal(logits(made, inputs), masked) and not torch.equal(masked, plain)
-    assert torch.equal(logits(made, inputs), plain) and torch.equal(logits(model, inputs), plain)
+        masked = logits_of(model, inputs)
+        assert torch.equal(logits_of(made, inputs), masked) and not torch.equal(masked, plain)
+    assert torch.equal(logits_of(made, inputs), plain) and torch.equal(
+        logits_of(model, inputs), plain
+    )
     pruned = hp.prune_heads(made, first_cut(made))  # nor does anything refuse the copy
-    torch.testing.assert_close(logits(pruned, inputs), masked)
+    torch.testing.assert_close(logits_of(pruned, inputs), masked)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -208,14 +205,14 @@ def test_a_mask_of_one_kind_is_also_the_tensor_alone():
             choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
         )
     with hp.masked_heads(model, mask):
-        expected = logits(model, inputs)
+        expected = logits_of(model, inputs)
     with hp.masked_heads(model, mask["self"]):
-        assert torch.equal(logits(model, inputs), expected)
+        assert torch.equal(logits_of(model, inputs), expected)
     torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
     for given in ([(0, 1), ("self", 2, 3)], {0: [1], 2: 3}, mask["self"].numpy()):
         with hp.masked_heads(model, given):
-            assert torch.equal(logits(model, inputs), expected)
-    torch.testing.assert_close(logits(hp.prune_heads(model, mask["self"]), inputs), expected)
+            assert torch.equal(logits_of(model, inputs), expected)
+    torch.testing.assert_close(logits_of(hp.prune_heads(model, mask["self"]), inputs), expected)
 
 
 @pytest.mark.parametrize("state", ["dropout", "frozen", "no_grad", "checkpointing", "loader"])
@@ -355,6 +352,6 @@ def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is()
     model, inputs = build("bert"), batch(3)
     encoder, other = model.bert.encoder, hp.head_mask(model, [("self", 1, 2)])
     with hp.masked_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 2)])):
-        expected = logits(model, inputs)
+        expected = logits_of(model, inputs)
     with hp.masked_heads(encoder, first_cut(encoder)), hp.masked_heads(model, other):
-        assert torch.equal(logits(model, inputs), expected)
+        assert torch.equal(logits_of(model, inputs), expected)

@@ -102,15 +102,18 @@ def test_scores_that_cannot_be_of_this_model():
         hp.prune_mask(build(), {"self": ones}, 0.5)
 
 
-def left(mask):
-    return {kind: (values == 1).sum(1).tolist() for kind, values in mask.items()}
-
-
-def test_the_best_of_each_layer_stay():
-    model = build("bert")
-    scores = {"self": torch.tensor([[4.0, 1, 3, 2], [10, 40, 20, 30], [0.4, 0.3, 0.2, 0.1]])}
-    kept = hp.uniform_mask(model, scores, 0.5)["self"]
-    assert kept.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
+@pytest.mark.parametrize(
+    ("name", "scores", "kept"),
+    [
+        ("bert", [[4, 1, 3, 2], [10, 40, 20, 30], [4, 3, 2, 1]],
+         [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]),
+        ("llama", [[0, 9, 4, 4], [4, 4, 1, 8], [1, 1, 0, 3]],  # groups go by their mean
+         [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]),
+    ],
+)  # fmt: skip
+def test_the_best_of_each_layer_stay(name, scores, kept):
+    mask = hp.uniform_mask(MODELS[name], {"self": torch.tensor(scores).float()}, 0.5)
+    assert mask["self"].tolist() == kept
 
 
 @pytest.mark.filterwarnings("ignore:amount")
@@ -124,17 +127,11 @@ def test_the_best_of_each_layer_stay():
 def test_as_many_in_each_layer_and_never_more_gone_than_asked(name, amount, keep_at_least, seed):
     model = build(name, dtype=torch.float32)
     mask = hp.uniform_mask(model, scores_of(model, seed), amount, keep_at_least=keep_at_least)
-    for counts in left(mask).values():
+    for values in mask.values():
+        counts = (values == 1).sum(1).tolist()
         assert len(set(counts)) == 1
         assert 4 >= counts[0] >= max(keep_at_least, (1 - amount) * 4 - 1e-6)
     hp.prune_heads(copy.deepcopy(model), mask)  # whole groups
-
-
-def test_groups_go_by_their_mean():
-    model = build("llama")
-    scores = {"self": torch.tensor([[0.0, 9, 4, 4], [4, 4, 1, 8], [1, 1, 0, 3]])}
-    kept = hp.uniform_mask(model, scores, 0.5)["self"]
-    assert kept.tolist() == [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
 
 
 def test_layers_that_share_position_biases_keep_the_same_heads():
@@ -163,13 +160,9 @@ LESS = [
 ]  # fmt: skip
 
 
-def of_name(name):
-    return census_tiny.build("bloom") if name == "masks only" else MODELS[name]
-
-
 @pytest.mark.parametrize(("choose", "name", "amount", "options", "message"), LESS)
 def test_less_than_was_asked_for_is_said(choose, name, amount, options, message):
-    model = of_name(name)
+    model = census_tiny.build("bloom") if name == "masks only" else MODELS[name]
     with pytest.warns(UserWarning, match=message) as said:
         choose(model, scores_of(model, 0), amount, **options)
     assert len(said) == 1 and said[0].filename == __file__

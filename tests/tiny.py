@@ -60,7 +60,7 @@ CLASSIFIERS = {
 IMAGES = {
     "vit": lambda **k: t.ViTForImageClassification(
         t.ViTConfig(**WIDE, image_size=8, patch_size=4, num_labels=3, **k)
-    ),
+    )
 }
 ENCODER_DECODERS = {
     "bart": lambda **k: t.BartForConditionalGeneration(t.BartConfig(**TWO_SIDED, **k)),

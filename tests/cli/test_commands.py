@@ -7,11 +7,7 @@ import pytest
 import sacrebleu
 import torch
 from ownmodels import LABELLED, classifier, kept_in, run, tokenizer, translator
-from transformers import (
-    BloomConfig,
-    BloomForSequenceClassification,
-    PreTrainedTokenizerBase,
-)
+from transformers import BloomConfig, BloomForSequenceClassification, PreTrainedTokenizerBase
 
 from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits

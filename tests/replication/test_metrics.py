@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headprune_lib.replication import metrics
-from headprune_lib.replication.metrics import (
-    corpus_bleu,
-    pack,
-    sentence_counts,
-    signature,
-    unpack,
-)
+from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature, unpack
 
 WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", "."]), max_size=12)
 SENTENCES = st.lists(st.tuples(WORDS.map(" ".join), WORDS.map(" ".join)), min_size=1, max_size=6)

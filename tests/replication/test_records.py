@@ -14,12 +14,6 @@ from headprune_lib.replication.store import Key
 from headprune_lib.replication.verification import records
 
 KEYS = store.find()
-# One result a kind of summary: values again from outcomes, in every run; the larger ones are slow.
-FAST = (Key("pruning_curve", "cola", "minilm"), Key("speed", "reviews", "minilm"))
-SLOW = (
-    *(Key(name, "reviews", "minilm") for name in ("one_head", "all_but_one", "across_domains")),
-    Key("along_training", "deen", "pre-norm"),
-)
 _AGAIN = {Key("one_head", "reviews", "minilm"): "slow"}  # the others take minutes
 
 
@@ -62,13 +56,6 @@ def test_every_part_has_the_signature_of_its_measurement():
             assert part["signature"] == made, (key, name)
             outcomes = key.path().with_name(f"{key.task}.{key.model}.{name.replace(' ', '-')}.npz")
             assert file_sha256(outcomes) == part["raw_sha256"], outcomes
-
-
-@pytest.mark.parametrize(
-    "key", [*FAST, *(pytest.param(key, marks=pytest.mark.slow) for key in SLOW)], ids="-".join
-)
-def test_values_follow_from_outcomes(key):
-    assert records.values_follow(store.load(key)).agrees
 
 
 @pytest.mark.parametrize(

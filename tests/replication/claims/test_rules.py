@@ -217,10 +217,7 @@ SAME, T = (-0.00392, 0.00392), {"error": 0.002, "freedom": 2.0}
         ),
         (
             faster(SLOW, SLOW, FAST, FAST),
-            [
-                faster(SLOW, SLOW, (1.2, 0.9, 1.6), FAST),
-                faster(SLOW, (1.02, 0.9, 1.2), FAST, FAST),
-            ],
+            [faster(SLOW, SLOW, (1.2, 0.9, 1.6), FAST), faster(SLOW, (1.02, 0.9, 1.2), FAST, FAST)],
         ),
         (across(UP), [across(UP, heads=6), across(UP, reliability=(0.49, 0.9))]),
         (orders((0.01, 0.03)), [orders(UP), orders((0.01, 0.03), error=0.02, freedom=2.0)]),

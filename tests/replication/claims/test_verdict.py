@@ -4,13 +4,7 @@ import dataclasses
 
 import pytest
 
-from headprune_lib.replication.claims.verdict import (
-    LEAST_POWER,
-    NOT_RUN,
-    Judged,
-    Row,
-    combine,
-)
+from headprune_lib.replication.claims.verdict import LEAST_POWER, NOT_RUN, Judged, Row, combine
 
 
 def row(word, power=0.9, met=True, aside="", claim="C3"):

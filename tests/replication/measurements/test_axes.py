@@ -1,7 +1,8 @@
 """Every value lies along the axis of its outcomes: what was put in under a name comes out under it.
 
 Outcomes are made up so that each kind, layer, head, run, training, share or text has an answer of
-its own, and heads are stored in an arbitrary order. What is expected is looked up by name.
+its own, and heads are stored in an arbitrary order. What is expected is looked up by name. Of a
+measurement without such a case the values of a committed result are computed again.
 """
 
 import dataclasses
@@ -13,12 +14,12 @@ import pytest
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication.measurements import MEASUREMENTS
-from headprune_lib.replication.measurements.precision import SHARES as MASKED
 from headprune_lib.replication.measurements.scores import PLAIN
 from headprune_lib.replication.measurements.which_first import COMPARED, SHARES
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu, sentence_counts, unpack
-from headprune_lib.replication.store import OUTCOMES
+from headprune_lib.replication.store import OUTCOMES, Key, load
 from headprune_lib.replication.store.heads import heads_array
+from headprune_lib.replication.verification import records
 
 N = 100  # texts
 LENGTHS = np.full(N, 20, np.int16)  # words of a reference, or tokens of a passage
@@ -109,6 +110,24 @@ def ranked(one, other):
 
 
 CASES = {}
+FAST = (
+    Key("recipes", "cola", "minilm"),
+    *(Key(n, "reviews", "minilm") for n in ("precision", "speed")),
+    Key("search", "enfr", "post-norm"),
+    *(Key(f"language_{n}", "web", "smollm2") for n in ("curve", "heads", "recovery")),
+)  # fmt: skip
+SLOW = (
+    *(Key(n, "reviews", "minilm") for n in ("one_head", "all_but_one", "across_domains")),
+    Key("stability", "reviews", "minilm"), Key("along_training", "deen", "pre-norm"),
+    Key("pruning_curve", "cola", "minilm"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "key", [*FAST, *(pytest.param(key, marks=pytest.mark.slow) for key in SLOW)], ids="-".join
+)
+def test_values_of_a_committed_result_follow_from_its_outcomes(key):
+    assert records.values_follow(load(key)).agrees
 
 
 def case(name, *halves):
@@ -123,7 +142,12 @@ def case(name, *halves):
 
 @pytest.mark.parametrize(
     ("name", "half"),
-    [(name, half) for name, one in MEASUREMENTS.items() for half in one.halves],
+    [
+        (name, half)
+        for name, one in MEASUREMENTS.items()
+        for half in one.halves
+        if name not in {key.measurement for key in FAST}
+    ],
 )
 def test_values_lie_along_the_axes_of_the_outcomes(name, half):
     assert (name, half) in CASES, f"{name} of the {half} half has no case here: add one"
@@ -232,6 +256,23 @@ def _across_domains(half, summarise):
 # --- scores -----------------------------------------------------------------------------------------
 
 
+@case("stability")
+def _stability(_half, summarise):
+    texts, orders, outcomes, seeds = ("reviews", "nyt", "amazon"), (PLAIN, "entropy"), {}, {}
+    for order, seed in itertools.product(orders, (1, 3, 2)):
+        part, own = training(order, seed), texts if seed == 1 else texts[:1]
+        outcomes[part] = {f"scores {text}": scores(order, seed, text) for text in own}
+        outcomes[part] |= {"texts": np.array(own), "effect": scores("effect")}
+        seeds[part] = [seed]
+    for order, found in summarise(outcomes, seeds)["criteria"].items():
+        assert {*found["domains"]} == {*texts[1:]}
+        for text, domain in found["domains"].items():
+            close(domain["r"], ranked(scores(order, 1, texts[0]), scores(order, 1, text)))
+        for pair in found["trainings"]:
+            close(pair["r"], ranked(*(scores(order, seed, texts[0]) for seed in pair["seeds"])))
+        close(found["effect"]["r"], ranked(scores(order, 1, texts[0]), scores("effect")))
+
+
 @case("agreement")
 def _agreement(_half, summarise):
     seeds = [4, 1, 3]
@@ -255,23 +296,6 @@ def _head_roles(_half, summarise):
     expected = {"special": scores("special")[first], "layer": first[0] + 1, "place": place}
     for role, value in expected.items():
         close(values["orders"]["importance unnormalised"]["steps"][role][0]["mean"], value)
-
-
-@case("stability")
-def _stability(_half, summarise):
-    texts, orders, outcomes, seeds = ("reviews", "nyt", "amazon"), (PLAIN, "entropy"), {}, {}
-    for order, seed in itertools.product(orders, (1, 3, 2)):
-        part, own = training(order, seed), texts if seed == 1 else texts[:1]
-        outcomes[part] = {f"scores {text}": scores(order, seed, text) for text in own}
-        outcomes[part] |= {"texts": np.array(own), "effect": scores("effect")}
-        seeds[part] = [seed]
-    for order, found in summarise(outcomes, seeds)["criteria"].items():
-        assert {*found["domains"]} == {*texts[1:]}
-        for text, domain in found["domains"].items():
-            close(domain["r"], ranked(scores(order, 1, texts[0]), scores(order, 1, text)))
-        for pair in found["trainings"]:
-            close(pair["r"], ranked(*(scores(order, seed, texts[0]) for seed in pair["seeds"])))
-        close(found["effect"]["r"], ranked(scores(order, 1, texts[0]), scores("effect")))
 
 
 @case("scoring_examples")
@@ -415,7 +439,7 @@ def _along_training(half, summarise):
         close(point["gini_within"], np.mean(each))
 
 
-# --- training again, speed, precision, and translations ---------------------------------------------
+# --- training again, and translations ---------------------------------------------------------------
 
 
 @case("recovery", *BOTH)
@@ -452,69 +476,6 @@ def _recovery(half, summarise):
         close(lead[f"loss_{when}"]["difference"], expected)
 
 
-@case("recipes")
-def _recipes(half, summarise):
-    recipes = [(10, "0.0001", 32), (3, "0.0001", 32), (10, "5e-05", 16)]
-    outcomes = {}
-    for name in recipes:
-        raw = {"correct": answered(half, lost(*name)), "loss": losses(lost(*name)), **SCORED}
-        outcomes["{} epochs {} batch {}".format(*name)] = raw
-    found = summarise(outcomes)["recipes"]
-    assert [row["epochs"] for row in found] == [3, 10, 10]
-    for row in found:
-        n_lost = lost(row["epochs"], f"{row['learning_rate']:g}", row["batch_size"])
-        close([row["score"], row["log_loss"]], [1 - n_lost / N, n_lost / MILLINAT])
-        close(row["gain"]["difference"], (lost(*recipes[1]) - n_lost) / N)
-
-
-@case("precision")
-def _precision(half, summarise):
-    raw = {"shares": np.array(MASKED), "scores": scores(), "scores bfloat16": scores("half")}
-    raw["alike bfloat16"] = answered(half, [lost("alike", share) for share in MASKED])
-    for name in ("float32", "bfloat16"):
-        n_lost = [lost(name, share) for share in MASKED]
-        raw |= {f"correct {name}": answered(half, n_lost), f"loss {name}": losses(n_lost)}
-    for row in summarise({OUTCOMES: raw})["rows"]:
-        one, other, alike = (lost(k, row["share"]) for k in ("float32", "bfloat16", "alike"))
-        found = [row[name] for name in ("float32", "bfloat16", "answers", "loss_apart")]
-        expected = [1 - n / N for n in (one, other, alike)]
-        close(found, [*expected, abs(one - other) / MILLINAT])
-
-
-@case("speed")
-def _speed(_half, summarise):
-    sizes, variants = (1, 16, 4), ("unpruned", "pruned")
-    whats, raw = ("parameters", "attention", "file", "memory"), {"batch_sizes": np.array(sizes)}
-    for name in ("finetuned", "shape"):
-        seconds = np.array([[lost(name, size, variant) for variant in variants] for size in sizes])
-        raw[f"{name}/seconds"] = np.stack([seconds, 1.01 * seconds], 1)  # two repetitions
-        raw[f"{name}/n_sentences"] = np.array(100)
-        raw |= {f"{name}/{w}": np.array([lost(name, w, one) for one in variants]) for w in whats}
-    for name, found in summarise({OUTCOMES: raw}).items():
-        assert found["columns"] == [*variants]
-        for row in found["speed"]:
-            seconds = np.array([lost(name, row["batch_size"], variant) for variant in variants])
-            close(row["mean"], 100 / seconds * (1 + 1 / 1.01) / 2)
-            close(row["ratio"], seconds[0] / seconds[1])
-        for what in whats:
-            close(found[what], [lost(name, what, variant) for variant in variants])
-
-
-@case("search", "translation")
-def _search(half, summarise):
-    cuts = [(*head, alone) for alone in (False, True) for head in shuffled(KIND_GRID)]
-    raw = {"heads": heads_array([cut[:3] for cut in cuts]), "reference_lengths": LENGTHS}
-    raw["alone"] = np.array([cut[3] for cut in cuts])
-    n_lost = [[lost(beams, *cut) for beams in (1, 5)] for cut in [("none",), *cuts]]
-    values = summarise({OUTCOMES: {**raw, "counts": answered(half, n_lost)}})
-    assert len(values["cuts"]) == len(cuts)
-    for record, beams in itertools.product(values["cuts"], (1, 5)):
-        cut = [record[name] for name in ("kind", "layer", "head", "alone")]
-        uncut = score(half, lost(beams, "none"))
-        close(values["bleu"][f"beam {beams}"], uncut)
-        close(record[f"beam {beams}"], score(half, lost(beams, *cut)) - uncut)
-
-
 @case("quality", "translation")
 def _quality(_half, summarise):
     references = np.array([f"this is the sentence with number {i} in it" for i in range(30)])
@@ -528,53 +489,3 @@ def _quality(_half, summarise):
             counts = sentence_counts(texts[kept].tolist(), references[kept].tolist())
             close(values[f"beam {beams}"][name], corpus_bleu(counts.sum(0)))
     assert [sample["translation"] for sample in values["samples"]] == made[1][:10].tolist()
-
-
-# --- language models --------------------------------------------------------------------------------
-
-
-@case("language_heads", "language")
-def _language_heads(_half, summarise):
-    heads = shuffled(GRID)
-    raw = {"heads": heads_array(heads), "loss_uncut": losses(7), "tokens": LENGTHS}
-    raw["loss_change"] = losses([lost(*head) for head in heads])
-    found = summarise({OUTCOMES: raw})["heads"]
-    assert len(found) == len(heads)
-    for record in found:
-        added = lost("self", record["layer"], record["head"]) / MILLINAT / 20
-        close(record["added"], added)
-        np.testing.assert_allclose(record["interval"], added, rtol=1e-4)  # no text differs
-
-
-@case("language_curve", "language")
-def _language_curve(_half, summarise):
-    shares, outcomes, added = (0, 0.1, 0.3, 0.5), {}, {}
-    for order, n_runs in {"random": 3, "entropy": 1, "importance": 1}.items():
-        added[order] = np.array([lost_along((order, 1, i), 4) for i in range(n_runs)])
-        raw = {"names": np.arange(n_runs).astype(str), "shares": np.array(shares)}
-        raw |= {"tokens": LENGTHS, "frequency_loss": losses(900)}
-        change = added[order][:, 1:] - added[order][0, 0]
-        raw |= {"loss_uncut": losses(added[order][0, 0]), "loss_change": losses(change)}
-        outcomes[order] = raw
-    values, means = summarise(outcomes), {}
-    for order, found in values["curves"].items():
-        close(found["runs"], added[order] / MILLINAT / 20)
-        means[order] = np.trapezoid(np.mean(found["runs"], 0), shares) / shares[-1]
-    for order, found in values["differences"].items():
-        close(found["difference"], means[order] - means["importance"])
-
-
-@case("language_recovery", "language")
-def _language_recovery(_half, summarise):
-    outcomes, states = {}, ("pruned", "tuned")
-    for share in (30, 0, 50):
-        raw = {f"loss_{state}": losses(lost(share, state)) for state in states}
-        raw |= {"removed": np.array(share), "parameters": np.array([1000, 1000 - share])}
-        outcomes[f"removed {share}%"] = raw | {"tokens": LENGTHS}
-    found = summarise(outcomes)["recovered"]
-    assert [row["removed"] for row in found] == [0, 30, 50]
-    for row in found:
-        share = row["removed"]
-        close([row["share"], row["left"]], [share / 100, 1000 - share])
-        perplexities = [np.exp(lost(share, state) / MILLINAT / 20) for state in states]
-        close([row[state] for state in states], perplexities)

@@ -33,14 +33,7 @@ from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
 from headprune_lib.replication.setups import EncoderSubject
-from headprune_lib.replication.store import (
-    OUTCOMES,
-    Journal,
-    Key,
-    Measured,
-    ResultDamaged,
-    load,
-)
+from headprune_lib.replication.store import OUTCOMES, Journal, Key, Measured, ResultDamaged, load
 
 
 def signed(name, profile, half="encoder", task=None, part=None) -> str:

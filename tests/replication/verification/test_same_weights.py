@@ -11,11 +11,7 @@ from headprune_lib.replication.measurements.orders import random_order
 from headprune_lib.replication.verification import again
 from headprune_lib.replication.verification.again import find_again
 from headprune_lib.replication.verification.outcomes import rows_in
-from headprune_lib.replication.verification.quantities import (
-    same_draws,
-    same_outcomes,
-    same_scores,
-)
+from headprune_lib.replication.verification.quantities import same_draws, same_outcomes, same_scores
 from headprune_lib.replication.verification.records import subjects_of
 from headprune_lib.selection import rank_heads
 
