@@ -1,13 +1,14 @@
-"""Colours, sizes and files of all figures."""
+"""Colours, sizes and marks of all figures, and how each order of removal looks in them."""
 
 from __future__ import annotations
 
 import io
+import string
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
@@ -16,24 +17,25 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
-from headprune_lib.replication.pages.images import small_png
-from headprune_lib.replication.pages.plots.palette import (
-    BLACK,
-    BLUE,
-    BROWN,
-    GREEN,
-    GREY,
-    GRID,
-    ORANGE,
-    PINK,
-    PURPLE,
-    RED,
-)
-from headprune_lib.replication.pages.tables.pages import estimate
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.pages.tables.markup import estimate
+from headprune_lib.replication.titles import order_title
 
 __all__ = [
+    "BLACK",
+    "BLUE",
+    "BROWN",
+    "GREEN",
+    "GREY",
     "NARROW",
+    "ORANGE",
+    "PINK",
+    "PURPLE",
+    "RED",
     "SERIES",
     "WIDE",
     "Layout",
@@ -48,6 +50,39 @@ __all__ = [
     "share_in_the_paper",
     "within",
 ]
+
+COLOURS = {
+    "blue": "#124bba",
+    "orange": "#a97e13",
+    "green": "#06a666",
+    "red": "#810c09",
+    "purple": "#79398f",
+    "brown": "#281f0d",
+    "pink": "#dd5db9",
+    "grey": "#5b5b5b",
+}
+"""Of all figures on a light page; on a dark one ``site.css`` has others.
+
+Any two differ by ΔE 25 or more (CIELAB) as a deuteranope sees them, by Machado's model of 2009, and
+stand out from their background with a contrast of 3 or more. Blue, the paper's own order, stands out
+most of the lines on a dark page.
+"""
+
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = COLOURS.values()
+BLACK, GRID = "#000000", "#cccccc"
+
+
+def css_colour(colour: str) -> str:
+    """What stands in a picture within a page for a colour: it changes with the page's theme.
+
+    >>> css_colour("#124bba"), css_colour("#000000"), css_colour("#abcdef")
+    ('var(--figure-blue, #124bba)', 'currentColor', '#abcdef')
+    """
+    if colour == BLACK:
+        return "currentColor"
+    names = {value: name for name, value in COLOURS.items()} | {GRID: "grid"}
+    return f"var(--figure-{names[colour]}, {colour})" if colour in names else colour
+
 
 _LETTERS = 48  # of a legend, that the narrow layout has room for
 SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
@@ -92,7 +127,6 @@ class Layout:
 
 
 WIDE, NARROW = Layout(740, 3), Layout(340, 1)
-
 _RC = {
     "font.size": 12,
     "axes.titlesize": 12,
@@ -261,8 +295,62 @@ def share_in_the_paper(axes: Axes, share: float, task: str) -> None:
 
 
 def as_png(figure: Figure, dpi: int = 110) -> bytes:
-    """The figure as a PNG file; the same bytes each time."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+    """The figure as a PNG file of 256 colours; the same bytes each time."""
+    drawn, file = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
     plt.close(figure)
-    return small_png(file.getvalue())
+    with Image.open(drawn) as image:
+        # takes the ends of a colour bar into the palette, few pixels as they are
+        small = image.convert("RGB").quantize(
+            256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+    small.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+class Look(NamedTuple):
+    """``line`` is matplotlib's format: a marker, if any, and a dash."""
+
+    label: str
+    colour: Any
+    line: str
+
+
+LOOKS: dict[str, Look] = {
+    name: Look(order_title(name), colour, line)
+    for name, colour, line in (
+        ("importance", BLUE, "-"),
+        ("importance main", BLUE, "--"),
+        ("importance unnormalised", BLUE, ":"),
+        ("importance rescored", PURPLE, "-"),
+        ("oracle", ORANGE, "--"),
+        ("oracle leak-free", RED, "-."),
+        ("random", GREY, "-"),
+        ("importance reversed", BROWN, "-."),
+    )
+}
+"""Order -> look, in the order of the legend."""
+
+
+def looks(orders: Iterable[str]) -> dict[str, Look]:
+    """The looks of some orders, in the order of the legend; criteria and unknown ones last."""
+    orders = list(orders)
+    known = {name: look for name, look in LOOKS.items() if name in orders}
+    return known | {name: _look(name) for name in orders if name not in known}
+
+
+def _look(order: str) -> Look:
+    """As the order's criterion has it; one of no criterion goes by its own name.
+
+    Along an order with gates fitted there are diamonds on the line of the order itself.
+    """
+    named = parse_part(order, "tuned")
+    if named.tuned:
+        own = LOOKS.get(named.order) or _look(named.order)
+        return Look(order_title(order), own.colour, "D" + own.line.lstrip(string.ascii_letters))
+    name, *words = order.split(" ")
+    if name not in CRITERIA:
+        return Look(order_title(order), PINK, "-.")
+    plain = shown(name)
+    dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."
+    return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)
