@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from headprune_lib.replication.pages.plots.style import TOLD_AT, css_colour
+from headprune_lib.replication.pages.tables.markup import with_minus
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
@@ -147,4 +148,4 @@ def _short(value: float) -> str:
     """
     value = round(value, 6) + 0.0  # no rest of a sum of floats, no minus before nothing
     text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return text.replace("-", "−")
+    return with_minus(text)

@@ -30,8 +30,10 @@ from headprune_lib.replication.pages.plots.style import (
     dots,
     estimates,
     looks,
+    pruning_curve,
 )
 from headprune_lib.replication.pages.tables.beyond import Grid
+from headprune_lib.replication.pages.tables.markup import with_minus
 from headprune_lib.replication.published import published_orders
 from headprune_lib.replication.titles import ROLES, order_title, spelled
 
@@ -79,20 +81,14 @@ def others_curves(layout: Layout = WIDE) -> Figure:
     for axes, task in zip(panels, tasks, strict=True):
         for one in every:
             if one.task == task:
-                axes.plot(
-                    100 * one.shares,
-                    100 * one.kept,
-                    _LINES[one.who],
-                    color=_COLOURS.get(one.order, GREEN),
-                    markersize=4,
-                    label=f"{one.order} ({one.who})",
-                )
+                colour, label = _COLOURS.get(one.order, GREEN), f"{one.order} ({one.who})"
+                x, y = 100 * one.shares, 100 * one.kept
+                axes.plot(x, y, _LINES[one.who], color=colour, label=label, markersize=4)
         axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
         axes.set(title=f"BERT-base, {spelled(task)}", xlabel="heads removed (%)", xlim=(0, 100))
     for axes in panels[:: layout.columns]:
         axes.set_ylabel("kept above chance (%)")
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 _LOWEST = -30
@@ -124,8 +120,7 @@ def curves_of_orders(
         panels[0].set_ylim(bottom=_LOWEST)
     for axes in panels[:: layout.columns]:
         axes.set_ylabel("kept above chance (%)")
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 def areas_of_orders(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
@@ -169,12 +164,14 @@ def scores_by_sentences(values: Mapping[str, Any], layout: Layout = WIDE) -> Fig
         told = np.array([row["n"] for row in rows], float)
         x = told * _SHIFT ** (place - (len(criteria) - 1) / 2)
         for axes, key, scale in ((left, "with_all", 1), (right, "lost", 100)):
+            found, form = [row[key] for row in rows], "o" + look.line.strip("os^")
             estimates(
                 axes,
                 x,
-                scale * np.array([row[key]["value"] for row in rows]),
-                [[scale * end for end in row[key]["interval"]] for row in rows],
-                "o" + look.line.strip("os^"),
+                [one["value"] for one in found],
+                [one["interval"] for one in found],
+                form,
+                scale=scale,
                 told_at=told,
                 color=look.colour,
                 label=look.label,
@@ -187,8 +184,7 @@ def scores_by_sentences(values: Mapping[str, Any], layout: Layout = WIDE) -> Fig
         axes.xaxis.set_major_locator(FixedLocator(sizes))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 def what_goes_first(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
@@ -204,9 +200,10 @@ def what_goes_first(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
             estimates(
                 axes,
                 told + side,
-                scale * np.array([step["mean"] for step in found]),
-                [[scale * end for end in step["interval"]] for step in found],
+                [step["mean"] for step in found],
+                [step["interval"] for step in found],
                 line,
+                scale=scale,
                 told_at=told,
                 color=colour,
                 label=order_title(name),
@@ -215,8 +212,7 @@ def what_goes_first(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
         mean = scale * values["means"][role]
         axes.axhline(mean, color=BLACK, linewidth=1, linestyle=":", label="mean of all heads")
         axes.set(title=title + unit, xlim=(0, 100), xlabel="heads removed (%)")
-    below(figure, layout, columns=3)
-    return figure
+    return below(figure, layout, columns=3)
 
 
 _ASIDE = 0.8  # points of the share, so that intervals do not cover one another
@@ -262,8 +258,7 @@ def before_and_after(
         axes.set(title=title, xlabel="heads removed (%)", xticks=range(0, 61, 20))
     for axes in places[:: min(layout.columns, len(places))]:
         axes.set_ylabel("BLEU" if metric == "BLEU" else f"{metric} (%)")
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 def _along(
@@ -300,13 +295,8 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
             if name not in values["curves"]:
                 continue
             curve = values["curves"][name]
-            runs = np.exp(np.array(curve["runs"]))
-            label = look.label + (f" (mean of {len(runs)})" if len(runs) > 1 else "")
-            axes.plot(shares, curve["perplexity"], look.line, color=look.colour, label=label)
-            if len(runs) > 1:
-                axes.fill_between(
-                    shares, runs.min(0), runs.max(0), color=look.colour, alpha=0.18, linewidth=0
-                )
+            found = {"mean": curve["perplexity"], "runs": np.exp(curve["runs"])}
+            pruning_curve(axes, shares, found, *look)
         # the reversed order leaves the picture: the others could not be told apart beside it
         most = max(np.exp(curve["runs"]).max() for name, curve in values["curves"].items()
                    if name != "importance reversed")  # fmt: skip
@@ -317,8 +307,7 @@ def perplexity_along(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure
         axes.set_ylim(0.85 * least, 1.3 * most)
     for axes in panels[:: min(layout.columns, len(panels))]:
         axes.set_ylabel("perplexity (log scale)")
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 def added_by_head(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
@@ -330,11 +319,10 @@ def added_by_head(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
     axes.axhline(DELTA_NATS, color=GREEN, linewidth=2, label=f"{DELTA_NATS} nats, 1% of perplexity")
     axes.set_yscale("symlog", linthresh=DELTA_NATS)  # from below 0 to whole nats
     ticks = [-DELTA_NATS, 0, DELTA_NATS, 0.1, 1, 10]
-    axes.set_yticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+    axes.set_yticks(ticks, [with_minus(f"{tick:g}") for tick in ticks])
     axes.set(
         xlabel="layer",
         ylabel="added loss a token (nats)",
         ylim=(min(-2 * DELTA_NATS, 1.5 * added.min()), 2 * added.max()),
     )
-    below(figure, layout)
-    return figure
+    return below(figure, layout)

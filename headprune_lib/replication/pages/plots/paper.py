@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -32,7 +32,6 @@ from headprune_lib.replication.pages.plots.style import (
     looks,
     pruning_axes,
     pruning_curve,
-    share_in_the_paper,
     within,
 )
 from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_orders
@@ -63,8 +62,7 @@ def figure3b(curve: Result, layout: Layout = WIDE) -> Figure:
     """The score against the share of heads removed; see :func:`orders`."""
     figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 320))
     orders(axes, curve)
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
@@ -90,8 +88,15 @@ def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
         )
     judged = task_judged(curve.task, half)
     name = spelled(judged) if half == "encoder" else judged.upper()
-    share_in_the_paper(axes, share_judged(curve.task, half), name)
+    share = share_judged(curve.task, half)
+    share_in_the_paper(axes, share, f"the paper, {name}: level up to {share:.0%}")
     pruning_axes(axes, curve.metric if scale == 1 else f"{curve.metric} (%)")
+
+
+def share_in_the_paper(axes: Axes, share: float, label: str) -> None:
+    """A line where the paper's curve begins to fall, by eye."""
+    dash = (0, (6, 2))
+    axes.axvline(100 * share, color=GREEN, linewidth=2, linestyle=dash, label=label)
 
 
 def bert_by_others(axes: Axes, task: str) -> None:
@@ -122,10 +127,8 @@ def one_head_tasks(
         others: label -> changes in points that other laboratories measured.
     """
     rows = {
-        f"{name}\n(n = {result.n_examples:,})": np.array(
-            [100 * head["delta"] for head in result.values["heads"]]
-        )
-        for name, result in shown.items()
+        f"{name}\n(n = {one.n_examples:,})": [100 * head["delta"] for head in one.values["heads"]]
+        for name, one in shown.items()
     }
     rows |= {label: changes.ravel() for label, changes in others.items()}
     spread = np.random.default_rng(0)
@@ -153,43 +156,23 @@ def layers_tasks(
         ("table3", table3, "best head chosen on the test set"),
         ("table6", table6, "best head chosen on training text"),
     )
-    colours = _colours([*table3.values(), *table6.values()])
+    tasks = dict.fromkeys(result.task for result in (*table3.values(), *table6.values()))
+    looks_of = dict(zip(tasks, itertools.cycle(zip(SERIES, 2 * "os^v", strict=True))))
     figure, places = layout.panels(2, 280, columns=1, sharey=True)
     for axes, (artifact, shown, title) in zip(places, panels, strict=True):
         published = paper(artifact)["delta_accuracy_percent"]
-        drawn = {
-            name: result
-            for name, result in shown.items()
-            if len(result.values["layers"]) == len(published)
-        }
-        for place, (name, result) in enumerate(drawn.items()):
-            layer_changes(
-                axes,
-                result.values["layers"],
-                100,
-                0.2 * (place - 0.5),
-                form="os^v"[list(colours).index(result.task) % 4],
-                color=colours[result.task],
-                label=name,
-            )
-        axes.plot(
-            np.arange(1, len(published) + 1) + 0.2 * max(len(drawn), 2) - 0.1,
-            published,
-            "D",
-            color=GREEN,
-            markersize=4,
-            label="the paper (BERT-base, MNLI)",
-        )
+        layers = np.arange(1, len(published) + 1)
+        drawn = [name for name, one in shown.items() if len(one.values["layers"]) == len(layers)]
+        for place, name in enumerate(drawn):
+            rows, (colour, form) = shown[name].values["layers"], looks_of[shown[name].task]
+            shift = 0.2 * (place - 0.5)
+            layer_changes(axes, rows, 100, shift, form, color=colour, label=name)
+        x, label = layers + 0.2 * max(len(drawn), 2) - 0.1, "the paper (BERT-base, MNLI)"
+        axes.plot(x, published, "D", color=GREEN, markersize=4, label=label)
         within(axes, -1, 0, "a loss of at most 1 point")
         axes.axhline(0, color=BLACK, linewidth=1)
-        axes.set(
-            xlabel="layer",
-            ylabel=ACCURACY_CHANGE,
-            title=title,
-            xticks=range(1, len(published) + 1),
-        )
-    below(figure, layout)
-    return figure
+        axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, title=title, xticks=layers)
+    return below(figure, layout)
 
 
 def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
@@ -209,28 +192,18 @@ def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -
         ):
             scale = 1 if result.metric == "BLEU" else 100
             task, score = result.task, _SCORES.get(result.metric, result.metric)
-            axes.plot(
-                100 * np.array(result.values["shares"]),
-                scale * np.array(result.values["curves"]["importance"]["mean"]),
-                line,
-                color=colour,
-                label=label if scale == 1 else label.partition(",")[0],
-            )
+            x = 100 * np.array(result.values["shares"])
+            y = scale * np.array(result.values["curves"]["importance"]["mean"])
+            label = label if scale == 1 else label.partition(",")[0]
+            axes.plot(x, y, line, color=colour, label=label)
         bert_by_others(axes, ARTIFACTS[name].task)
         if not curves:
             axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
         if task and (share := published_share(task)) is not None:
-            axes.axvline(
-                100 * share,
-                color=GREEN,
-                linewidth=2,
-                linestyle=(0, (6, 2)),
-                label="the paper: level up to here",
-            )
+            share_in_the_paper(axes, share, "the paper: level up to here")
             axes.set_title(f"({name[-1]}) {_task_title(task)}: {share:.0%} in the paper")
         pruning_axes(axes, score)
-    below(figure, layout)
-    return figure
+    return below(figure, layout)
 
 
 _SCORES = {"accuracy": "accuracy (%)", "matthews": "Matthews correlation × 100", "f1": "F1 (%)"}
@@ -240,12 +213,6 @@ def _task_title(task: str) -> str:
     """The paper's task, with ours where it stands for it."""
     published = spelled(published_task(task))
     return published.upper() if published == "iwslt" else published
-
-
-def _colours(results: Iterable[Result]) -> dict[str, str]:
-    """Task -> its colour, in the order in which the tasks come."""
-    tasks = dict.fromkeys(result.task for result in results)
-    return dict(zip(tasks, itertools.cycle(SERIES)))
 
 
 _SHOWN_SHARES = (20, 40, 60, 80)
@@ -279,27 +246,14 @@ def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
     figure, places = layout.panels(len(panels), 300, sharey=True)
     for axes, (name, lines) in zip(places, panels.items(), strict=True):
         for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
-            axes.plot(
-                list(kept),
-                [100 * share for share in kept.values()],
-                f"{mark}-",
-                color=colour,
-                markersize=5,
-                label=f"{removed}% removed",
-            )
-        axes.axhspan(
-            low,
-            high,
-            color=GREEN,
-            alpha=0.3,
-            linewidth=0,
-            label="the paper: 40% removed, from epoch 10 on",
-        )
+            y, label = [100 * share for share in kept.values()], f"{removed}% removed"
+            axes.plot(list(kept), y, f"{mark}-", color=colour, markersize=5, label=label)
+        label = "the paper: 40% removed, from epoch 10 on"
+        axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
         axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
     for axes in places[:: layout.columns]:
         axes.set(ylabel="BLEU kept (%)")
-    below(figure, layout, columns=3)
-    return figure
+    return below(figure, layout, columns=3)
 
 
 def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:

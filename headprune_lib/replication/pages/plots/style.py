@@ -22,7 +22,7 @@ from PIL import Image
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.order_names import parse_part
-from headprune_lib.replication.pages.tables.markup import estimate
+from headprune_lib.replication.pages.tables.markup import estimate, signed
 from headprune_lib.replication.titles import order_title
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "layer_changes",
     "pruning_axes",
     "pruning_curve",
-    "share_in_the_paper",
     "within",
 ]
 
@@ -150,8 +149,8 @@ def style() -> Iterator[None]:
         yield
 
 
-def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
-    """One legend for all panels, under the figure, in as many columns as fit."""
+def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
+    """The figure with one legend for all panels under it, in as many columns as fit."""
     shown: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -166,6 +165,7 @@ def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
     figure.set_size_inches(layout.width / 72, (height + added) / 72)
     figure.legend(handles, labels, loc="lower center", ncols=columns)
     figure.tight_layout(rect=(0, added / (height + added), 1, 1))
+    return figure
 
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
@@ -175,21 +175,22 @@ TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
 def estimates(
     axes: Axes,
     x: np.ndarray,
-    y: np.ndarray,
-    intervals: list,
+    y: Sequence[float],
+    intervals: Sequence[Sequence[float]],
     form: str = "o",
     *,
+    scale: float = 1,
     told_at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> None:
     """Points with their 95% intervals: ``intervals`` holds low and high for each.
 
     Args:
+        scale: by which ``y`` and ``intervals`` are multiplied.
         told_at: where points are that ``x`` moves aside, so that they do not cover one another.
     """
-    container = axes.errorbar(
-        x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, markersize=5, **kwargs
-    )
+    y, ends = scale * np.array(y), scale * np.array(intervals).T
+    container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
     if told_at is not None:
         TOLD_AT[container[0]] = np.asarray(told_at, float)
 
@@ -206,9 +207,10 @@ def layer_changes(
     estimates(
         axes,
         np.array([row["layer"] + 1 + shift for row in rows]),
-        scale * np.array([row["delta"] for row in rows]),
-        [[scale * end for end in row["interval"]] for row in rows],
+        [row["delta"] for row in rows],
+        [row["interval"] for row in rows],
         form,
+        scale=scale,
         told_at=[row["layer"] + 1 for row in rows],
         **kwargs,
     )
@@ -240,7 +242,7 @@ def histogram(
         bar.set_gid("bar")  # a description tells these from shaded areas
     beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
     if len(beyond):
-        told = ", ".join(f"{one:+.1f}".replace("-", "−") for one in beyond)
+        told = ", ".join(signed(one, form=".1f") for one in beyond)
         axes.text(
             0.02, 0.96, f"off the scale:\n{told}", transform=axes.transAxes, va="top", fontsize=11
         )
@@ -280,17 +282,6 @@ def pruning_axes(axes: Axes, score: str, removed: str = "% of all") -> None:
     """Names of the axes, and the scale of what is removed."""
     axes.set(
         xlabel=f"heads removed ({removed})", ylabel=score, xlim=(0, 100), xticks=range(0, 101, 20)
-    )
-
-
-def share_in_the_paper(axes: Axes, share: float, task: str) -> None:
-    """A line where the paper's curve begins to fall, by eye."""
-    axes.axvline(
-        100 * share,
-        color=GREEN,
-        linewidth=2,
-        linestyle=(0, (6, 2)),
-        label=f"the paper, {task}: level up to {share:.0%}",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def _entry(result: Result) -> dict[str, Any]:
     return {
         "id": f"{result.measurement}/{result.task}.{result.model}",
         "measured": result.measurement,
-        "model": _model(result, n),
+        "model": f"{spelled(result.model)} ({n} heads)",
         "task": f"{spelled(result.task)}{' (all orders compared)' if compared else ''}",
         "metric": word,
         "unit": unit,
@@ -80,12 +80,8 @@ def _entry(result: Result) -> dict[str, Any]:
         "shares": shares,
         "removed": [n_cut(n, share) for share in shares],
         "paper": _paper(result),
-        "orders": (_compared if compared else _curves)(result, scale, kinds),
+        "orders": list((_compared if compared else _curves)(result, scale, kinds)),
     }
-
-
-def _model(result: Result, heads: int) -> str:
-    return f"{spelled(result.model)} ({heads} heads)"
 
 
 def _paper(result: Result) -> dict[str, Any]:
@@ -114,44 +110,39 @@ def _grids(result: Result) -> list[tuple[str, int, int]]:
 
 def _curves(
     result: Result, scale: float, kinds: list[tuple[str, int, int]]
-) -> list[dict[str, Any]]:
-    found = []
+) -> Iterator[dict[str, Any]]:
+    """The orders of a pruning curve."""
     for name in shown_orders(result.values):
         curve = result.values["curves"][name]
         part = "importance" if name == "importance main" else name
-        found.append(
-            {
-                "name": name,
-                "title": order_title(name),
-                "mean": [round(scale * score, 3) for score in curve["mean"]],
-                "interval": [[round(scale * end, 3) for end in ends] for ends in curve["interval"]],
-                "trainings": len(curve["runs"]),
-                "heads": _numbers(heads_that_go(result, part), kinds),
-            }
-        )
-    return found
+        ends = [[round(scale * end, 3) for end in pair] for pair in curve["interval"]]
+        yield {
+            "name": name,
+            "title": order_title(name),
+            "mean": [round(scale * score, 3) for score in curve["mean"]],
+            "interval": ends,
+            "trainings": len(curve["runs"]),
+            "heads": _numbers(heads_that_go(result, part), kinds),
+        }
 
 
 def _compared(
     result: Result, scale: float, kinds: list[tuple[str, int, int]]
-) -> list[dict[str, Any]]:
-    full, found = len(result.values["shares"]), []
+) -> Iterator[dict[str, Any]]:
+    """The orders that are compared, but for controls, which are followed to half of the heads."""
     for name, order in result.values["orders"].items():
-        if len(order["score"]) < full:  # a control is followed to half of the heads
+        if len(order["score"]) < len(result.values["shares"]):
             continue
         part = _part_shown(result, name)
         draws = result.parts[part].raw["order"] if name == "random" else order["trainings"]
-        found.append(
-            {
-                "name": name,
-                "title": order_title(name),
-                "mean": [round(scale * score, 3) for score in order["score"]],
-                "interval": None,
-                "trainings": len(draws),
-                "heads": _numbers(heads_that_go(result, part), kinds),
-            }
-        )
-    return found
+        yield {
+            "name": name,
+            "title": order_title(name),
+            "mean": [round(scale * score, 3) for score in order["score"]],
+            "interval": None,
+            "trainings": len(draws),
+            "heads": _numbers(heads_that_go(result, part), kinds),
+        }
 
 
 def _part_shown(result: Result, order: str) -> str:

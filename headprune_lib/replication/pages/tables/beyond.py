@@ -125,34 +125,18 @@ def published_wmt() -> Grid:
 def measured_twice() -> list[tuple[str, Grid, Grid]]:
     """Pairs of grids of one model's heads, with what differs between the two."""
     zebra, other = "Silent-Zebra", "ljj7975"
-    found = [
-        ("the test set: matched, mismatched", grid(zebra, "MNLI"), grid(zebra, "MNLI mismatched"))
-    ]
+    pairs = [("the test set: matched, mismatched", zebra, "MNLI", zebra, "MNLI mismatched")]
+    pairs += [("the fine-tuning", zebra, one, other, one) for one in ("MNLI", "SST-2", "CoLA")]
+    for where, lab, tasks in (
+        ("in one laboratory", zebra, ("MNLI SST-2", "MNLI CoLA", "SST-2 CoLA")),
+        ("in another laboratory", other, ("MNLI SST-2", "MNLI CoLA", "MNLI MRPC")),
+    ):
+        pairs += [(f"the task, {where}", lab, one, lab, two) for one, two in map(str.split, tasks)]
+    found = [(what, grid(lab, one), grid(again, two)) for what, lab, one, again, two in pairs]
+    news = {kind: grid(zebra, "WMT en-fr", kind=kind) for kind in KINDS}
+    found += [("laboratory and test set, same weights", published_wmt(), news["enc-enc"])]
     found += [
-        ("the fine-tuning", grid(zebra, task), grid(other, task))
-        for task in ("MNLI", "SST-2", "CoLA")
-    ]
-    found += [
-        ("the task, in one laboratory", grid(zebra, one), grid(zebra, two))
-        for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("SST-2", "CoLA"))
-    ]
-    found += [
-        ("the task, in another laboratory", grid(other, one), grid(other, two))
-        for one, two in (("MNLI", "SST-2"), ("MNLI", "CoLA"), ("MNLI", "MRPC"))
-    ]
-    found += [
-        (
-            "laboratory and test set, same weights",
-            published_wmt(),
-            grid(zebra, "WMT en-fr", kind="enc-enc"),
-        )
-    ]
-    found += [
-        (
-            "the test set: news, web forum",
-            grid(zebra, "WMT en-fr", kind=kind),
-            grid(zebra, "MTNT en-fr", kind=kind),
-        )
+        ("the test set: news, web forum", news[kind], grid(zebra, "MTNT en-fr", kind=kind))
         for kind in KINDS
     ]
     return found
@@ -292,9 +276,7 @@ def entropy_over_seeds() -> pd.DataFrame:
         [
             {
                 "heads removed": f"{one['percent_removed']}%",
-                "importance and entropy minus importance (points)": f"{one['points']:+.2f}".replace(
-                    "-", "−"
-                ),
+                "importance and entropy minus importance (points)": signed(one["points"]),
             }
             for one in five_seeds()
         ]
@@ -482,11 +464,11 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
         [
             {
                 "contrast": one.name,
-                "more kept (points)": _difference(one.value, one.interval, 100, ".1f"),
+                "more kept (points)": points(one.value, one.interval, ".1f"),
                 "p (Holm)": p_text(one.p_holm),
                 "word": one.word,
-                "less loss added (nats)": _triple(one.loss, 1, ".4f"),
-                "above its control (points)": _triple(one.control, 100, ".1f"),
+                "less loss added (nats)": _triple(one.loss, ".4f"),
+                "above its control (points)": _triple(one.control, ".1f", 100),
                 "models": len(one.tasks),
             }
             for one in contrasts
@@ -510,15 +492,11 @@ def _of_model(values: Mapping[str, Any], name: str) -> str:
         return NOT_MEASURED
     if not above_chance(values):
         return NOT_ABOVE_CHANCE
-    return _difference(one["area"]["value"], one["area"]["interval"], 100, ".1f")
+    return points(one["area"]["value"], one["area"]["interval"], ".1f")
 
 
-def _difference(value: float, interval: Iterable[float], scale: float, form: str) -> str:
-    return signed(scale * value, [scale * end for end in interval], form)
-
-
-def _triple(found: tuple[float, float, float] | None, scale: float, form: str) -> str:
-    return "" if found is None else _difference(found[0], found[1:], scale, form)
+def _triple(found: tuple[float, float, float] | None, form: str, scale: float = 1) -> str:
+    return "" if found is None else signed(found[0], found[1:], form, scale)
 
 
 def leaderboard_rows(found: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -611,9 +589,7 @@ def known_of_heads_table(values: Mapping[str, Any]) -> pd.DataFrame:
     """
 
     def cell(found: Mapping[str, Any] | None) -> str:
-        if found is None:
-            return ""
-        return NOT_MEASURED if found["r"] is None else signed(found["r"], found["interval"])
+        return "" if found is None else signed(found["r"], found["interval"])
 
     return pd.DataFrame(
         [
@@ -635,15 +611,11 @@ def roles_table(values: Mapping[str, Any]) -> pd.DataFrame:
     Args:
         values: those of ``head_roles``.
     """
-
-    def cell(found: Mapping[str, Any]) -> str:
-        return NOT_MEASURED if found["r"] is None else signed(found["r"], found["interval"])
-
     return pd.DataFrame(
         [
             {"of a head": title}
             | {
-                order_title(name): cell(one["ranks"][role])
+                order_title(name): signed(one["ranks"][role]["r"], one["ranks"][role]["interval"])
                 for name, one in values["orders"].items()
             }
             for role, title in ROLES.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +40,6 @@ def number(value: float | None, form: str) -> str:
     ('26%', 'not measured')
     """
     return NOT_MEASURED if value is None else f"{value:{form}}"
-
-
-def points(delta: float, interval: Sequence[float] | None = None) -> str:
-    """A change of accuracy in percentage points, with its interval.
-
-    >>> points(-0.0123, [-0.02, 0.001])
-    '−1.23 [−2.00, +0.10]'
-    """
-    return signed(100 * delta, interval and [100 * end for end in interval])
 
 
 def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
@@ -97,14 +88,35 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def signed(change: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
-    """A change in its own unit, with its interval.
+def with_minus(text: str) -> str:
+    """A number with the sign that print has, a minus in place of a hyphen."""
+    return text.replace("-", "−")
+
+
+def signed(
+    change: float | None,
+    interval: Sequence[float] | None = None,
+    form: str = ".2f",
+    scale: float = 1,
+) -> str:
+    """A change times ``scale`` with its interval, or that it was not measured.
 
     >>> signed(-0.123, [-0.2, 0.01]), signed(0.0123, form=".3f")
     ('−0.12 [−0.20, +0.01]', '+0.012')
     """
-    value, *ends = (f"{number:+{form}}".replace("-", "−") for number in (change, *(interval or ())))
+    if change is None:
+        return NOT_MEASURED
+    value, *ends = (with_minus(f"{scale * end:+{form}}") for end in (change, *(interval or ())))
     return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def points(delta: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
+    """A change of accuracy in percentage points, with its interval.
+
+    >>> points(-0.0123, [-0.02, 0.001])
+    '−1.23 [−2.00, +0.10]'
+    """
+    return signed(delta, interval, form, 100)
 
 
 def shown_orders(values: Mapping[str, Any]) -> list[str]:
@@ -137,14 +149,11 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     columns are set as text: to the left, and broken into lines. A table with a name has a caption,
     an anchor and a link to its cells as CSV; readers can sort it where scripts run.
     """
-    shown = emphasise_claims(
-        table.assign(**{str(column): list(map(_cell, table[column])) for column in table}),
-        "<strong>",
-        "</strong>",
-    )
+    shown = table.assign(**{str(column): list(map(_cell, table[column])) for column in table})
     long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     prose = long or table.attrs.get("prose", False)
-    first = shown.columns[0]
+    first, claims = shown.columns[0], {claim.id for claim in CLAIMS}
+    shown[first] = [f"<strong>{cell}</strong>" if cell in claims else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
     markup = shown.to_html(escape=False, border=0, classes=classes)
@@ -180,26 +189,22 @@ def _scoped(markup: str) -> str:
     )
 
 
+def verdict_html(word: str) -> str:
+    """A verdict's word in its colour."""
+    return f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
+
+
 def _cell(cell: Any) -> Any:
     if isinstance(cell, Markup):
         return cell
     if cell in WORDS:
-        return f'<span class="verdict verdict-{cell.replace(" ", "-")}">{cell}</span>'
+        return verdict_html(cell)
     if not isinstance(cell, str):
         return cell
     # an interval stays on one line
     return _INTERVAL.sub(
         lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), html.escape(cell)
     )
-
-
-def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
-    """A table in whose first column the claims' own numbers stand between two marks."""
-    first, shown = table.columns[:1], table.copy()
-    ids = {claim.id for claim in CLAIMS}
-    for column in first:
-        shown[column] = [f"{start}{cell}{end}" if cell in ids else cell for cell in shown[column]]
-    return shown
 
 
 _STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
@@ -231,27 +236,15 @@ def grid_html(
         row: what a row is, such as ``"layer"``.
     """
     width = max(len(values) for block in blocks for values in block.rows.values())
-    numbers = range(1, width + 1)
-    heads = "".join(
-        f'<th scope="col"><span class="heard">{column} </span>{n}</th>' for n in numbers
-    )
-    markup = (
-        f'<table class="grid"><thead><tr><th scope="col">{row} \\ {column}</th>{heads}</tr></thead>'
-    )
     taken: list[dict[str, Any]] = []
+    shown: list[tuple[str, dict[str, list[str]]]] = []
     for block in blocks:
-        markup += (
-            f'<tbody><tr><th class="block" scope="rowgroup" colspan="{width + 1}">'
-            f"{html.escape(block.title)}</th></tr>"
-        )
+        shown.append((block.title, {}))
         for i, (label, values) in enumerate(block.rows.items()):
             outlined = [(i, j) in block.significant for j in range(len(values))]
-            cells = "".join(
-                _change_cell(value, marked, _STEPS[unit])
-                for value, marked in zip(values, outlined, strict=True)
-            )
-            cells += "<td></td>" * (width - len(values))
-            markup += f'<tr><th scope="row">{html.escape(label)}</th>{cells}</tr>'
+            cells = list(map(_change_cell, values, outlined, [_STEPS[unit]] * len(values)))
+            cells += ["<td></td>"] * (width - len(values))
+            shown[-1][1][label] = cells
             taken += [
                 {
                     "of": block.title,
@@ -262,8 +255,39 @@ def grid_html(
                 }
                 for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
             ]
-        markup += "</tbody>"
-    return HTML(framed(markup + "</table>", name, caption, pd.DataFrame(taken)))
+    markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
+    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
+
+
+def blocks_html(
+    corner: str,
+    heard: str,
+    columns: Sequence[Any],
+    blocks: Iterable[tuple[str, Mapping[str, Sequence[str]]]],
+) -> str:
+    """A ``<table>`` of blocks below one another, each of rows of cells under the same columns.
+
+    Args:
+        corner: what stands above the names of the rows.
+        heard: what is read aloud before the name of a column.
+        columns: their names.
+        blocks: title of each, and name of a row -> its ``<td>``.
+    """
+    heads = "".join(
+        f'<th scope="col"><span class="heard">{heard} </span>{one}</th>' for one in columns
+    )
+    bodies = "".join(
+        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(columns) + 1}">'
+        f"{html.escape(title)}</th></tr>"
+        + "".join(
+            f'<tr><th scope="row">{html.escape(label)}</th>{"".join(cells)}</tr>'
+            for label, cells in rows.items()
+        )
+        + "</tbody>"
+        for title, rows in blocks
+    )
+    head = f'<thead><tr><th scope="col">{corner}</th>{heads}</tr></thead>'
+    return f'<table class="grid">{head}{bodies}</table>'
 
 
 def _change_cell(value: float, significant: bool, steps: Sequence[float]) -> str:
@@ -272,6 +296,6 @@ def _change_cell(value: float, significant: bool, steps: Sequence[float]) -> str
     heard = (
         f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
     )
-    shown = f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+    shown = with_minus(f"{round(value, 2) + 0.0:.2f}")
     marks = f"{colour} significant" if significant else colour
     return f'<td class="{marks}">{shown}{heard}</td>'

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from headprune_lib.replication.claims.verdict import Judged
 from headprune_lib.replication.pages.frames import step_at
 from headprune_lib.replication.pages.tables.markup import (
     Block,
+    blocks_html,
     estimate,
     framed,
     grid_html,
@@ -48,15 +49,6 @@ __all__ = [
 ]
 
 
-def _of_heads(heads: Sequence[Mapping[str, Any]], scale: float, p: str, title: str) -> Block:
-    """Every head's change; layers are rows."""
-    rows: dict[str, list[float]] = {}
-    for head in heads:
-        rows.setdefault(str(head["layer"] + 1), []).append(scale * head["delta"])
-    significant = {(head["layer"], head["head"]) for head in heads if head[p] < ALPHA}
-    return Block(title, rows, significant)
-
-
 def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
     """Table 1: the change of BLEU with each encoder head cut, the paper's grid above ours."""
     published = paper("table1")
@@ -65,39 +57,17 @@ def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
         {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
         {(layer - 1, head - 1) for layer, head in published["significant"]},
     )
-    ours = []
-    for label, result in shown.items():
-        heads, title = _of_kind(result, "enc-enc"), _here(label, result)
-        ours.append(_of_heads(heads, 1, "p_paper", title))
-        if beside := _as_sacrebleu(heads):
-            ours.append(Block(_BESIDE, _of_heads(beside, 1, "p_paper", "").rows))
-    return grid_html(name, caption, [theirs, *ours], "BLEU", "head", "layer")
 
+    def of_heads(title: str, heads: Sequence[Mapping[str, Any]]) -> Block:
+        rows: dict[str, list[float]] = {}
+        heads = [head for head in heads if head["kind"] == "enc-enc"]
+        for head in heads:
+            rows.setdefault(str(head["layer"] + 1), []).append(head["delta"])
+        significant = {(one["layer"], one["head"]) for one in heads if one["p_paper"] < ALPHA}
+        return Block(title, rows, significant)
 
-def _of_kind(table1: Result, kind: str) -> list[dict[str, Any]]:
-    return [head for head in table1.values["heads"] if head["kind"] == kind]
-
-
-_BESIDE = "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
-
-
-def _as_sacrebleu(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records with sacrebleu's own changes as theirs; none where BLEU is sacrebleu's anyway."""
-    if not all("delta_sacrebleu" in one for one in records):
-        return []
-    return [{**one, "delta": one["delta_sacrebleu"]} for one in records]
-
-
-def _here(label: str, result: Result) -> str:
-    baseline = result.values["baseline"]
-    score = (
-        f"{baseline['bleu']:.2f} BLEU"
-        if "bleu" in baseline
-        else f"{100 * baseline['accuracy']:.1f}%"
-    )
-    if "sacrebleu" in baseline:
-        score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
-    return f"here: {label}, {result.n_examples:,} test texts, uncut {score}"
+    blocks = [theirs, *_ours(shown, "heads", of_heads)]
+    return grid_html(name, caption, blocks, "BLEU", "head", "layer")
 
 
 def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -112,20 +82,41 @@ def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: s
             for layer in published[kind]["significant"]
         },
     )
-    ours = []
+
+    def of_layers(title: str, layers: Sequence[Mapping[str, Any]]) -> Block:
+        rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
+        significant = {
+            (KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA
+        }
+        return Block(title, rows, significant)
+
+    blocks = [theirs, *_ours(shown, "layers", of_layers)]
+    return grid_html(name, caption, blocks, "BLEU", "layer", "kind")
+
+
+def _ours(
+    shown: Mapping[str, Result],
+    cut: str,
+    block: Callable[[str, Sequence[Mapping[str, Any]]], Block],
+) -> Iterator[Block]:
+    """A block a result, and one of sacrebleu's own changes where BLEU is not sacrebleu's anyway.
+
+    Args:
+        cut: what was cut, ``"heads"`` or ``"layers"``.
+        block: from a title and the changes.
+    """
     for label, result in shown.items():
-        layers = result.values["layers"]
-        ours.append(_of_layers(_here(label, result), layers))
-        if beside := _as_sacrebleu(layers):
-            ours.append(Block(_BESIDE, _of_layers("", beside).rows))
-    return grid_html(name, caption, [theirs, *ours], "BLEU", "layer", "kind")
-
-
-def _of_layers(title: str, layers: Sequence[Mapping[str, Any]]) -> Block:
-    """A translator's layers; kinds of attention are rows."""
-    rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
-    significant = {(KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA}
-    return Block(title, rows, significant)
+        changes, baseline = result.values[cut], result.values["baseline"]
+        score = f"{baseline['bleu']:.2f} BLEU"
+        if "sacrebleu" in baseline:
+            score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
+        yield block(f"here: {label}, {result.n_examples:,} test texts, uncut {score}", changes)
+        if all("delta_sacrebleu" in one for one in changes):
+            title = (
+                "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
+            )
+            beside = block(title, [{**one, "delta": one["delta_sacrebleu"]} for one in changes])
+            yield replace(beside, significant=())
 
 
 def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
@@ -380,22 +371,15 @@ def precision_table(found: Result) -> pd.DataFrame:
     """Answers and losses in bfloat16 beside those in float32, a row a share of heads masked."""
     return pd.DataFrame(
         [
-            (
-                f"{row['share']:.0%}",
-                f"{row['float32']:.2%}",
-                f"{row['bfloat16']:.2%}",
-                f"{row['answers']:.2%}",
-                f"{row['loss_apart']:.4f}",
-            )
+            {
+                "heads masked": f"{row['share']:.0%}",
+                "accuracy, float32": f"{row['float32']:.2%}",
+                "accuracy, bfloat16": f"{row['bfloat16']:.2%}",
+                "answers alike": f"{row['answers']:.2%}",
+                "loss apart (nats, mean)": f"{row['loss_apart']:.4f}",
+            }
             for row in found.values["rows"]
-        ],
-        columns=[
-            "heads masked",
-            "accuracy, float32",
-            "accuracy, bfloat16",
-            "answers alike",
-            "loss apart (nats, mean)",
-        ],
+        ]
     )
 
 
@@ -432,23 +416,20 @@ def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
             for row in values["speed"]
         }
     sizes = sorted({size for block in blocks.values() for size in block})
-    heads = "".join(f'<th scope="col"><span class="heard">batch of </span>{s}</th>' for s in sizes)
-    markup = f'<table class="grid"><thead><tr><th scope="col">batch size</th>{heads}</tr></thead>'
-    taken = []
+    shown_blocks, taken = [], []
     for title, block in blocks.items():
-        markup += (
-            f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(sizes) + 1}">'
-            f"{html.escape(title)}</th></tr>"
-        )
-        for which, label in enumerate(("all heads", "half removed", "times as fast")):
-            cells = [_speed(block.get(size), which) for size in sizes]
-            markup += f'<tr><th scope="row">{label}</th>' + "".join(
-                f"<td>{cell}</td>" for cell in cells
-            )
-            markup += "</tr>"
-            taken.append({"model": title, "": label, **dict(zip(sizes, cells, strict=True))})
-        markup += "</tbody>"
-    return HTML(framed(markup + "</table>", name, caption, pd.DataFrame(taken)))
+        rows = {
+            label: [_speed(block.get(size), which) for size in sizes]
+            for which, label in enumerate(("all heads", "half removed", "times as fast"))
+        }
+        tagged = {label: [f"<td>{cell}</td>" for cell in cells] for label, cells in rows.items()}
+        shown_blocks.append((title, tagged))
+        taken += [
+            {"model": title, "": label, **dict(zip(sizes, cells, strict=True))}
+            for label, cells in rows.items()
+        ]
+    markup = blocks_html("batch size", "batch of", sizes, shown_blocks)
+    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
 
 
 def _speed(found: tuple | None, which: int) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.pages.tables.markup import Markup
 from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.paths import reference_root
@@ -27,18 +28,18 @@ __all__ = [
     "rules_table",
 ]
 
+TITLES = {claim.id: claim.title for claim in CLAIMS}
 _MET = {True: "met", False: "not met", None: ""}
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """One row a claim: what it says, the paper's criterion and ours, and what the word rests on."""
-    titles = {claim.id: claim.title for claim in CLAIMS}
     return pd.DataFrame(
         [
             {
                 "": verdict.claim,
-                "claim": titles[verdict.claim],
-                "paper's criterion": _met(verdict),
+                "claim": TITLES[verdict.claim],
+                "paper's criterion": criterion_met(verdict),
                 "ours": verdict.word,
                 "what counts": verdict.why,
             }
@@ -47,7 +48,8 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     )
 
 
-def _met(verdict: Verdict) -> str:
+def criterion_met(verdict: Verdict) -> str:
+    """In how many results the paper's criterion is met."""
     met, read = verdict.met
     return f"met in {met} of {read}" if read else "not measured"
 
@@ -58,7 +60,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
         [
             {
                 "claim": row.claim,
-                "where": f"{as_in_the_paper(row.name)}: {row.setting}",
+                "where": where(row),
                 "measured": row.judged.measured,
                 "paper's criterion": _MET[row.judged.met],
                 "ours": row.word,
@@ -69,6 +71,11 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
             if row.word != "not run"
         ]
     )
+
+
+def where(row: Row) -> str:
+    """The table or figure of a row, and where it was measured."""
+    return f"{as_in_the_paper(row.name)}: {row.setting}"
 
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -144,7 +151,7 @@ def power_table(rows: Iterable[Row]) -> pd.DataFrame:
         [
             {
                 "claim": row.claim,
-                "where": f"{as_in_the_paper(row.name)}: {row.setting}",
+                "where": where(row),
                 "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
                 "smallest effect": row.judged.smallest,
                 "counts": "yes" if row.counts else "no",
@@ -188,19 +195,14 @@ def again_table(results: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for result in results:
         runs = _runs(result)
-        paths = (f"{FOLDER}/{'/'.join(_path(result))}.{kind}" for kind in ("json", "csv"))
+        path = f"{FOLDER}/{result.measurement}/{result.task}.{result.model}"
         rows.append(
             {
-                "result": f"{as_in_the_paper(_named(result))}: {setting(result)}",
+                "result": named(result),
                 "command": _folded(list(dict.fromkeys(command for command, _, _ in runs))),
                 "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
                 "measured": _where(result),
-                "values": Markup(
-                    " ".join(
-                        f'<a href="{path}">{kind}</a>'
-                        for path, kind in zip(paths, ("JSON", "CSV"), strict=True)
-                    )
-                ),
+                "values": Markup(f'<a href="{path}.json">JSON</a> <a href="{path}.csv">CSV</a>'),
             }
         )
     return pd.DataFrame(rows, dtype=object)
@@ -226,21 +228,17 @@ def _where(result: Result) -> str:
     return f"{parts[0]['date'][:10]}, {'; '.join(machines)}"
 
 
-def _named(result: Result) -> str:
-    half = "translation" if result.metric == "BLEU" else "encoder"
-    return name_of(result.measurement, half, result.task)
-
-
-def _path(result: Result) -> tuple[str, str]:
-    return result.measurement, f"{result.task}.{result.model}"
+def named(result: Result) -> str:
+    """The table or figure of a result, and of which model and task it is."""
+    artifact = name_of(result.measurement, half_of(result.key), result.task)
+    return f"{as_in_the_paper(artifact)}: {setting(result)}"
 
 
 def _runs(result: Result) -> list[tuple[str, str, float]]:
     """Command, date and seconds of every run behind a result; parts of one run are one."""
-    found: Iterable = (part.provenance for part in result.parts.values())
-    return list(
-        dict.fromkeys(
-            (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
-            for run in found
-        )
+    found = (part.provenance for part in result.parts.values())
+    runs = (
+        (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
+        for run in found
     )
+    return list(dict.fromkeys(runs))
