@@ -13,22 +13,22 @@ from matplotlib.figure import Figure
 
 from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.verdict import Row
-from headprune_lib.replication.pages.describe import describe
-from headprune_lib.replication.pages.frames import frame
+from headprune_lib.replication.pages.frames import frame, prunable_at
 from headprune_lib.replication.pages.page import collect, open_page, pick
 from headprune_lib.replication.pages.plots.style import NARROW, WIDE, style
-from headprune_lib.replication.pages.svg import as_svg
-from headprune_lib.replication.pages.tables.again import again_table
-from headprune_lib.replication.pages.tables.markup import anchor, as_html
-from headprune_lib.replication.pages.tables.pages import (
+from headprune_lib.replication.pages.svg import as_svg, describe
+from headprune_lib.replication.pages.tables.markup import (
     NOT_MEASURED,
+    anchor,
+    as_html,
     estimate,
+    judged_text,
     kept_text,
     number,
     points,
     signed,
 )
-from headprune_lib.replication.pages.tables.verdicts import rows_table
+from headprune_lib.replication.pages.tables.verdicts import again_table, rows_table
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import setting
 
@@ -38,12 +38,14 @@ __all__ = [
     "frame",
     "holds",
     "judge",
+    "judged_text",
     "kept_text",
     "number",
     "open_page",
     "paragraph",
     "pick",
     "points",
+    "prunable_at",
     "say",
     "setting",
     "show",

@@ -6,24 +6,29 @@ fine-tuning that were compared for a task. The leaderboard of orders of removal 
 
 from __future__ import annotations
 
+import json
 import textwrap
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+
+import pandas as pd
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.bounds import SHOWN_TOLERANCE
 from headprune_lib.replication.claims import evidence, rules
 from headprune_lib.replication.pages import plots, tables
-from headprune_lib.replication.pages.leaderboard import leaderboard_files
+from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
+from headprune_lib.replication.pages.plots.style import style
 from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
 from headprune_lib.replication.pages.site.cards import short_table
-from headprune_lib.replication.pages.tables.pages import kept_text
-from headprune_lib.replication.pages.values import prunable_at
+from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
+from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.profiles import Candidate, load_profile
+from headprune_lib.replication.store import Result, plain
 from headprune_lib.replication.store.files import replace_files
-from headprune_lib.replication.store.results import Result
 
 START, END = "<!-- findings: written by `headprune findings` -->", "<!-- /findings -->"
 FIGURE = "book/static/figure3b.png"
@@ -108,9 +113,11 @@ def write_findings() -> list[Path]:
     readme, figure, page = (project_root() / name for name in ("README.md", FIGURE, DEVIATIONS))
     before, after = around(readme.read_text("utf-8"), START, END, readme)
     curve = shown_curve()
+    with style():
+        picture = plots.as_png(plots.figure3b(curve))
     files = {
         readme: f"{before}\n{findings(curve)}\n{after}".encode(),
-        figure: plots.as_png(plots.figure3b(curve)),
+        figure: picture,
     }
     if orders := collect(measurements.found("which_first")):
         for name, content in leaderboard_files(orders).items():
@@ -140,3 +147,16 @@ def around(text: str, start: str, end: str, path: Path) -> tuple[str, str]:
     if not (first and second):
         raise ValueError(f"{path} lacks the marks {start} and {end}; put them where the text goes")
     return before + first, second + after
+
+
+LEADERBOARD = "book/static/leaderboard"
+"""Path below the checkout, without the ending."""
+
+
+def leaderboard_files(found: Mapping[str, Result]) -> dict[str, bytes]:
+    """Path below the checkout -> content."""
+    rows = plain(leaderboard_rows(found))
+    return {
+        f"{LEADERBOARD}.json": (json.dumps(rows, indent=1) + "\n").encode(),
+        f"{LEADERBOARD}.csv": pd.DataFrame(rows).to_csv(index=False).encode(),
+    }

@@ -6,7 +6,6 @@ unchanged results gives an empty diff.
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import sys
@@ -20,7 +19,6 @@ import yaml
 from nbformat import NotebookNode
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.pages.images import small_png
 from headprune_lib.replication.pages.page import WrongParameter
 from headprune_lib.replication.paths import absolute, project_root
 from headprune_lib.replication.store.files import replace_files
@@ -141,7 +139,7 @@ def run_notebook(
 
 
 def strip_noise(notebook: NotebookNode, keep_injected: bool = False) -> None:
-    """Remove, in place, what depends on the moment and the machine of a run; make figures small.
+    """Remove, in place, what depends on the moment and the machine of a run.
 
     That is papermill's records, timings, the interpreter's version, stderr (progress bars,
     warnings), widgets and absolute paths; execution counts are renumbered from 1.
@@ -200,8 +198,6 @@ def _clean_output(output: NotebookNode, execution_count: int | None) -> None:
     for kind, content in output.get("data", {}).items():
         if isinstance(content, str) and (not kind.startswith("image/") or kind == "image/svg+xml"):
             output.data[kind] = _relative(content)
-        elif kind == "image/png":
-            output.data[kind] = base64.b64encode(small_png(base64.b64decode(content))).decode()
 
 
 def _relative(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A figure as SVG that stands within a page: its text is text, its colours follow the theme."""
+"""A figure within a page: as SVG whose colours follow the theme, and in words for those who cannot see it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import html
 import io
 import itertools
 import re
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from headprune_lib.replication.pages.plots.palette import css_colour
+from headprune_lib.replication.pages.plots.style import TOLD_AT, css_colour
+from headprune_lib.replication.pages.tables.markup import with_minus
 
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
@@ -65,3 +72,80 @@ def _together(dots: re.Match[str]) -> str:
         + "</g>"
         for look, own in itertools.groupby(every, key=lambda dot: dot[3])
     )
+
+
+_FEW = 6  # points that are all told
+
+
+def describe(figure: Figure) -> str:
+    """The panels of a figure, each with its axes, and values of every line, bar and cloud of dots.
+
+    Of a long line the first, the middle and the last point are told, of a cloud its range.
+    """
+    panels = [axes for axes in figure.axes if axes.axison and any(_series(axes))]
+    return " ".join(
+        ". ".join([_heading(axes, number, len(panels)), *_series(axes)]) + "."
+        for number, axes in enumerate(panels, start=1)
+    )
+
+
+def _heading(axes: Axes, number: int, of: int) -> str:
+    title = axes.get_title().replace("\n", " ")
+    named = ": ".join(filter(None, [f"Panel {number}" if of > 1 else "", title]))
+    across, up = (
+        label.replace("\n", " ") or "one a row" for label in (axes.get_xlabel(), axes.get_ylabel())
+    )
+    return f"{named}{' – ' if named else ''}{up} against {across}"
+
+
+def _series(axes: Axes) -> Iterator[str]:
+    bars = [patch for patch in axes.patches if hasattr(patch, "get_height")]
+    bars = [bar for bar in bars if bar.get_height() and bar.get_gid() == "bar"]
+    if bars:
+        tallest = max(bars, key=lambda bar: bar.get_height())
+        left, right = tallest.get_x(), tallest.get_x() + tallest.get_width()
+        ends = bars[0].get_x(), bars[-1].get_x() + bars[-1].get_width()
+        yield (
+            f"{sum(bar.get_height() for bar in bars):.0f} from {_short(ends[0])} to "
+            f"{_short(ends[1])}, {tallest.get_height():.0f} of them between {_short(left)} and "
+            f"{_short(right)}"
+        )
+    for container in axes.containers:
+        if isinstance(container, ErrorbarContainer):
+            yield _line(container[0], str(container.get_label()))
+    for line in axes.get_lines():
+        if not str(line.get_label()).startswith("_"):
+            yield _line(line, str(line.get_label()))
+    for cloud in axes.collections:
+        if isinstance(cloud, PathCollection) and len(cloud.get_offsets()):
+            x, y = np.asarray(cloud.get_offsets()).T
+            label = str(cloud.get_label())
+            yield (
+                f"{'' if label.startswith('_') else label + ': '}{len(x)} dots, "
+                f"{_short(min(x))} to {_short(max(x))} across, "
+                f"{_short(min(y))} to {_short(max(y))} up"
+            )
+    for text in axes.texts:
+        if any(letter.isdigit() for letter in text.get_text()):
+            yield text.get_text().replace("\n", " ")
+
+
+def _line(line: Line2D, label: str) -> str:
+    x, y = (np.asarray(part, float) for part in line.get_data())
+    x = TOLD_AT.get(line, x)
+    if len(x) > 1 and len(set(x)) == 1:
+        return f"{label} at {_short(x[0])}"
+    chosen: Sequence[int] = range(len(x)) if len(x) <= _FEW else (0, len(x) // 2, len(x) - 1)
+    told = ", ".join(f"{_short(y[i])} at {_short(x[i])}" for i in chosen)
+    return f"{label}: {told}"
+
+
+def _short(value: float) -> str:
+    """Three digits are enough to follow.
+
+    >>> _short(12.345), _short(0.0), _short(-0.1), _short(23456.0)
+    ('12.3', '0', '−0.1', '23456')
+    """
+    value = round(value, 6) + 0.0  # no rest of a sum of floats, no minus before nothing
+    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return with_minus(text)

@@ -7,7 +7,7 @@ import scipy.stats
 
 from headprune_lib.replication.claims.kept import kept_by_others
 from headprune_lib.replication.claims.others import others_rows
-from headprune_lib.replication.pages.tables.published_masks import alike
+from headprune_lib.replication.pages.tables.beyond import alike
 from headprune_lib.replication.published import bert_base_masks, independent_curves, masked_tasks
 
 SEEDS = {row.name: row for row in others_rows() if "five seeds" in row.setting}

@@ -13,9 +13,9 @@ from bs4 import BeautifulSoup
 from headprune_lib.replication import store
 from headprune_lib.replication.claims.verdict import Judged, Row, combine
 from headprune_lib.replication.pages import plots, tables
+from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect
-from headprune_lib.replication.pages.plots.orders import looks
-from headprune_lib.replication.pages.values import prunable_at
+from headprune_lib.replication.pages.plots.style import looks
 from headprune_lib.replication.store import Key, Result
 
 UNKNOWN = {"not measured"}

@@ -12,7 +12,7 @@ import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.pages.frames import frame
-from headprune_lib.replication.pages.shipping import ship
+from headprune_lib.replication.pages.site.building import ship
 from headprune_lib.replication.paths import project_root
 
 ROOT = project_root()

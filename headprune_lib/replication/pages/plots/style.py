@@ -1,13 +1,14 @@
-"""Colours, sizes and files of all figures."""
+"""Colours, sizes and marks of all figures, and how each order of removal looks in them."""
 
 from __future__ import annotations
 
 import io
+import string
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
@@ -16,24 +17,25 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
-from headprune_lib.replication.pages.images import small_png
-from headprune_lib.replication.pages.plots.palette import (
-    BLACK,
-    BLUE,
-    BROWN,
-    GREEN,
-    GREY,
-    GRID,
-    ORANGE,
-    PINK,
-    PURPLE,
-    RED,
-)
-from headprune_lib.replication.pages.tables.pages import estimate
+from headprune_lib.criteria import CRITERIA
+from headprune_lib.replication.criteria import shown
+from headprune_lib.replication.order_names import parse_part
+from headprune_lib.replication.pages.tables.markup import estimate, signed
+from headprune_lib.replication.titles import order_title
 
 __all__ = [
+    "BLACK",
+    "BLUE",
+    "BROWN",
+    "GREEN",
+    "GREY",
     "NARROW",
+    "ORANGE",
+    "PINK",
+    "PURPLE",
+    "RED",
     "SERIES",
     "WIDE",
     "Layout",
@@ -45,9 +47,41 @@ __all__ = [
     "layer_changes",
     "pruning_axes",
     "pruning_curve",
-    "share_in_the_paper",
     "within",
 ]
+
+COLOURS = {
+    "blue": "#124bba",
+    "orange": "#a97e13",
+    "green": "#06a666",
+    "red": "#810c09",
+    "purple": "#79398f",
+    "brown": "#281f0d",
+    "pink": "#dd5db9",
+    "grey": "#5b5b5b",
+}
+"""Of all figures on a light page; on a dark one ``site.css`` has others.
+
+Any two differ by ΔE 25 or more (CIELAB) as a deuteranope sees them, by Machado's model of 2009, and
+stand out from their background with a contrast of 3 or more. Blue, the paper's own order, stands out
+most of the lines on a dark page.
+"""
+
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY = COLOURS.values()
+BLACK, GRID = "#000000", "#cccccc"
+
+
+def css_colour(colour: str) -> str:
+    """What stands in a picture within a page for a colour: it changes with the page's theme.
+
+    >>> css_colour("#124bba"), css_colour("#000000"), css_colour("#abcdef")
+    ('var(--figure-blue, #124bba)', 'currentColor', '#abcdef')
+    """
+    if colour == BLACK:
+        return "currentColor"
+    names = {value: name for name, value in COLOURS.items()} | {GRID: "grid"}
+    return f"var(--figure-{names[colour]}, {colour})" if colour in names else colour
+
 
 _LETTERS = 48  # of a legend, that the narrow layout has room for
 SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, PINK, BROWN, GREY)
@@ -92,7 +126,6 @@ class Layout:
 
 
 WIDE, NARROW = Layout(740, 3), Layout(340, 1)
-
 _RC = {
     "font.size": 12,
     "axes.titlesize": 12,
@@ -116,8 +149,8 @@ def style() -> Iterator[None]:
         yield
 
 
-def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
-    """One legend for all panels, under the figure, in as many columns as fit."""
+def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
+    """The figure with one legend for all panels under it, in as many columns as fit."""
     shown: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -132,6 +165,7 @@ def below(figure: Figure, layout: Layout, columns: int = 2) -> None:
     figure.set_size_inches(layout.width / 72, (height + added) / 72)
     figure.legend(handles, labels, loc="lower center", ncols=columns)
     figure.tight_layout(rect=(0, added / (height + added), 1, 1))
+    return figure
 
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
@@ -141,21 +175,22 @@ TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()
 def estimates(
     axes: Axes,
     x: np.ndarray,
-    y: np.ndarray,
-    intervals: list,
+    y: Sequence[float],
+    intervals: Sequence[Sequence[float]],
     form: str = "o",
     *,
+    scale: float = 1,
     told_at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> None:
     """Points with their 95% intervals: ``intervals`` holds low and high for each.
 
     Args:
+        scale: by which ``y`` and ``intervals`` are multiplied.
         told_at: where points are that ``x`` moves aside, so that they do not cover one another.
     """
-    container = axes.errorbar(
-        x, y, np.abs(np.array(intervals).T - y), fmt=form, capsize=3, markersize=5, **kwargs
-    )
+    y, ends = scale * np.array(y), scale * np.array(intervals).T
+    container = axes.errorbar(x, y, np.abs(ends - y), fmt=form, capsize=3, markersize=5, **kwargs)
     if told_at is not None:
         TOLD_AT[container[0]] = np.asarray(told_at, float)
 
@@ -172,9 +207,10 @@ def layer_changes(
     estimates(
         axes,
         np.array([row["layer"] + 1 + shift for row in rows]),
-        scale * np.array([row["delta"] for row in rows]),
-        [[scale * end for end in row["interval"]] for row in rows],
+        [row["delta"] for row in rows],
+        [row["interval"] for row in rows],
         form,
+        scale=scale,
         told_at=[row["layer"] + 1 for row in rows],
         **kwargs,
     )
@@ -206,7 +242,7 @@ def histogram(
         bar.set_gid("bar")  # a description tells these from shaded areas
     beyond = np.sort(changes[(changes < bins[0]) | (changes > bins[-1])])
     if len(beyond):
-        told = ", ".join(f"{one:+.1f}".replace("-", "−") for one in beyond)
+        told = ", ".join(signed(one, form=".1f") for one in beyond)
         axes.text(
             0.02, 0.96, f"off the scale:\n{told}", transform=axes.transAxes, va="top", fontsize=11
         )
@@ -249,20 +285,63 @@ def pruning_axes(axes: Axes, score: str, removed: str = "% of all") -> None:
     )
 
 
-def share_in_the_paper(axes: Axes, share: float, task: str) -> None:
-    """A line where the paper's curve begins to fall, by eye."""
-    axes.axvline(
-        100 * share,
-        color=GREEN,
-        linewidth=2,
-        linestyle=(0, (6, 2)),
-        label=f"the paper, {task}: level up to {share:.0%}",
-    )
-
-
 def as_png(figure: Figure, dpi: int = 110) -> bytes:
-    """The figure as a PNG file; the same bytes each time."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+    """The figure as a PNG file of 256 colours; the same bytes each time."""
+    drawn, file = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
     plt.close(figure)
-    return small_png(file.getvalue())
+    with Image.open(drawn) as image:
+        # takes the ends of a colour bar into the palette, few pixels as they are
+        small = image.convert("RGB").quantize(
+            256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+    small.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+class Look(NamedTuple):
+    """``line`` is matplotlib's format: a marker, if any, and a dash."""
+
+    label: str
+    colour: Any
+    line: str
+
+
+LOOKS: dict[str, Look] = {
+    name: Look(order_title(name), colour, line)
+    for name, colour, line in (
+        ("importance", BLUE, "-"),
+        ("importance main", BLUE, "--"),
+        ("importance unnormalised", BLUE, ":"),
+        ("importance rescored", PURPLE, "-"),
+        ("oracle", ORANGE, "--"),
+        ("oracle leak-free", RED, "-."),
+        ("random", GREY, "-"),
+        ("importance reversed", BROWN, "-."),
+    )
+}
+"""Order -> look, in the order of the legend."""
+
+
+def looks(orders: Iterable[str]) -> dict[str, Look]:
+    """The looks of some orders, in the order of the legend; criteria and unknown ones last."""
+    orders = list(orders)
+    known = {name: look for name, look in LOOKS.items() if name in orders}
+    return known | {name: _look(name) for name in orders if name not in known}
+
+
+def _look(order: str) -> Look:
+    """As the order's criterion has it; one of no criterion goes by its own name.
+
+    Along an order with gates fitted there are diamonds on the line of the order itself.
+    """
+    named = parse_part(order, "tuned")
+    if named.tuned:
+        own = LOOKS.get(named.order) or _look(named.order)
+        return Look(order_title(order), own.colour, "D" + own.line.lstrip(string.ascii_letters))
+    name, *words = order.split(" ")
+    if name not in CRITERIA:
+        return Look(order_title(order), PINK, "-.")
+    plain = shown(name)
+    dash = plain.dash if not words else ":" if words == ["unnormalised"] else "-."
+    return Look(order_title(order), COLOURS[plain.colour], plain.marker + dash)

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
+import shutil
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.parsers.rst import Directive, directives
+
+from headprune_lib.replication import store
+from headprune_lib.replication.claims import evidence
+from headprune_lib.replication.claims.verdict import Verdict
+from headprune_lib.replication.pages.frames import frame, step_at
 from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
-from headprune_lib.replication.pages.site.directive import verdicts
-from headprune_lib.replication.pages.site.typography import (
-    with_minus_signs,
-    with_room_for_formulas,
+from headprune_lib.replication.pages.site.cards import cards_html, tally_html
+from headprune_lib.replication.pages.site.removal import (
+    SHOWN_SHARE,
+    first_shown,
+    removal_data,
+    still_svg,
 )
+from headprune_lib.replication.pages.site.status import status_html
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result
 
@@ -171,3 +185,152 @@ def sitemap(pages: list[str], address: str) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{places}</urlset>\n'
     )
+
+
+# What is left as it is comes first: code, formulas and signatures with all that is in them, other
+# tags, and a hyphen after a word that a tag ends ("<em>enc</em>-2").
+_FOUND = re.compile(
+    r"<(script|style|code|pre|textarea)\b.*?</\1>"
+    r"|<(span|div)\b[^>]*\bclass=\"[^\"]*\bmath\b[^>]*>.*?</\2>"
+    r"|<dt\b[^>]*\bclass=\"[^\"]*\bsig\b[^>]*>.*?</dt>"
+    r"|</(?:a|abbr|b|code|em|i|strong|sub|sup)>-?"
+    r"|<[^>]*>"
+    r"|(?<![\w.)\]/–−-])(?P<minus>[-−])(?P<nothing>(?=0(?:\.0+)?(?![\d.])))?(?=\.?\d)",
+    re.DOTALL,
+)
+
+
+def with_minus_signs(body: str) -> str:
+    """A page's HTML with a minus sign before every negative number that is read as text.
+
+    What is rounded to zero has no sign.
+
+    >>> with_minus_signs("<td title='-1'>-0.5 [-1, 2]</td> <code>-1</code> 2026-11-24, SST-2")
+    "<td title='-1'>−0.5 [−1, 2]</td> <code>-1</code> 2026-11-24, SST-2"
+    """
+    return _FOUND.sub(_sign, body)
+
+
+def _sign(found: re.Match[str]) -> str:
+    if not found["minus"]:
+        return found[0]
+    return "" if found["nothing"] is not None else "−"
+
+
+_FORMULA = re.compile(r'<div class="(math [^"]*)">(.*?)</div>', re.DOTALL)
+
+
+def with_room_for_formulas(body: str) -> str:
+    r"""Formulas on lines of their own with the class that says how tall they will be.
+
+    >>> with_room_for_formulas('<div class="math notranslate">\\frac{1}{2}</div>')
+    '<div class="math notranslate fraction">\\frac{1}{2}</div>'
+    """
+    return _FORMULA.sub(_with_height, body)
+
+
+def _with_height(found: re.Match[str]) -> str:
+    classes, formula = found.groups()
+    for sign, height in ((r"\sum", "sum"), (r"\frac", "fraction")):
+        if sign in formula:
+            return f'<div class="{classes} {height}">{formula}</div>'
+    return found[0]
+
+
+EXPLORER = "book/static/explorer.js"
+
+# The model that the module is given on a page: what anywidget's has, without a kernel behind it.
+_START = """
+const el = document.getElementById("explorer");
+const state = JSON.parse(document.getElementById("explorer-data").textContent);
+const listeners = {};
+const model = {
+  get: (name) => state[name],
+  set: (name, value) => {
+    state[name] = value;
+    (listeners[`change:${name}`] ?? []).forEach((listener) => listener());
+  },
+  on: (event, listener) => (listeners[event] ??= []).push(listener),
+  save_changes: () => {},
+};
+document.getElementById("removal").classList.add("moves");  // shown, so that it has a width
+render({ model, el });
+"""
+
+
+@cache
+def verdicts() -> tuple[Verdict, ...]:
+    """C1 to C8, read once a build."""
+    return tuple(evidence.all_verdicts())
+
+
+def explorer_html() -> str:
+    """The picture that can be moved, its data and its script in the page, and the same one still.
+
+    Both are in the page itself: a browser loads neither a module nor JSON from ``file://``.
+    """
+    data = removal_data()
+    entry = first_shown(data)
+    step = step_at(data[entry]["shares"], SHOWN_SHARE)
+    state = {"data": data, "chosen": {"entry": entry, "order": 0, "step": step}}
+    # "</" would end the element that holds it
+    content = json.dumps(state, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    module = (project_root() / EXPLORER).read_text("utf-8")
+    return f"""<div id="removal" class="removal">
+<div id="explorer" class="explorer"></div>
+<div class="still">{still_svg(data[entry])}</div>
+</div>
+<script type="application/json" id="explorer-data">{content}</script>
+<script type="module">{module}{_START}</script>"""
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "tally": lambda: tally_html(verdicts()),
+    "explorer": explorer_html,
+    "cards": lambda: f'<div class="claims">{cards_html(verdicts())}</div>',
+    "status": lambda: status_html(all_results()),
+}
+
+
+class Stored(Directive):
+    """A part of a page, by its name in ``PARTS``."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The part as HTML."""
+        name = directives.choice(self.arguments[0], tuple(PARTS))
+        return [nodes.raw("", PARTS[name](), format="html")]
+
+
+def offer_to_run(app: Any, config: Any) -> None:
+    """Buttons for Binder and Colab on every notebook's page, where the code's address is known."""
+    if address := config.site_repository:
+        config.html_theme_options = {
+            **config.html_theme_options,
+            "repository_url": address,
+            "repository_branch": os.environ.get("GITHUB_REF_NAME", "main"),
+            "path_to_docs": ".",
+            "launch_buttons": {
+                "binderhub_url": "https://mybinder.org",
+                "colab_url": "https://colab.research.google.com",
+                "notebook_interface": "jupyterlab",
+            },
+        }
+
+
+def ship(site: Path) -> None:
+    """Put every stored result and the paper's values into a folder of pages.
+
+    They have the same path there as in the checkout, so that a page's link works in both.
+    """
+
+    def copied(source: Path) -> Path:
+        target = site / source.relative_to(project_root())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copyfile(source, target))
+
+    for key in store.find():
+        frame(store.load(key)).to_csv(copied(key.path()).with_suffix(".csv"), index=False)
+    for source in (project_root() / "data" / "reference").iterdir():
+        copied(source)

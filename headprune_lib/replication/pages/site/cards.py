@@ -11,7 +11,8 @@ import pandas as pd
 from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
-from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
+from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
+from headprune_lib.replication.pages.tables.verdicts import TITLES, criterion_met, where
 
 _MET = {True: "met", False: "not met", None: "not readable"}
 
@@ -24,10 +25,9 @@ def cards_html(verdicts: Iterable[Verdict]) -> str:
 
 def tally_html(verdicts: Iterable[Verdict]) -> str:
     """One line a claim, with its word and a link to its card."""
-    titles = {claim.id: claim.title for claim in CLAIMS}
     lines = "".join(
-        f'<li>{_word(verdict.word)} <a href="#claim-{verdict.claim.lower()}">{verdict.claim}: '
-        f"{_text(titles[verdict.claim])}</a></li>"
+        f'<li>{verdict_html(verdict.word)} <a href="#claim-{verdict.claim.lower()}">{verdict.claim}: '
+        f"{_text(TITLES[verdict.claim])}</a></li>"
         for verdict in verdicts
     )
     return f'<ul class="tally">{lines}</ul>'
@@ -35,14 +35,12 @@ def tally_html(verdicts: Iterable[Verdict]) -> str:
 
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
-    met, read = verdict.met
     name, (page, artifact) = claim.id.lower(), claim.page
     rows = [row for row in verdict.rows if row.word != "not run"]
-    criterion = f"met in {met} of {read}" if read else "not measured"
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
 <h3 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h3>
-<p class="facts"><span>Our rule: <b>{_word(verdict.word)}</b></span>
-<span>Paper's criterion: <b>{criterion}</b></span>
+<p class="facts"><span>Our rule: <b>{verdict_html(verdict.word)}</b></span>
+<span>Paper's criterion: <b>{criterion_met(verdict)}</b></span>
 <span>Strength: {_text(strength(rows))}</span></p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, [*rows, *verdict.others])}
@@ -81,13 +79,12 @@ def row_anchor(row: Row) -> str:
 
 def short_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """One row a claim for plain Markdown: claim, both verdicts, strength."""
-    titles = {claim.id: claim.title for claim in CLAIMS}
     return pd.DataFrame(
         [
             {
-                "claim": f"**{verdict.claim}** {titles[verdict.claim]}",
+                "claim": f"**{verdict.claim}** {TITLES[verdict.claim]}",
                 "ours": verdict.word,
-                "paper's criterion": "met in {} of {}".format(*verdict.met),
+                "paper's criterion": criterion_met(verdict),
                 "rests on": strength([row for row in verdict.rows if row.word != "not run"]),
             }
             for verdict in verdicts
@@ -118,7 +115,7 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
             f'<i class="dot" style="left:{place(one.value)}%"></i></span>'
-            f'<span class="value">{number.replace("-", "−")}</span></li>'
+            f'<span class="value">{with_minus(number)}</span></li>'
         )
     return (
         f'<figure class="dots"><figcaption>{_text(_caption(claim, rows))}</figcaption>'
@@ -180,8 +177,8 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         return ""
     body = "".join(
         f'<tr id="{row_anchor(row)}"><th scope="row"><a href="#{row_anchor(row)}">'
-        f"{_text(as_in_the_paper(row.name))}: {_text(row.setting)}</a></th>"
-        f"<td>{_text(row.judged.measured)}</td><td>{_word(row.word)}</td>"
+        f"{_text(where(row))}</a></th>"
+        f"<td>{_text(row.judged.measured)}</td><td>{verdict_html(row.word)}</td>"
         f"<td>{_MET[row.judged.met]}</td>"
         f"<td>{'yes' if row.counts else _text(f'no: {row.why_not}')}</td></tr>"
         for row in rows
@@ -196,10 +193,6 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> str:
         f'<div class="scrolled" tabindex="0" role="region" aria-label="Results behind {claim.id}">'
         f'<table class="evidence"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )
-
-
-def _word(word: str) -> str:
-    return f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
 
 
 def _text(words: str) -> str:

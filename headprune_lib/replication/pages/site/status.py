@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headprune_lib.replication.data import file_sha256
-from headprune_lib.replication.measurements import half_of
-from headprune_lib.replication.pages.tables.verdicts import as_in_the_paper
-from headprune_lib.replication.paper import name_of
+from headprune_lib.replication.pages.tables.verdicts import named
 from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store import Part, Result
-from headprune_lib.replication.titles import machine, setting
+from headprune_lib.replication.titles import machine
 
 _COLUMNS = ("result", "measured", "machine", "minutes", "versions", "checked")
 _WITHOUT = ("task", "model")  # the row says them already
@@ -42,12 +40,11 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
         measured = part.provenance
         key = (measured["date"], measured["seconds"], checked(part, committed))
         together.setdefault(key, []).append((name, part))
-    artifact = name_of(result.measurement, half_of(result.key), result.task)
     for (date, seconds, found), parts in together.items():
         measured = parts[0][1].provenance
         packages = measured["packages"]
         yield {
-            "result": f"{as_in_the_paper(artifact)}: {setting(result)}",
+            "result": named(result),
             "measured": date[:10],
             "machine": machine(measured["hardware"]),
             "minutes": f"{seconds / 60:.1f}",

@@ -1,18 +1,129 @@
-"""Tables as HTML: caption, number and anchor, headers that say what they head, a file to take away."""
+"""Numbers as a page prints them, and tables and grids as HTML."""
 
 from __future__ import annotations
 
 import base64
 import html
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+from IPython.display import HTML
 
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import WORDS
+from headprune_lib.replication.claims.verdict import WORDS, Judged, defined
 
-__all__ = ["Markup", "anchor", "as_html"]
+__all__ = [
+    "NOT_MEASURED",
+    "Markup",
+    "anchor",
+    "as_html",
+    "estimate",
+    "number",
+    "points",
+    "shown_orders",
+]
+
+NOT_MEASURED = "not measured"
+"""What stands in a number's place where there is no result."""
+
+NOT_ABOVE_CHANCE = "not above chance"
+"""What stands in place of what is kept of the score above chance, where there is none to keep."""
+
+
+def number(value: float | None, form: str) -> str:
+    """A number in a format, or that it was not measured.
+
+    >>> number(0.256, ".0%"), number(None, ".0%")
+    ('26%', 'not measured')
+    """
+    return NOT_MEASURED if value is None else f"{value:{form}}"
+
+
+def estimate(value: float | None, interval: Sequence[float], form: str = ".2f") -> str:
+    """A value and its interval, or that it was not measured.
+
+    >>> estimate(0.123, [0.1, 0.2]), estimate(0.123, [0.1, 0.2], ".0%")
+    ('0.12 [0.10, 0.20]', '12% [10%, 20%]')
+    """
+    if value is None:
+        return NOT_MEASURED
+    low, high = interval
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def kept_text(found: Mapping[str, Any] | None) -> str:
+    """What is kept of the score above chance, ``kept`` with its ``interval``.
+
+    >>> kept_text({"kept": 0.955, "interval": [0.92, 0.99]}), kept_text(None)
+    ('95.5% [92.0%, 99.0%]', 'not measured')
+    >>> kept_text({"kept": None, "interval": [None, None]})
+    'not above chance'
+    """
+    if found is None:
+        return NOT_MEASURED
+    if not defined(found["kept"], *found["interval"]):
+        return NOT_ABOVE_CHANCE
+    return estimate(found["kept"], found["interval"], ".1%")
+
+
+def judged_text(judged: Judged, form: str) -> str:
+    """The one number that a rule looks at, with its interval."""
+    if judged.word == "not run":
+        return NOT_MEASURED
+    if not judged.estimates:
+        return NOT_ABOVE_CHANCE
+    (found,) = judged.estimates
+    return estimate(found.value, found.interval, form)
+
+
+def p_text(p: float) -> str:
+    """A p-value to three decimals, as papers print it.
+
+    >>> p_text(0.0474), p_text(2e-5)
+    ('0.047', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def with_minus(text: str) -> str:
+    """A number with the sign that print has, a minus in place of a hyphen."""
+    return text.replace("-", "−")
+
+
+def signed(
+    change: float | None,
+    interval: Sequence[float] | None = None,
+    form: str = ".2f",
+    scale: float = 1,
+) -> str:
+    """A change times ``scale`` with its interval, or that it was not measured.
+
+    >>> signed(-0.123, [-0.2, 0.01]), signed(0.0123, form=".3f")
+    ('−0.12 [−0.20, +0.01]', '+0.012')
+    """
+    if change is None:
+        return NOT_MEASURED
+    value, *ends = (with_minus(f"{scale * end:+{form}}") for end in (change, *(interval or ())))
+    return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def points(delta: float, interval: Sequence[float] | None = None, form: str = ".2f") -> str:
+    """A change of accuracy in percentage points, with its interval.
+
+    >>> points(-0.0123, [-0.02, 0.001])
+    '−1.23 [−2.00, +0.10]'
+    """
+    return signed(delta, interval, form, 100)
+
+
+def shown_orders(values: Mapping[str, Any]) -> list[str]:
+    """The orders of a pruning curve's result, the main fine-tuning apart only if there are others."""
+    single = len(values["curves"]["importance"]["runs"]) == 1
+    return [name for name in values["prunable"] if not (single and name == "importance main")]
+
 
 _INTERVAL = re.compile(r"\[[^\]]*\]")
 _LONG = 60  # letters: what is longer reads from the left, as text does
@@ -38,14 +149,11 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     columns are set as text: to the left, and broken into lines. A table with a name has a caption,
     an anchor and a link to its cells as CSV; readers can sort it where scripts run.
     """
-    shown = emphasise_claims(
-        table.assign(**{str(column): list(map(_cell, table[column])) for column in table}),
-        "<strong>",
-        "</strong>",
-    )
+    shown = table.assign(**{str(column): list(map(_cell, table[column])) for column in table})
     long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     prose = long or table.attrs.get("prose", False)
-    first = shown.columns[0]
+    first, claims = shown.columns[0], {claim.id for claim in CLAIMS}
+    shown[first] = [f"<strong>{cell}</strong>" if cell in claims else cell for cell in shown[first]]
     shown = shown.set_index(first).rename_axis(index=None, columns=first or "no.")
     classes = ["sortable", *(["prose"] if prose else [])]
     markup = shown.to_html(escape=False, border=0, classes=classes)
@@ -81,11 +189,16 @@ def _scoped(markup: str) -> str:
     )
 
 
+def verdict_html(word: str) -> str:
+    """A verdict's word in its colour."""
+    return f'<span class="verdict verdict-{word.replace(" ", "-")}">{word}</span>'
+
+
 def _cell(cell: Any) -> Any:
     if isinstance(cell, Markup):
         return cell
     if cell in WORDS:
-        return f'<span class="verdict verdict-{cell.replace(" ", "-")}">{cell}</span>'
+        return verdict_html(cell)
     if not isinstance(cell, str):
         return cell
     # an interval stays on one line
@@ -94,10 +207,95 @@ def _cell(cell: Any) -> Any:
     )
 
 
-def emphasise_claims(table: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
-    """A table in whose first column the claims' own numbers stand between two marks."""
-    first, shown = table.columns[:1], table.copy()
-    ids = {claim.id for claim in CLAIMS}
-    for column in first:
-        shown[column] = [f"{start}{cell}{end}" if cell in ids else cell for cell in shown[column]]
-    return shown
+_STEPS = {"BLEU": (0.1, 0.3, 1.0), "points": (0.25, 0.5, 1.0)}
+"""Unit -> changes from which a cell is coloured more strongly."""
+
+SIGNIFICANT = "p < 0.01"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One grid: rows of changes, a name each; cells (row, column) that are significant."""
+
+    title: str
+    rows: Mapping[str, Sequence[float]]
+    significant: Collection[tuple[int, int]] = field(default_factory=set)
+
+
+def grid_html(
+    name: str, caption: str, blocks: Sequence[Block], unit: str, column: str, row: str
+) -> HTML:
+    """Grids below one another with the same columns; significant cells are outlined.
+
+    Args:
+        name: number of the table on the page.
+        caption: what is seen in it, as HTML.
+        blocks: the grids.
+        unit: ``"BLEU"`` or ``"points"``.
+        column: what a column is, such as ``"head"``.
+        row: what a row is, such as ``"layer"``.
+    """
+    width = max(len(values) for block in blocks for values in block.rows.values())
+    taken: list[dict[str, Any]] = []
+    shown: list[tuple[str, dict[str, list[str]]]] = []
+    for block in blocks:
+        shown.append((block.title, {}))
+        for i, (label, values) in enumerate(block.rows.items()):
+            outlined = [(i, j) in block.significant for j in range(len(values))]
+            cells = list(map(_change_cell, values, outlined, [_STEPS[unit]] * len(values)))
+            cells += ["<td></td>"] * (width - len(values))
+            shown[-1][1][label] = cells
+            taken += [
+                {
+                    "of": block.title,
+                    row: label,
+                    column: j,
+                    f"change ({unit})": value,
+                    SIGNIFICANT: marked,
+                }
+                for j, (value, marked) in enumerate(zip(values, outlined, strict=True), start=1)
+            ]
+    markup = blocks_html(f"{row} \\ {column}", column, range(1, width + 1), shown)
+    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
+
+
+def blocks_html(
+    corner: str,
+    heard: str,
+    columns: Sequence[Any],
+    blocks: Iterable[tuple[str, Mapping[str, Sequence[str]]]],
+) -> str:
+    """A ``<table>`` of blocks below one another, each of rows of cells under the same columns.
+
+    Args:
+        corner: what stands above the names of the rows.
+        heard: what is read aloud before the name of a column.
+        columns: their names.
+        blocks: title of each, and name of a row -> its ``<td>``.
+    """
+    heads = "".join(
+        f'<th scope="col"><span class="heard">{heard} </span>{one}</th>' for one in columns
+    )
+    bodies = "".join(
+        f'<tbody><tr><th class="block" scope="rowgroup" colspan="{len(columns) + 1}">'
+        f"{html.escape(title)}</th></tr>"
+        + "".join(
+            f'<tr><th scope="row">{html.escape(label)}</th>{"".join(cells)}</tr>'
+            for label, cells in rows.items()
+        )
+        + "</tbody>"
+        for title, rows in blocks
+    )
+    head = f'<thead><tr><th scope="col">{corner}</th>{heads}</tr></thead>'
+    return f'<table class="grid">{head}{bodies}</table>'
+
+
+def _change_cell(value: float, significant: bool, steps: Sequence[float]) -> str:
+    strength = sum(abs(value) >= step for step in steps)
+    colour = f"{'loss' if value < 0 else 'gain'}-{strength}" if strength else "level"
+    heard = (
+        f'<span class="heard"> {SIGNIFICANT.replace("<", "below")}</span>' if significant else ""
+    )
+    shown = with_minus(f"{round(value, 2) + 0.0:.2f}")
+    marks = f"{colour} significant" if significant else colour
+    return f'<td class="{marks}">{shown}{heard}</td>'

@@ -1,17 +1,24 @@
-"""The claims with both columns, the rows that they rest on, and the rules by which they are judged."""
+"""The claims with both columns, what they rest on, the rules, and how results are measured again."""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from headprune_lib.replication.claims.rules import CLAIMS
 from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.pages.tables.markup import Markup
+from headprune_lib.replication.paper import name_of
 from headprune_lib.replication.paths import reference_root
+from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import machine, setting
 
 __all__ = [
+    "again_table",
     "changed_table",
     "claims_table",
     "new_data_table",
@@ -21,18 +28,18 @@ __all__ = [
     "rules_table",
 ]
 
+TITLES = {claim.id: claim.title for claim in CLAIMS}
 _MET = {True: "met", False: "not met", None: ""}
 
 
 def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """One row a claim: what it says, the paper's criterion and ours, and what the word rests on."""
-    titles = {claim.id: claim.title for claim in CLAIMS}
     return pd.DataFrame(
         [
             {
                 "": verdict.claim,
-                "claim": titles[verdict.claim],
-                "paper's criterion": _met(verdict),
+                "claim": TITLES[verdict.claim],
+                "paper's criterion": criterion_met(verdict),
                 "ours": verdict.word,
                 "what counts": verdict.why,
             }
@@ -41,7 +48,8 @@ def claims_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     )
 
 
-def _met(verdict: Verdict) -> str:
+def criterion_met(verdict: Verdict) -> str:
+    """In how many results the paper's criterion is met."""
     met, read = verdict.met
     return f"met in {met} of {read}" if read else "not measured"
 
@@ -52,7 +60,7 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
         [
             {
                 "claim": row.claim,
-                "where": f"{as_in_the_paper(row.name)}: {row.setting}",
+                "where": where(row),
                 "measured": row.judged.measured,
                 "paper's criterion": _MET[row.judged.met],
                 "ours": row.word,
@@ -63,6 +71,11 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
             if row.word != "not run"
         ]
     )
+
+
+def where(row: Row) -> str:
+    """The table or figure of a row, and where it was measured."""
+    return f"{as_in_the_paper(row.name)}: {row.setting}"
 
 
 def others_table(rows: Iterable[Row]) -> pd.DataFrame:
@@ -138,7 +151,7 @@ def power_table(rows: Iterable[Row]) -> pd.DataFrame:
         [
             {
                 "claim": row.claim,
-                "where": f"{as_in_the_paper(row.name)}: {row.setting}",
+                "where": where(row),
                 "power": "" if row.judged.power is None else f"{row.judged.power:.2f}",
                 "smallest effect": row.judged.smallest,
                 "counts": "yes" if row.counts else "no",
@@ -171,3 +184,61 @@ def as_in_the_paper(artifact: str) -> str:
     'Figure 3b'
     """
     return re.sub(r"^(figure|table)(?=\d)", lambda word: f"{word[1].title()} ", artifact)
+
+
+FOLDER = "../data/results"
+"""Of the stored results, as seen from a notebook: in the checkout and on the site."""
+
+
+def again_table(results: Sequence[Result]) -> pd.DataFrame:
+    """One row a result: command, minutes and machines of its measurement, its values as files."""
+    rows = []
+    for result in results:
+        runs = _runs(result)
+        path = f"{FOLDER}/{result.measurement}/{result.task}.{result.model}"
+        rows.append(
+            {
+                "result": named(result),
+                "command": _folded(list(dict.fromkeys(command for command, _, _ in runs))),
+                "minutes": f"{sum(seconds for _, _, seconds in runs) / 60:.0f}",
+                "measured": _where(result),
+                "values": Markup(f'<a href="{path}.json">JSON</a> <a href="{path}.csv">CSV</a>'),
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _folded(commands: list[str]) -> Markup:
+    """A command as it is; several in a fold, for two dozen may stand behind a result."""
+    code = [f"<code>{html.escape(command)}</code>" for command in commands]
+    if len(code) == 1:
+        return Markup(code[0])
+    words = f"<summary>{len(code)} commands</summary>"
+    return Markup(f"<details>{words}{'<br>'.join(code)}</details>")
+
+
+def _where(result: Result) -> str:
+    """When the newest part was measured, and on which machines the parts were, the newest first."""
+    parts = sorted(
+        (part.provenance for part in result.parts.values()),
+        key=lambda provenance: provenance["date"],
+        reverse=True,
+    )
+    machines = dict.fromkeys(machine(provenance["hardware"]) for provenance in parts)
+    return f"{parts[0]['date'][:10]}, {'; '.join(machines)}"
+
+
+def named(result: Result) -> str:
+    """The table or figure of a result, and of which model and task it is."""
+    artifact = name_of(result.measurement, half_of(result.key), result.task)
+    return f"{as_in_the_paper(artifact)}: {setting(result)}"
+
+
+def _runs(result: Result) -> list[tuple[str, str, float]]:
+    """Command, date and seconds of every run behind a result; parts of one run are one."""
+    found = (part.provenance for part in result.parts.values())
+    runs = (
+        (run["command"].replace(" --profile default", ""), run["date"], run["seconds"])
+        for run in found
+    )
+    return list(dict.fromkeys(runs))

@@ -1,0 +1,265 @@
+"""Figures of the paper's sections, from results' values, the paper's values beside."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headprune_lib.replication.claims.kept import HEADS
+from headprune_lib.replication.claims.rules import share_judged, task_judged
+from headprune_lib.replication.measurements import half_of
+from headprune_lib.replication.measurements.along_training import translating
+from headprune_lib.replication.pages.frames import step_at
+from headprune_lib.replication.pages.plots.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SERIES,
+    WIDE,
+    Layout,
+    below,
+    layer_changes,
+    looks,
+    pruning_axes,
+    pruning_curve,
+    within,
+)
+from headprune_lib.replication.pages.tables.markup import NOT_MEASURED, shown_orders
+from headprune_lib.replication.paper import ARTIFACTS
+from headprune_lib.replication.published import (
+    bert_curve,
+    independent_curves,
+    paper,
+    published_share,
+    published_task,
+)
+from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import spelled
+
+__all__ = [
+    "figure3b",
+    "figure5",
+    "figure6",
+    "layers_tasks",
+    "one_head_tasks",
+    "orders",
+]
+
+ACCURACY_CHANGE = "change of accuracy (points)"
+
+
+def figure3b(curve: Result, layout: Layout = WIDE) -> Figure:
+    """The score against the share of heads removed; see :func:`orders`."""
+    figure, axes = plt.subplots(figsize=layout.canvas(400 if layout.columns > 1 else 320))
+    orders(axes, curve)
+    return below(figure, layout)
+
+
+def orders(axes: Axes, curve: Result, counted: bool = True) -> None:
+    """A line an order of a pruning curve, the paper's own the widest.
+
+    Beside them chance, the paper's share that the result is judged at by C3's rule, and on a task of
+    the paper BERT-base by importance, as others measured it.
+
+    Args:
+        counted: as of :func:`pruning_curve`.
+    """
+    values, half = curve.values, half_of(curve.key)
+    shares, scale = 100 * np.array(values["shares"]), 1 if curve.metric == "BLEU" else 100
+    for name, look in looks(shown_orders(values)).items():
+        widest = {"linewidth": 4, "zorder": 3} if name == "importance" else {"linewidth": 1.6}
+        pruning_curve(
+            axes, shares, values["curves"][name], *look, scale=scale, counted=counted, **widest
+        )
+    bert_by_others(axes, curve.task)
+    if values["chance"]:
+        axes.axhline(
+            100 * values["chance"], color=BLACK, linewidth=1, linestyle=":", label="chance"
+        )
+    judged = task_judged(curve.task, half)
+    name = spelled(judged) if half == "encoder" else judged.upper()
+    share = share_judged(curve.task, half)
+    share_in_the_paper(axes, share, f"the paper, {name}: level up to {share:.0%}")
+    pruning_axes(axes, curve.metric if scale == 1 else f"{curve.metric} (%)")
+
+
+def share_in_the_paper(axes: Axes, share: float, label: str) -> None:
+    """A line where the paper's curve begins to fall, by eye."""
+    dash = (0, (6, 2))
+    axes.axvline(100 * share, color=GREEN, linewidth=2, linestyle=dash, label=label)
+
+
+def bert_by_others(axes: Axes, task: str) -> None:
+    """BERT-base's score by importance, on a task of the paper that others measured again."""
+    if (curve := bert_curve(task)) is None:
+        return
+    axes.plot(
+        100 * np.array([0, *curve["heads_removed"]]) / HEADS,
+        100 * np.array([curve["base"], *curve["score"]]),
+        ":",
+        color=GREY,
+        label="BERT-base, measured by others",
+    )
+
+
+_LINES = ("-", "--", ":", "-.")
+_APART = [colour for colour in SERIES if colour not in (GREEN, GREY)]
+"""Colours of lines in a panel where the paper and others have the two that are left out."""
+
+
+def one_head_tasks(
+    shown: Mapping[str, Result], others: Mapping[str, np.ndarray], layout: Layout = WIDE
+) -> Figure:
+    """Change of accuracy with each head cut: a row a model and task, a dot a head.
+
+    Args:
+        shown: name -> result of Figure 1b.
+        others: label -> changes in points that other laboratories measured.
+    """
+    rows = {
+        f"{name}\n(n = {one.n_examples:,})": [100 * head["delta"] for head in one.values["heads"]]
+        for name, one in shown.items()
+    }
+    rows |= {label: changes.ravel() for label, changes in others.items()}
+    spread = np.random.default_rng(0)
+    figure, axes = plt.subplots(figsize=layout.canvas(80 + 55 * len(rows)))
+    for place, (label, changes) in enumerate(rows.items()):
+        heights = place + spread.uniform(-0.25, 0.25, len(changes))
+        named = label.replace("\n", " ")
+        axes.scatter(changes, heights, s=12, color=GREY if label in others else BLUE, label=named)
+    axes.axvspan(-1, 0, color=GREY, alpha=0.15, linewidth=0)
+    axes.axvline(0, color=BLACK, linewidth=1)
+    axes.set(xlabel=ACCURACY_CHANGE, yticks=range(len(rows)), yticklabels=list(rows))
+    axes.invert_yaxis()
+    figure.tight_layout()
+    return figure
+
+
+def layers_tasks(
+    table3: Mapping[str, Result], table6: Mapping[str, Result], layout: Layout = WIDE
+) -> Figure:
+    """Tables 3 and 6, a panel each, beside the paper's twelve numbers.
+
+    Models with another number of layers than the paper's are left out.
+    """
+    panels = (
+        ("table3", table3, "best head chosen on the test set"),
+        ("table6", table6, "best head chosen on training text"),
+    )
+    tasks = dict.fromkeys(result.task for result in (*table3.values(), *table6.values()))
+    looks_of = dict(zip(tasks, itertools.cycle(zip(SERIES, 2 * "os^v", strict=True))))
+    figure, places = layout.panels(2, 280, columns=1, sharey=True)
+    for axes, (artifact, shown, title) in zip(places, panels, strict=True):
+        published = paper(artifact)["delta_accuracy_percent"]
+        layers = np.arange(1, len(published) + 1)
+        drawn = [name for name, one in shown.items() if len(one.values["layers"]) == len(layers)]
+        for place, name in enumerate(drawn):
+            rows, (colour, form) = shown[name].values["layers"], looks_of[shown[name].task]
+            shift = 0.2 * (place - 0.5)
+            layer_changes(axes, rows, 100, shift, form, color=colour, label=name)
+        x, label = layers + 0.2 * max(len(drawn), 2) - 0.1, "the paper (BERT-base, MNLI)"
+        axes.plot(x, published, "D", color=GREEN, markersize=4, label=label)
+        within(axes, -1, 0, "a loss of at most 1 point")
+        axes.axhline(0, color=BLACK, linewidth=1)
+        axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, title=title, xticks=layers)
+    return below(figure, layout)
+
+
+def figure6(panels: Mapping[str, Mapping[str, Result]], layout: Layout = WIDE) -> Figure:
+    """Figure 6a–d, a panel each: the score as heads go by importance, in its own unit.
+
+    Beside our lines stands BERT-base's, where others measured the paper's figure again, and the
+    share at which the paper's own curve begins to fall.
+
+    Args:
+        panels: the paper's name of a panel, such as ``"figure6a"`` -> name -> pruning curve.
+    """
+    figure, places = layout.panels(len(panels), 270, columns=2)
+    for axes, (name, curves) in zip(places, panels.items(), strict=True):
+        task, score = "", ""
+        for (label, result), colour, line in zip(
+            curves.items(), itertools.cycle(_APART), itertools.cycle(_LINES)
+        ):
+            scale = 1 if result.metric == "BLEU" else 100
+            task, score = result.task, _SCORES.get(result.metric, result.metric)
+            x = 100 * np.array(result.values["shares"])
+            y = scale * np.array(result.values["curves"]["importance"]["mean"])
+            label = label if scale == 1 else label.partition(",")[0]
+            axes.plot(x, y, line, color=colour, label=label)
+        bert_by_others(axes, ARTIFACTS[name].task)
+        if not curves:
+            axes.text(50, 0.5, NOT_MEASURED, ha="center", va="center")
+        if task and (share := published_share(task)) is not None:
+            share_in_the_paper(axes, share, "the paper: level up to here")
+            axes.set_title(f"({name[-1]}) {_task_title(task)}: {share:.0%} in the paper")
+        pruning_axes(axes, score)
+    return below(figure, layout)
+
+
+_SCORES = {"accuracy": "accuracy (%)", "matthews": "Matthews correlation × 100", "f1": "F1 (%)"}
+
+
+def _task_title(task: str) -> str:
+    """The paper's task, with ours where it stands for it."""
+    published = spelled(published_task(task))
+    return published.upper() if published == "iwslt" else published
+
+
+_SHOWN_SHARES = (20, 40, 60, 80)
+_LOOKS = tuple(zip((BLUE, ORANGE, PURPLE, RED), "os^D", strict=True))
+
+
+def figure5(shown: Mapping[str, dict], layout: Layout = WIDE) -> Figure:
+    """Share of BLEU kept by epoch, a line a share removed: others' IWSLT model first, then ours.
+
+    Args:
+        shown: name -> values of a result; trainings of one are drawn as their mean at the epochs
+            that all of them have.
+    """
+    again = independent_curves()["figure5"]
+    theirs = {float(epoch): bleu for epoch, bleu in again["bleu_by_epoch"].items()}
+    panels = {
+        "the paper's IWSLT model, by others": {
+            removed: {
+                epoch: bleu[again["percent_removed"].index(removed)] / bleu[0]
+                for epoch, bleu in sorted(theirs.items())
+            }
+            for removed in _SHOWN_SHARES
+        }
+    }
+    for name, values in shown.items():
+        panels[name] = {
+            removed: _kept_by_epoch(values, step_at(values["shares"], removed / 100))
+            for removed in _SHOWN_SHARES
+        }
+    low, high = (100 * end for end in paper("figure5")["kept_at_40_percent_pruned_from_epoch_10"])
+    figure, places = layout.panels(len(panels), 300, sharey=True)
+    for axes, (name, lines) in zip(places, panels.items(), strict=True):
+        for (removed, kept), (colour, mark) in zip(lines.items(), _LOOKS, strict=True):
+            y, label = [100 * share for share in kept.values()], f"{removed}% removed"
+            axes.plot(list(kept), y, f"{mark}-", color=colour, markersize=5, label=label)
+        label = "the paper: 40% removed, from epoch 10 on"
+        axes.axhspan(low, high, color=GREEN, alpha=0.3, linewidth=0, label=label)
+        axes.set(xlabel="epoch", title=name.replace(", ", ",\n"), ylim=(0, 115), xlim=(0, None))
+    for axes in places[:: layout.columns]:
+        axes.set(ylabel="BLEU kept (%)")
+    return below(figure, layout, columns=3)
+
+
+def _kept_by_epoch(values: Mapping[str, Any], step: int) -> dict[float, float]:
+    """Epoch -> what is kept, mean of the trainings measured there that translate anything."""
+    found: dict[float, list[float]] = {}
+    for training in values["trainings"]:
+        for point in translating(training["checkpoints"]):
+            found.setdefault(round(point["epoch"], 2), []).append(point["kept"][step])
+    return {epoch: float(np.mean(kept)) for epoch, kept in sorted(found.items())}

@@ -1,0 +1,442 @@
+"""Tables of the paper's sections, the paper's values beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML
+
+from headprune_lib.discovery import KINDS
+from headprune_lib.replication.bench import read_runs
+from headprune_lib.replication.bounds import ALPHA
+from headprune_lib.replication.claims.questions import strata
+from headprune_lib.replication.claims.verdict import Judged
+from headprune_lib.replication.pages.frames import step_at
+from headprune_lib.replication.pages.tables.markup import (
+    Block,
+    blocks_html,
+    estimate,
+    framed,
+    grid_html,
+    judged_text,
+    points,
+    signed,
+)
+from headprune_lib.replication.published import paper
+from headprune_lib.replication.store.results import Result
+from headprune_lib.replication.titles import machine, spelled
+
+__all__ = [
+    "bench_table",
+    "differences_table",
+    "difficulty_table",
+    "heads_grid",
+    "heads_table",
+    "heads_tasks_table",
+    "kinds_grid",
+    "layers_grid",
+    "precision_table",
+    "quality_table",
+    "recipes_table",
+    "samples_table",
+    "side_by_side",
+    "sizes_table",
+    "speeds_grid",
+]
+
+
+def heads_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Table 1: the change of BLEU with each encoder head cut, the paper's grid above ours."""
+    published = paper("table1")
+    theirs = Block(
+        f"the paper: WMT en-fr, newstest2013, uncut {published['base_bleu']} BLEU",
+        {str(layer): row for layer, row in enumerate(published["delta_bleu"], start=1)},
+        {(layer - 1, head - 1) for layer, head in published["significant"]},
+    )
+
+    def of_heads(title: str, heads: Sequence[Mapping[str, Any]]) -> Block:
+        rows: dict[str, list[float]] = {}
+        heads = [head for head in heads if head["kind"] == "enc-enc"]
+        for head in heads:
+            rows.setdefault(str(head["layer"] + 1), []).append(head["delta"])
+        significant = {(one["layer"], one["head"]) for one in heads if one["p_paper"] < ALPHA}
+        return Block(title, rows, significant)
+
+    blocks = [theirs, *_ours(shown, "heads", of_heads)]
+    return grid_html(name, caption, blocks, "BLEU", "head", "layer")
+
+
+def kinds_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Tables 2 and 5: the change of BLEU with each layer reduced to its best head."""
+    published = paper(artifact)
+    theirs = Block(
+        f"the paper: WMT en-fr, {'newstest2013' if artifact == 'table2' else 'newstest2014'}",
+        {kind: published[kind]["delta_bleu"] for kind in KINDS},
+        {
+            (i, layer - 1)
+            for i, kind in enumerate(KINDS)
+            for layer in published[kind]["significant"]
+        },
+    )
+
+    def of_layers(title: str, layers: Sequence[Mapping[str, Any]]) -> Block:
+        rows = {kind: [row["delta"] for row in layers if row["kind"] == kind] for kind in KINDS}
+        significant = {
+            (KINDS.index(row["kind"]), row["layer"]) for row in layers if row["p"] < ALPHA
+        }
+        return Block(title, rows, significant)
+
+    blocks = [theirs, *_ours(shown, "layers", of_layers)]
+    return grid_html(name, caption, blocks, "BLEU", "layer", "kind")
+
+
+def _ours(
+    shown: Mapping[str, Result],
+    cut: str,
+    block: Callable[[str, Sequence[Mapping[str, Any]]], Block],
+) -> Iterator[Block]:
+    """A block a result, and one of sacrebleu's own changes where BLEU is not sacrebleu's anyway.
+
+    Args:
+        cut: what was cut, ``"heads"`` or ``"layers"``.
+        block: from a title and the changes.
+    """
+    for label, result in shown.items():
+        changes, baseline = result.values[cut], result.values["baseline"]
+        score = f"{baseline['bleu']:.2f} BLEU"
+        if "sacrebleu" in baseline:
+            score += f" of Moses’ tokens, {baseline['sacrebleu']:.2f} as sacrebleu takes it"
+        yield block(f"here: {label}, {result.n_examples:,} test texts, uncut {score}", changes)
+        if all("delta_sacrebleu" in one for one in changes):
+            title = (
+                "the same as sacrebleu takes BLEU, of the text without Moses’ tokens; not tested"
+            )
+            beside = block(title, [{**one, "delta": one["delta_sacrebleu"]} for one in changes])
+            yield replace(beside, significant=())
+
+
+def layers_grid(artifact: str, shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Tables 3 and 6: the change of accuracy with each layer reduced to its best head."""
+    published = paper(artifact)["delta_accuracy_percent"]
+    rows = {"the paper: BERT-base, MNLI": published}
+    significant = {(0, layer - 1) for layer in paper(artifact)["significant"]}
+    for i, (label, result) in enumerate(shown.items(), start=1):
+        layers = result.values["layers"]
+        rows[label] = [100 * row["delta"] for row in layers]
+        significant |= {(i, row["layer"]) for row in layers if row["p"] < ALPHA}
+    block = Block("change of accuracy in points", rows, significant)
+    return grid_html(name, caption, [block], "points", "layer", "model, task")
+
+
+def quality_table(quality: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and way of search: BLEU, without overlapping verses, chrF."""
+    rows = []
+    for task, result in quality.items():
+        values = result.values
+        for search in (name for name in values if name.startswith("beam ")):
+            found = values[search]
+            rows.append(
+                {
+                    "model": task,
+                    "search": "greedy" if search == "beam 1" else search,
+                    "BLEU (95% interval)": estimate(found["bleu"], found["bleu_interval"], ".1f"),
+                    "without verses that share a 10-gram": f"{found['bleu_without_overlap']:.1f}",
+                    "chrF": f"{found['chrf']:.1f}",
+                    "verses": values["n"],
+                    "of them sharing": values["n_overlap"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def samples_table(quality: Result) -> pd.DataFrame:
+    """The first test verses of a model, what it makes of them, and the reference."""
+    return pd.DataFrame(quality.values["samples"])[["source", "translation", "reference"]]
+
+
+def heads_table(table1: Result) -> pd.DataFrame:
+    """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
+    published = paper("table1")["significant"]
+    rows = []
+    for kind in KINDS:
+        found = table1.values["counts"][kind]
+        rows.append(
+            {
+                "kind": kind,
+                "heads": found["heads"],
+                "removable": found["removable"],
+                "significant losses, gains (Holm)": (
+                    f"{found['significant_losses']}, {found['significant_gains']}"
+                ),
+                "by the paper's test": f"{found['paper_losses']}, {found['paper_gains']}",
+                "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def differences_table(figure4: Result) -> pd.DataFrame:
+    """One row a share removed that the rules show: BLEU left, *enc-dec* minus each other kind."""
+    values = figure4.values
+    return pd.DataFrame(
+        [
+            {
+                "removed": f"{share:.0%}",
+                **{
+                    f"{name} (95% interval)": signed(found["difference"], found["interval"])
+                    for name in (f"enc-dec minus {kind}" for kind in KINDS if kind != "enc-dec")
+                    for found in [
+                        values["differences_along"][name][step_at(values["shares"], share)]
+                    ]
+                },
+            }
+            for share in values["shown"]
+        ]
+    )
+
+
+def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
+    """Figure 1b: one row a model and task, how many heads can go one by one, and C1's power."""
+    rows = []
+    for name, result in shown.items():
+        counts, heads = result.values["counts"], result.values["heads"]
+        worst, removable = min(heads, key=lambda head: head["delta"]), result.values["removable"]
+        rows.append(
+            {
+                "model and task": name,
+                "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
+                "heads removable": f"{counts['removable']} of {counts['heads']}",
+                "share (95% interval)": estimate(
+                    counts["removable"] / counts["heads"], removable["removable_interval"], ".0%"
+                ),
+                "needed": removable["needed"],
+                "power": f"{removable['power']:.2f}",
+                "significant losses (Holm)": counts["significant_losses"],
+                "not corrected, paired": counts["raw_losses"] + counts["raw_gains"],
+                "unpaired, as the paper": counts["paper_losses"] + counts["paper_gains"],
+                "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
+                f"{points(worst['delta'], worst['interval'])}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def side_by_side(
+    table: Callable[[Result], pd.DataFrame], shown: Mapping[str, Result]
+) -> pd.DataFrame:
+    """One measurement's table for several results, below one another, model and task in front."""
+    if not shown:
+        return pd.DataFrame()
+    tables = {name: table(result) for name, result in shown.items()}
+    return pd.concat(tables, names=["model and task"]).reset_index("model and task")
+
+
+def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and group of MNLI's pairs, by how many of 100 BERTs get them right.
+
+    What C3's and C1's rules say of each group alone; a row without a curve of MNLI is left out.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "model and task": name,
+                "pairs": group.name,
+                "number": f"{group.n:,}",
+                "BERT-base, mean of 100": f"{group.berts:.1%}",
+                "accuracy, all heads": estimate(
+                    group.uncut.value, (group.uncut.low, group.uncut.high), ".1%"
+                ),
+                "chance": f"{group.chance:.1%}",
+                "kept above chance at the paper's share": judged_text(group.together, ".1%"),
+                "C3's rule": _word(group.together),
+                "heads removable one by one": judged_text(group.one_at_a_time, ".0%"),
+                "C1's rule": _word(group.one_at_a_time),
+            }
+            for name, curve in curves.items()
+            for group in strata(curve, one_head.get(name))
+        ]
+    )
+
+
+def _word(judged: Judged) -> str:
+    """A rule's word with its power, by which readers can tell how much it says."""
+    return judged.word if judged.power is None else f"{judged.word} (power {judged.power:.2f})"
+
+
+def recipes_table(result: Result) -> pd.DataFrame:
+    """One row a recipe of fine-tuning, from the shortest training to the longest.
+
+    The score is shown in the task's own metric, and against the first row's.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "epochs": row["epochs"],
+                "learning rate": f"{row['learning_rate']:g}",
+                "batch": row["batch_size"],
+                result.unit: estimate(row["score"], row["interval"]),
+                "minus the first": ""
+                if i == 0
+                else signed(row["gain"]["difference"], row["gain"]["interval"]),
+                "log-loss (nats)": estimate(row["log_loss"], row["log_loss_interval"]),
+            }
+            for i, row in enumerate(result.values["recipes"])
+        ]
+    )
+
+
+def sizes_table(table4: Result) -> pd.DataFrame:
+    """Parameters, attention's share of them, file and memory, before and after."""
+    rows = []
+    for model in ("finetuned", "shape"):
+        values = table4.values[model]
+        for i, variant in enumerate(values["columns"]):
+            rows.append(
+                {
+                    "model": {"finetuned": spelled(table4.model)}.get(model, "BERT-base's shape"),
+                    "variant": variant,
+                    "parameters (M)": f"{values['parameters'][i] / 1e6:.1f}",
+                    "in attention": f"{values['attention'][i] / values['parameters'][i]:.0%}",
+                    "file (MB)": f"{values['file'][i] / 1e6:.1f}",
+                    "memory to load and run one batch (MB)": f"{values['memory'][i] / 1e6:.0f}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def bench_table(path: Path) -> pd.DataFrame:
+    """What ``headprune bench`` stored: ratios of seconds, with floor and target; empty if nothing.
+
+    Each machine has a column of ratios, the one that was timed last the first; where floors or
+    answers differ they stand in the same order.
+    """
+    runs = read_runs(path)
+    ratios = [f"ratio (quartiles){_on(run, runs)}" for run in runs] or ["ratio (quartiles)"]
+    columns = ["time of", "over the time of", *ratios, "floor", "target", "met"]
+    timed = [{(row["what"], row["reference"]): row for row in run["rows"]} for run in runs]
+    rows, paces = [], []
+    for what in dict.fromkeys(name for one in timed for name in one):
+        found = [one.get(what) for one in timed]
+        there = [row for row in found if row is not None]
+        rows.append(
+            (
+                *what,
+                *(
+                    "–" if row is None else estimate(row["ratio"], row["quartiles"])
+                    for row in found
+                ),
+                _told(f"{row['floor']:.2f}" if row["floor"] else "–" for row in there),
+                there[0]["target"] or "–",
+                _told(_met(row) for row in there),
+            )
+        )
+        paces.append(_pace(there[0]))
+    table = pd.DataFrame(rows, columns=columns)
+    table.attrs["prose"] = True  # two columns of words
+    if any(paces):
+        table["each a second"] = paces
+    return table
+
+
+def _pace(row: dict) -> str:
+    if not (n := row.get("n")):
+        return ""
+    return f"{n / row['seconds']:.3g}, {n / row['reference_seconds']:.3g}"
+
+
+def _on(run: dict, runs: list[dict]) -> str:
+    cpu = run["provenance"]["hardware"]["cpu"]
+    name = cpu.replace("(R)", "").removesuffix(" Processor")
+    return f", {name}" if len(runs) > 1 else ""
+
+
+def _told(values: Iterable[str]) -> str:
+    """What machines have, once where it is the same."""
+    values = list(values)
+    return values[0] if len(set(values)) == 1 else ", ".join(values)
+
+
+def _met(row: dict) -> str:
+    if not (target := row["target"]):
+        return "–"
+    bound = float(target.split()[-1])
+    return "yes" if (row["ratio"] <= bound if "most" in target else row["ratio"] >= bound) else "no"
+
+
+def precision_table(found: Result) -> pd.DataFrame:
+    """Answers and losses in bfloat16 beside those in float32, a row a share of heads masked."""
+    return pd.DataFrame(
+        [
+            {
+                "heads masked": f"{row['share']:.0%}",
+                "accuracy, float32": f"{row['float32']:.2%}",
+                "accuracy, bfloat16": f"{row['bfloat16']:.2%}",
+                "answers alike": f"{row['answers']:.2%}",
+                "loss apart (nats, mean)": f"{row['loss_apart']:.4f}",
+            }
+            for row in found.values["rows"]
+        ]
+    )
+
+
+def speeds_grid(shown: Mapping[str, Result], name: str, caption: str) -> HTML:
+    """Table 4 in the paper's form: a column a batch size, a block a model, the paper's first.
+
+    Args:
+        shown: name -> result of Table 4; the one with random weights of BERT-base's shape is the
+            last one that was timed on a machine.
+        name: number of the table on the page.
+        caption: what is seen in it, as HTML.
+    """
+    published = paper("table4")
+    pairs = [published[which] for which in ("original", "pruned50")]
+    blocks = {
+        "the paper: BERT-base, GTX 1080 Ti": {
+            size: ([pair["mean"][i] for pair in pairs], [pair["sd"][i] for pair in pairs], None)
+            for i, size in enumerate(published["batch_size"])
+        }
+    }
+    timed = {
+        f"{label}, {machine(result.provenance['hardware'])}": result.values["finetuned"]
+        for label, result in shown.items()
+    }
+    timed |= {
+        f"BERT-base's shape, random weights, {machine(result.provenance['hardware'])}": (
+            result.values["shape"]
+        )
+        for result in shown.values()
+    }
+    for label, values in timed.items():
+        blocks[f"here: {label}"] = {
+            row["batch_size"]: (row["mean"], row["sd"], (row["ratio"], row["interval"]))
+            for row in values["speed"]
+        }
+    sizes = sorted({size for block in blocks.values() for size in block})
+    shown_blocks, taken = [], []
+    for title, block in blocks.items():
+        rows = {
+            label: [_speed(block.get(size), which) for size in sizes]
+            for which, label in enumerate(("all heads", "half removed", "times as fast"))
+        }
+        tagged = {label: [f"<td>{cell}</td>" for cell in cells] for label, cells in rows.items()}
+        shown_blocks.append((title, tagged))
+        taken += [
+            {"model": title, "": label, **dict(zip(sizes, cells, strict=True))}
+            for label, cells in rows.items()
+        ]
+    markup = blocks_html("batch size", "batch of", sizes, shown_blocks)
+    return HTML(framed(markup, name, caption, pd.DataFrame(taken)))
+
+
+def _speed(found: tuple | None, which: int) -> str:
+    """A cell: examples a second with all or half of the heads, or the ratio of the two."""
+    if found is None:
+        return "–"
+    mean, sd, ratio = found
+    if which < 2:
+        return f"{mean[which]:.1f} ± {sd[which]:.1f}"
+    return estimate(*ratio) if ratio else f"{mean[1] / mean[0]:.2f}"
