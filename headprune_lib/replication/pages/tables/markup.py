@@ -148,8 +148,11 @@ def as_html(table: pd.DataFrame, name: str = "", caption: str = "") -> str:
     The first column heads the rows. Where ``attrs["prose"]`` of a table is true, or a cell is long,
     columns are set as text: to the left, and broken into lines. A table with a name has a caption,
     an anchor and a link to its cells as CSV; readers can sort it where scripts run.
+
+    >>> as_html(pd.DataFrame({"order": ["random"], 0.5: [2517.1]})).count("2517.1")
+    1
     """
-    shown = table.assign(**{str(column): list(map(_cell, table[column])) for column in table})
+    shown = table.set_axis([str(column) for column in table], axis=1).map(_cell)
     long = any(isinstance(cell, str) and len(cell) > _LONG for cell in table.to_numpy().ravel())
     prose = long or table.attrs.get("prose", False)
     first, claims = shown.columns[0], {claim.id for claim in CLAIMS}
