@@ -18,7 +18,7 @@ def grid(model):
 STATEMENTS = on(
     INDEX,
     {
-        "an encoder of 6 layers with 12 heads each, half of BERT-base's heads": lambda: (
+        "an encoder of 6 layers with 12 heads each: half as many heads as BERT-base": lambda: (
             grid("minilm") == (6, 12)
         ),
         "an encoder of BERT-base's shape: 12 layers with 12 heads each": lambda: (
