@@ -275,7 +275,7 @@ def language_recovery(context: Context, part: str) -> Measured:
         sizes = [sum(p.numel() for p in sized.parameters()) for sized in (subject.model, model)]
         before = subject.losses(model)
         name = f"{context.profile.language_model}-{context.task}-{gone}-gone"
-        said = [_tuning(context.profile, context.half), mask_key(mask)]
+        said = [_tuning(context.profile), mask_key(mask)]
         after = subject.losses(tuned(subject, model, checkpoint_folder(name, said)))
         return {"pruned": before, "tuned": after, "parameters": np.array(sizes)}
 

@@ -14,6 +14,7 @@ from headprune_lib.replication import measurements
 from headprune_lib.replication.measurements.recovery import read_part
 from headprune_lib.replication.measurements.removal import n_cut
 from headprune_lib.replication.models import encoders as retraining
+from headprune_lib.replication.models import training
 from headprune_lib.replication.models import translators as of_translators
 from headprune_lib.replication.setups import EncoderSubject, TranslationSubject
 from headprune_lib.replication.store.heads import heads_in
@@ -134,10 +135,14 @@ def test_a_translator_is_trained_as_by_hand(smoke, monkeypatch):
     recipe = dataclasses.replace(smoke.translator("toy"), precision="float32")
     exact = dataclasses.replace(smoke, translation={"toy": {"post-norm": recipe}})
     subject, seen = TranslationSubject.of(smoke, "toy", kernel="eager"), []
-    subject, collate = dataclasses.replace(subject, profile=exact), of_translators.whole_batch
-    monkeypatch.setattr(
-        of_translators, "whole_batch", lambda items: seen.append(dict(items[0])) or collate(items)
-    )
+    subject = dataclasses.replace(subject, profile=exact)
+
+    class Noting(training.BatchTrainer):
+        def training_step(self, model, inputs, *further):
+            seen.append(dict(inputs))
+            return super().training_step(model, inputs, *further)
+
+    monkeypatch.setattr(training, "BatchTrainer", Noting)
     heads = [("enc-enc", 0, 1), ("enc-dec", 1, 0), ("dec-dec", 0, 3)]
     ours, by_hand, before = (without(subject.model, heads) for _ in range(3))
     ours = of_translators.retrained(subject, ours, "some heads")
