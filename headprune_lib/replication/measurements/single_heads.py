@@ -9,14 +9,15 @@ chapters, as the paper's Tables 5 and 6 do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from headprune_lib.ablation import all_but_one_masks, one_head_masks
-from headprune_lib.masking import ones_mask
-from headprune_lib.replication.data import TRANSLATION_TASKS
+from headprune_lib.masking import HeadTensors, ones_mask
+from headprune_lib.replication.data import TRANSLATION_TASKS, Texts
 from headprune_lib.replication.measurements.effects import (
     METRICS,
     Draws,
@@ -40,6 +41,7 @@ from headprune_lib.replication.setups import UNCUT, EncoderSubject, TranslationS
 from headprune_lib.replication.store import OUTCOMES, Arrays, Journal, Measured, Outcomes
 from headprune_lib.replication.store.heads import heads_array, heads_in, rows_of
 from headprune_lib.replication.store.verses import BESIDE, all_counts, mean_losses
+from headprune_lib.selection import Head
 
 _OF_CUTS = (
     *("heads", "correct", "loss_change"),
@@ -68,17 +70,27 @@ class OneHeadStatistics:
 )
 def one_head(context: Context) -> Measured:
     """Outcomes of all test texts with each head cut in turn."""
-    profile = context.profile
     if context.half == "encoder":
-        subject = EncoderSubject.of(profile)
-        return subject.measured(
-            subject.sweep("one head", subject.test, context.journal, profile.task)
-        )
-    subject = TranslationSubject.of(profile, context.task)
-    masks, pairs = one_head_masks(subject.model), subject.headline
-    return subject.measured(
-        subject.sweep_heads(pairs, masks, context.journal, "one head cut"), len(pairs)
-    )
+        return _encoder_sweep(context, "one head")
+    subject = TranslationSubject.of(context.profile, context.task)
+    masks = one_head_masks(subject.model)
+    return _translator_sweep(context, subject, subject.headline, masks, "one head cut")
+
+
+def _encoder_sweep(context: Context, how: str) -> Measured:
+    subject = EncoderSubject.of(context.profile)
+    return subject.measured(subject.sweep(how, subject.test, context.journal, context.profile.task))
+
+
+def _translator_sweep(
+    context: Context,
+    subject: TranslationSubject,
+    pairs: Texts,
+    masks: Mapping[Head, HeadTensors],
+    name: str,
+) -> Measured:
+    swept = subject.sweep_heads(pairs, masks, context.journal, name)
+    return subject.measured(swept, len(pairs))
 
 
 @one_head.summary
@@ -120,17 +132,11 @@ def _(half: Half, outcomes: Outcomes, statistics: OneHeadStatistics) -> dict[str
 )
 def all_but_one(context: Context) -> Measured:
     """Outcomes of all test texts with each head kept as the only one of its layer."""
-    profile = context.profile
     if context.half == "encoder":
-        subject = EncoderSubject.of(profile)
-        return subject.measured(
-            subject.sweep("all but one", subject.test, context.journal, profile.task)
-        )
-    subject = TranslationSubject.of(profile, context.task)
-    masks, pairs = all_but_one_masks(subject.model), subject.pairs("test")
-    return subject.measured(
-        subject.sweep_heads(pairs, masks, context.journal, "all but one"), len(pairs)
-    )
+        return _encoder_sweep(context, "all but one")
+    subject = TranslationSubject.of(context.profile, context.task)
+    masks = all_but_one_masks(subject.model)
+    return _translator_sweep(context, subject, subject.pairs("test"), masks, "all but one")
 
 
 @all_but_one.summary
