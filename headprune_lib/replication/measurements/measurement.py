@@ -168,8 +168,6 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
 
     An underscore before a name is not counted. Raises TypeError for a name that is not offered.
     """
-    if getattr(function, "offered", None) == offered:  # of a measurement that is copied
-        return function
     named = [name.lstrip("_") for name in inspect.signature(function).parameters]
     if unknown := {*named} - {*offered}:
         raise TypeError(
@@ -181,5 +179,7 @@ def _given(function: Callable[..., Any], *offered: str) -> Callable[..., Any]:
         given = dict(zip(offered, arguments, strict=True))
         return function(*(given[name] for name in named))
 
-    call.offered = offered  # type: ignore[attr-defined]
+    # what it takes itself, for a measurement that is copied with its functions
+    given = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in offered]
+    call.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
     return call
