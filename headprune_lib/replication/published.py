@@ -38,6 +38,11 @@ def _read(name: str) -> dict[str, Any]:
     return json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
 
 
+def independent_grids() -> list[dict[str, Any]]:
+    """Numbers by head that other laboratories measured, a grid a laboratory, task and kind."""
+    return _read("independent_reproductions.json")["grids"]
+
+
 def paper(artifact: str) -> dict:
     """The published values of a table or figure, layers and heads counted from 1."""
     return _read("paper_values.yml")[artifact]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +35,10 @@ from headprune_lib.replication.pages.tables.markup import (
     points,
     signed,
 )
-from headprune_lib.replication.paths import reference_root
 from headprune_lib.replication.published import (
     MaskedTask,
     five_seeds,
+    independent_grids,
     masked_tasks,
     paper,
     published_orders,
@@ -92,12 +90,6 @@ class Grid:
     p: np.ndarray | None = None
 
 
-@cache
-def _independent() -> dict:
-    path = reference_root() / "independent_reproductions.json"
-    return json.loads(path.read_text("utf-8"))
-
-
 def grid(lab: str, task: str, what: str = "effects", kind: str = "self") -> Grid:
     """One grid of the project's copy of the reproductions' numbers.
 
@@ -110,7 +102,7 @@ def grid(lab: str, task: str, what: str = "effects", kind: str = "self") -> Grid
     Raises:
         KeyError: there is no such grid.
     """
-    for entry in _independent()["grids"]:
+    for entry in independent_grids():
         if (entry["lab"], entry["task"], entry["what"], entry["kind"]) == (lab, task, what, kind):
             p = entry.get("p")
             return Grid(lab, task, kind, np.array(entry["values"]), p and np.array(p))
