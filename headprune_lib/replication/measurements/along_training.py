@@ -20,18 +20,14 @@ from headprune_lib.discovery import KINDS
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C5_REMOVED, LEAST_BLEU
 from headprune_lib.replication.measurements.checkpoints import chosen, measured_at, points_of
-from headprune_lib.replication.measurements.curves import (
-    Resamples,
-    Scored,
-    of_losses,
-    of_translations,
-)
+from headprune_lib.replication.measurements.curves import Scored, of_losses, of_translations
 from headprune_lib.replication.measurements.effects import sacrebleus_own
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Own,
     measurement,
 )
+from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import seed_in
 from headprune_lib.replication.profiles import Profile

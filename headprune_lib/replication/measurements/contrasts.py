@@ -11,8 +11,9 @@ import numpy as np
 
 from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import ORDERS_UP_TO
-from headprune_lib.replication.measurements.curves import Drawn, Resamples, Scored, joined, scored
+from headprune_lib.replication.measurements.curves import Drawn, Scored, joined, scored
 from headprune_lib.replication.measurements.measurement import Runs
+from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.metrics import MILLINAT
 from headprune_lib.replication.order_names import parse_part
 from headprune_lib.replication.stats import count_chunks

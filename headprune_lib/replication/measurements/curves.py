@@ -17,6 +17,7 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.bounds import C8_UP_TO, TOLERANCES
 from headprune_lib.replication.measurements.records import (
     Difference,
+    Resamples,
     difference_record,
     interval_record,
     prunable_record,
@@ -27,14 +28,6 @@ from headprune_lib.replication.store import Arrays, Outcomes
 from headprune_lib.replication.store.verses import BESIDE
 
 # --- scores of texts ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Resamples:
-    """How often texts are drawn again."""
-
-    resamples: int = 5_000
-    seed: int = 0
 
 
 @dataclass(frozen=True)

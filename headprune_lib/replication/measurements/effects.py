@@ -22,6 +22,7 @@ from headprune_lib.replication.bounds import (
     PAPER_CHANGING,
 )
 from headprune_lib.replication.measurements.measurement import Half
+from headprune_lib.replication.measurements.records import interval_record
 from headprune_lib.replication.metrics import MILLINAT, corpus_bleu
 from headprune_lib.replication.store import Arrays
 from headprune_lib.replication.store.heads import heads_in
@@ -124,7 +125,7 @@ class Bleu:
         beside = sacrebleus_own(raw)
         return {
             "bleu": float(corpus_bleu(counts.sum(0))),
-            "bleu_interval": np.quantile(drawn[:, 0], [0.025, 0.975]),
+            "bleu_interval": interval_record(drawn[:, 0]),
             "draft_loss": raw["draft_loss_uncut"].mean() / MILLINAT,
             **({} if beside is None else {"sacrebleu": beside[0]}),
         }
@@ -137,7 +138,7 @@ class Bleu:
         """
         uncut, cuts = all_counts(raw)
         change = stats.paired_bootstrap(corpus_bleu, uncut, cuts[rows], self.resamples, self.seed)
-        error = (change.high - change.low) / (2 * scipy.stats.norm.isf(0.025))
+        error = (change.high - change.low) / (2 * stats.Z95)
         found: Columns = {
             "delta": change.value,
             "interval": np.stack([change.low, change.high], -1),

@@ -17,7 +17,7 @@ from headprune_lib.criteria.attention import means_over_queries
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, measurement
 from headprune_lib.replication.measurements.records import (
-    Resampling,
+    Resamples,
     correlation_record,
     interval_record,
 )
@@ -33,9 +33,10 @@ OFFSETS = {"previous": -1, "same": 0, "next": 1}
 
 
 @dataclass(frozen=True)
-class Statistics(Resampling):
+class Statistics(Resamples):
     """Steps in which heads go, and resamples over heads."""
 
+    resamples: int = 10_000
     steps: int = 10
 
 

@@ -16,7 +16,7 @@ from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.measurement import Context, measurement
-from headprune_lib.replication.measurements.records import Resampling, correlation_record
+from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.removal import masks_along
 from headprune_lib.replication.metrics import MILLINAT, millinats
 from headprune_lib.replication.models.encoders import Batches, answers
@@ -42,7 +42,7 @@ SHARES = (0.0, 0.2, 0.5)
         "examples": EXAMPLES,
         "shares": SHARES,
     },
-    statistics=Resampling(),
+    statistics=Resamples(10_000),
 )
 def precision(context: Context) -> Measured:
     """Scores, and answers and losses at each share masked, in each precision."""
@@ -111,7 +111,7 @@ def _autocast(subject: EncoderSubject, *, enabled: bool) -> torch.autocast:
 
 
 @precision.summary
-def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """``rows`` are bfloat16 beside float32 at each share masked; ``first_half`` is the share of the
     heads that are in the first half of both orders.
 

@@ -16,7 +16,7 @@ from headprune_lib.replication.data import TASKS
 from headprune_lib.replication.measurements.curves import score_of
 from headprune_lib.replication.measurements.measurement import Context, Own, measurement
 from headprune_lib.replication.measurements.records import (
-    Resampling,
+    Resamples,
     difference_record,
     interval_record,
 )
@@ -61,7 +61,7 @@ def _finetuning(profile: Profile, part: str) -> Finetuning:
     "recipes",
     version=1,
     parameters=lambda: {"most_held_out": tuning.MOST_HELD_OUT},
-    statistics=Resampling(),
+    statistics=Resamples(10_000),
     parts=lambda profile: tuple(map(name_of, profile.recipes)),
     own=lambda profile, part: Own(finetuning=_finetuning(profile, part)),
 )
@@ -87,7 +87,7 @@ def recipes(context: Context, part: str) -> Measured:
 
 
 @recipes.summary
-def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """``recipes`` from the shortest to the longest training.
 
     Of each its score and log-loss (nats), and its score minus that of the shortest one.

@@ -19,10 +19,10 @@ Prunable = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Resampling:
+class Resamples:
     """Resamples of a bootstrap, and what they are drawn with."""
 
-    resamples: int = 10_000
+    resamples: int = 5_000
     seed: int = 0
 
 

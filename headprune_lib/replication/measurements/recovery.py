@@ -21,7 +21,6 @@ from headprune_lib.replication import stats
 from headprune_lib.replication.engine import run_units
 from headprune_lib.replication.measurements.curves import (
     Drawn,
-    Resamples,
     Scored,
     of_answers,
     of_losses,
@@ -33,6 +32,7 @@ from headprune_lib.replication.measurements.measurement import (
     Own,
     measurement,
 )
+from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.references import piece_losses
 from headprune_lib.replication.measurements.removal import measured_answers, n_cut
 from headprune_lib.replication.measurements.which_first import which_first

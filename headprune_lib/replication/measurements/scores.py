@@ -28,7 +28,7 @@ from headprune_lib.replication.measurements import contrasts
 from headprune_lib.replication.measurements.contrasts import contrast, follow
 from headprune_lib.replication.measurements.measurement import Context, Own, Runs, measurement
 from headprune_lib.replication.measurements.records import (
-    Resampling,
+    Resamples,
     correlation_record,
     interval_record,
     partial_record,
@@ -96,9 +96,10 @@ def scores_on(
 
 
 @dataclass(frozen=True)
-class AgreementStatistics(Resampling):
+class AgreementStatistics(Resamples):
     """``least``: how many of the least important heads are compared as sets."""
 
+    resamples: int = 10_000
     least: int = 10
 
 
@@ -185,7 +186,7 @@ def _own_of_criterion(profile: Profile, part: str) -> Own:
     "stability",
     version=1,
     parameters=["n_scoring", "n_domain", "domains"],
-    statistics=Resampling(),
+    statistics=Resamples(10_000),
     parts=lambda: CRITERIA,
     own=_own_of_criterion,
     texts=lambda profile, task: (task, *profile.domains),
@@ -223,15 +224,13 @@ def effect_of(cuts: Arrays) -> np.ndarray:
 
 
 @stability.summary
-def _(outcomes: Outcomes, runs: Runs, statistics: Resampling) -> dict[str, Any]:
+def _(outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
     """By criterion: see :func:`_stability`."""
     orders = dict.fromkeys(parse_part(name).curve for name in outcomes)
     return {"criteria": {order: _stability(order, outcomes, runs, statistics) for order in orders}}
 
 
-def _stability(
-    order: str, outcomes: Outcomes, runs: Runs, statistics: Resampling
-) -> dict[str, Any]:
+def _stability(order: str, outcomes: Outcomes, runs: Runs, statistics: Resamples) -> dict[str, Any]:
     """Rank correlations of a criterion's scores.
 
     ``domains``: with those on other text; ``trainings``: of every two trainings, with the mean;
@@ -330,7 +329,7 @@ def _version_of(part: str) -> Own:
     "scoring_examples",
     version=1,
     parameters=_drawn_from,
-    statistics=Resampling(5_000),
+    statistics=Resamples(),
     parts=lambda: ("importance", "entropy"),
     own=_version_of,
 )
@@ -369,12 +368,12 @@ def scoring_examples(context: Context, part: str) -> Measured:
 
 
 @scoring_examples.summary
-def _(outcomes: Outcomes, statistics: Resampling) -> dict[str, Any]:
+def _(outcomes: Outcomes, statistics: Resamples) -> dict[str, Any]:
     """By criterion, what so many sentences give, the smallest number first."""
     return {"criteria": {name: _of_sizes(raw, statistics) for name, raw in outcomes.items()}}
 
 
-def _of_sizes(raw: Arrays, statistics: Resampling) -> list[dict[str, Any]]:
+def _of_sizes(raw: Arrays, statistics: Resamples) -> list[dict[str, Any]]:
     """What each number of sentences gives.
 
     ``with_all`` is the mean rank correlation with the scores on all sentences, ``each`` that of
@@ -417,7 +416,7 @@ def _run(raw: Arrays, n: int, draw: int) -> Arrays:
     }
 
 
-def _ranks(raw: Arrays, n: int, statistics: Resampling) -> dict[str, Any]:
+def _ranks(raw: Arrays, n: int, statistics: Resamples) -> dict[str, Any]:
     """Rank correlations of the draws with all sentences, resampled over draws and heads."""
     flat = raw["scores"].reshape(len(raw["n"]), -1)
     own, whole = flat[raw["n"] == n], flat[raw["n"] == raw["n"].max()][0]

@@ -19,13 +19,13 @@ from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
 from headprune_lib.replication import stats
 from headprune_lib.replication.data import Texts, normalise
 from headprune_lib.replication.engine import run_units
-from headprune_lib.replication.measurements.curves import Resamples, Scored, of_translations
+from headprune_lib.replication.measurements.curves import Scored, of_translations
 from headprune_lib.replication.measurements.measurement import (
     Context,
     Own,
     measurement,
 )
-from headprune_lib.replication.measurements.records import correlation_record
+from headprune_lib.replication.measurements.records import Resamples, correlation_record
 from headprune_lib.replication.measurements.single_heads import best_heads, one_head
 from headprune_lib.replication.metrics import corpus_bleu, pack, sentence_counts, signature
 from headprune_lib.replication.profiles import Profile

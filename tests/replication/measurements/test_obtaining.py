@@ -28,7 +28,7 @@ from headprune_lib.replication.measurements.obtaining import (
     results_folder,
     sha256_of,
 )
-from headprune_lib.replication.measurements.records import Resampling
+from headprune_lib.replication.measurements.records import Resamples
 from headprune_lib.replication.measurements.removal import losses_under
 from headprune_lib.replication.models.encoders import file_name, recipe, weights_path
 from headprune_lib.replication.profiles import load_profile
@@ -209,7 +209,7 @@ class Noted:
         noted = Measurement(
             "noted",
             version,
-            {"encoder": Resampling(seed=seed)},
+            {"encoder": Resamples(seed=seed)},
             lambda: {"n": n},
             self.measure,
             self.summarise,
