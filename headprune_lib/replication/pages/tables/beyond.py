@@ -71,6 +71,7 @@ __all__ = [
     "once_or_again",
     "others_board",
     "pairs_of_tasks",
+    "passes_of_criteria",
     "published_wmt",
     "recovery_table",
     "roles_table",
@@ -422,16 +423,20 @@ def once_or_again(found: Mapping[str, Result]) -> pd.DataFrame:
     )
 
 
-def costs_of_criteria(path: Path) -> pd.DataFrame:
-    """Forward passes over the same text that scores by each criterion take, the cheapest first.
+def passes_of_criteria(path: Path) -> dict[str, float]:
+    """Criterion -> forward passes over the same text that its scores take.
 
     Args:
         path: what ``headprune bench criteria`` stored; empty if there is nothing.
     """
-    if not (runs := read_runs(path)):
+    rows = [row for run in read_runs(path)[:1] for row in run["rows"]]
+    return {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
+
+
+def costs_of_criteria(path: Path) -> pd.DataFrame:
+    """:func:`passes_of_criteria` as a table, the cheapest first."""
+    if not (named := passes_of_criteria(path)):
         return pd.DataFrame()
-    rows = runs[0]["rows"]
-    named = {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
     table = pd.DataFrame(
         [
             {
