@@ -31,7 +31,6 @@ _BENCHES = {
     "criteria": "encoder.criteria",
     "sweeps": "translation.sweeps",
     "onnx": "encoder.graphs",  # ONNX is an extra
-    "before": "before.rows",  # installs the old transformers
 }
 
 
@@ -91,8 +90,7 @@ def bench(half: str, profile: Profile, *, n_sentences: int = 256, rounds: int = 
     """Every comparison of a half, as dicts of a :class:`Row`'s fields.
 
     ``"criteria"`` in place of a half compares what scores cost, ``"sweeps"`` the translator's losses
-    under each cut, ``"onnx"`` graphs with and without half of the encoder's heads, ``"before"`` this
-    library with transformers 4.46.3.
+    under each cut, ``"onnx"`` graphs with and without half of the encoder's heads.
 
     Raises:
         ValueError: a half that is none of these.
