@@ -5,13 +5,13 @@ import pickle
 
 import pytest
 import torch
+from census import tiny as census
 from ownmodels import OwnAttention, OwnModel
 from tiny import build, removed_as_masked, same_weights
 from torch import nn
 
 import headprune_lib as hp
 from headprune_lib.masking import mask_shapes
-from headprune_lib.replication.census import tiny as census
 from headprune_lib.specs import UnknownArchitecture
 
 IDS = torch.arange(15).view(3, 5)

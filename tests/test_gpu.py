@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
+from census import tiny as census_tiny
 from tiny import build
 
 import headprune_lib as hp
 from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
 from headprune_lib.criteria import CRITERIA
-from headprune_lib.replication.census import tiny as census_tiny
 from headprune_lib.replication.models.generation import generate
 
 pytestmark = pytest.mark.gpu

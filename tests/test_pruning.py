@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import transformers as t
+from census import tiny as census
 from tiny import build, removed_as_masked, same_weights
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
@@ -13,7 +14,6 @@ from torch.nn.utils import parametrizations
 
 import headprune_lib as hp
 from headprune_lib import pruning
-from headprune_lib.replication.census import tiny as census
 from headprune_lib.saving import unprune_heads
 from headprune_lib.specs import ATTENTION_SPECS
 

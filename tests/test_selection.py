@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
+from census import tiny as census_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import build
 
 import headprune_lib as hp
-from headprune_lib.replication.census import tiny as census_tiny
 from headprune_lib.selection import order_masks
 
 MODELS = {name: build(name) for name in ("bert", "llama", "marian")}

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 import transformers as t
+from census.tiny import build as census_model
 from tiny import BUILDERS, batch, batch_for, build, inputs_of
 
 from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
-from headprune_lib.replication.census.tiny import build as census_model
 
 _COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import transformers as t
+from census import tiny as census
 from gates import ROUNDING, gate_derivatives, rows_of
 from tiny import batch_for, build, logits_of
 
@@ -16,7 +17,6 @@ from headprune_lib.criteria.gradient import (
     second_order,
 )
 from headprune_lib.masking import ones_mask
-from headprune_lib.replication.census import tiny as census
 
 
 def accumulated(parts):

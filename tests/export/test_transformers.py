@@ -10,10 +10,10 @@ import pytest
 import tiny
 import torch
 import transformers as t
+from census.tiny import tiny_config
 from tiny import BUILDERS, batch_for, build, inputs_of, same_weights
 
 import headprune_lib as hp
-from headprune_lib.replication.census.tiny import tiny_config
 
 UNGROUPED = {**tiny.GROUPED, "num_key_value_heads": 4}
 CAUSAL = "AutoModelForCausalLM"

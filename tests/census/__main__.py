@@ -1,4 +1,4 @@
-"""``python -m headprune_lib.replication.census [TYPE …]``: take the census, or that of some types.
+"""``PYTHONPATH=tests python -m census [TYPE …]``: take the census, or that of some types.
 
 What is measured goes into ``data/census.csv``; rows of types that are not asked stay as they are.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headprune_lib.replication.census import model_types, read, take, tally, write
+from census import model_types, read, take, tally, write
 from headprune_lib.replication.paths import project_root
 
 

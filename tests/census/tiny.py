@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto as auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from headprune_lib.replication.census.sizes import ALIKE, AT_MOST, DOUBLING, OVERRIDES, SIZES
+from census.sizes import ALIKE, AT_MOST, DOUBLING, OVERRIDES, SIZES
 
 # The class that a type is built as: the first of these tasks that it has one for.
 TASKS = (

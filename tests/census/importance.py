@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from census.cases import outputs_of, tensors_of
 from headprune_lib import head_importance, masked_heads, ones_mask
-from headprune_lib.replication.census.cases import outputs_of, tensors_of
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch
 

@@ -4,9 +4,7 @@ import re
 
 import pytest
 import torch
-
-from headprune_lib import score_heads
-from headprune_lib.replication.census import (
+from census import (
     LAWS,
     PASSED,
     WRONG,
@@ -21,6 +19,8 @@ from headprune_lib.replication.census import (
     tally,
     tiny,
 )
+
+from headprune_lib import score_heads
 from headprune_lib.replication.paths import project_root
 
 TABLE = project_root() / "data" / "census.csv"

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import torch
 
+from census.laws import LAWS, NO_SUCH, YES, ask
+from census.tiny import build
 from headprune_lib import find_heads
 from headprune_lib.discovery import discovered
 from headprune_lib.messages import one_line, quiet
-from headprune_lib.replication.census.laws import LAWS, NO_SUCH, YES, ask
-from headprune_lib.replication.census.tiny import build
 from headprune_lib.specs import UnknownArchitecture
 
 COLUMNS = ("model type", "class", "outcome", *LAWS, "kinds", "seconds")

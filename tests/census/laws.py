@@ -16,6 +16,8 @@ import transformers
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from census.cases import Case, NotReached, distance, parts_of
+from census.importance import importance_problem
 from headprune_lib import (
     load_pruned,
     masked_heads,
@@ -26,8 +28,6 @@ from headprune_lib import (
 from headprune_lib.discovery import discovered
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line
-from headprune_lib.replication.census.cases import Case, NotReached, distance, parts_of
-from headprune_lib.replication.census.importance import importance_problem
 from headprune_lib.specs import UnknownArchitecture
 
 LAWS = (
