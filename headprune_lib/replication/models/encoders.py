@@ -23,7 +23,12 @@ from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.metrics import SCORES, millinats
-from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
+from headprune_lib.replication.models.pretrained import (
+    BASES,
+    load_tokenizer,
+    new_classifier,
+    tuned_classifier,
+)
 from headprune_lib.replication.models.training import (
     BatchTrainer,
     adapted,
@@ -166,13 +171,13 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
 
     With ``registered``, on the text that committed results were measured on.
     """
-    task = TASKS[profile.task]
-    return {
+    task, base = TASKS[profile.task], BASES[profile.model]
+    given = {"task": task.whole, "base": base.checksums, "seed": seed}
+    if base.tuned:
+        return given
+    return given | {
         "version": TRAINING_VERSION,
-        "task": task.whole,
         "data": task.registered if registered else task.checksums(profile.data),
-        "base": BASES[profile.model].checksums,
-        "seed": seed,
         "precision": BFLOAT16,
         "frozen": profile.frozen,
         **dataclasses.asdict(profile.finetuning),
@@ -201,7 +206,14 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
     After a kill it goes on from the last whole epoch, and ends with the same weights.
+
+    Raises:
+        ValueError: the model is a classifier of one's own, which is fine-tuned already.
     """
+    if BASES[profile.model].tuned:
+        raise ValueError(
+            f"{profile.model} is fine-tuned already; give the model that it was made of"
+        )
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     _freeze(profile, model)
     folder = training_folder(profile, recipe(profile, seed))
@@ -211,7 +223,8 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
 
 def _freeze(profile: Profile, model: nn.Module) -> None:
     if profile.frozen == "embeddings":
-        model.base_model.embeddings.requires_grad_(False)
+        base = model.base_model
+        getattr(base, "embeddings", base.get_input_embeddings()).requires_grad_(False)
 
 
 def _trained(
@@ -298,6 +311,9 @@ def finetuned(
         retrain: train again even if weights are stored.
     """
     seed = profile.seed if seed is None else seed
+    if BASES[profile.model].tuned and not retrain:
+        labels = TASKS[profile.task].labels
+        return tuned_classifier(profile.model, labels, kernel).to(profile.device_here)
     wanted = recipe(profile, seed)
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)
@@ -315,8 +331,10 @@ def finetuned(
 def weights_path(base: str, recipe: dict) -> Path:
     """Where the fine-tuning of a recipe is kept: the committed file if it is of it, else the cache.
 
-    A committed file of another recipe is left alone.
+    A committed file of another recipe is left alone. Of a classifier of one's own, its own file.
     """
+    if tuned := BASES[base].tuned:
+        return tuned
     committed = models_root() / f"{file_name(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed

@@ -157,7 +157,7 @@ def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int,
     tasks = sorted({(step.half, step.task) for step in steps(profile, only)})
     hub = BASES[profile.model].hub
     if hub and any(half == "encoder" for half, _ in tasks):
-        found[hub] = (_BYTES[hub], _cached(hub, "model"))
+        found[hub] = (_BYTES.get(hub, 0), _cached(hub, "model"))
     for half, name in tasks:
         if half == "encoder":
             task = TASKS[name]

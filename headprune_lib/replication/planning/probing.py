@@ -65,7 +65,7 @@ def config_of(profile: Profile) -> transformers.PretrainedConfig:
     base = BASES[profile.model]
     if base.build is not None:
         return base.build()
-    if base.hub:
+    if base.hub and not base.given:
         return transformers.BertConfig()  # BERT-base's is the class's own
     return transformers.AutoConfig.from_pretrained(base.folder())
 

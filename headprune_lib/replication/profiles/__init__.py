@@ -8,7 +8,7 @@ import typing
 from collections.abc import Collection
 from dataclasses import field
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 import torch
@@ -19,8 +19,15 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, whole_task
-from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
+from headprune_lib.replication.data import (
+    LANGUAGE_TASKS,
+    TASKS,
+    TRANSLATION_TASKS,
+    OwnTask,
+    own_task,
+    whole_task,
+)
+from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS, own_model
 from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.paths import absolute
 
@@ -404,6 +411,11 @@ class Profile:
                 f"own, give --seed {seed}, in a notebook translation_seed"
             )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process models and tasks of one's own are entered first."""
+        enter_own(dict(state["given"]))
+        self.__dict__.update(state)
+
     def on(self, task: str) -> Profile:
         """The same profile, with the same values of one's own, on another task."""
         return load_profile(self.name, **{**self.given, "task": task})
@@ -425,23 +437,57 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         raise ValueError(unknown("profile", name, PROFILES))
     values = _read(name)
     values["main_task"] = values["task"]
-    elsewhere, task = values.pop("tasks"), overrides.get("task")
-    if task not in (None, values["task"]):
-        for section in dict.fromkeys((whole_task(task), task)):
-            values = merged(values, elsewhere.get(section, {}))
     # None leaves the profile's value; of a name that it does not have, it is refused with the rest
     given = {
         each: value
         for each, value in overrides.items()
         if value is not None or each not in Profile.__dataclass_fields__
     }
-    values = merged(values, given)
+    entered = enter_own(given)
+    elsewhere, task = values.pop("tasks"), given.get("task")
+    if task not in (None, values["task"]):
+        for section in dict.fromkeys((whole_task(task), task)):
+            values = merged(values, elsewhere.get(section, {}))
+        if isinstance(own := TASKS.get(task), OwnTask):
+            values = merged(values, _of_own(own, values))
+    values = merged(values, given | entered)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
+    if values["model"] in BASES and BASES[values["model"]].tuned:
+        if seed is not None:
+            raise ValueError(f"{values['model']} is fine-tuned already; leave out the seed")
+        values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
     return Profile(name=name, **values)
+
+
+def enter_own(given: dict[str, Any]) -> dict[str, str]:
+    """Enter models and the task of one's own; ``given`` then has the task, and whole paths.
+
+    Returns:
+        The names of the models in place of their paths.
+    """
+    entered = {}
+    for kind, known in (("model", BASES), ("language_model", LANGUAGE_MODELS)):
+        if isinstance(path := given.get(kind), str):
+            entered[kind] = own_model(path, known)
+            given[kind] = known[entered[kind]].given or path
+    if isinstance(data := given.get("data"), str) and data != "hub":
+        given["data"] = str(absolute(data))
+        if (task := own_task(absolute(data))) is not None:
+            given.setdefault("task", task.name)
+    return entered
+
+
+def _of_own(task: OwnTask, values: dict[str, Any]) -> dict[str, Any]:
+    """What a profile has of a task of one's own: no more text to choose and score on than there is."""
+    n = len(task.load().get("train", ()))
+    n_scoring = min(values["n_scoring"], n // 2)
+    n_selection = min(values["n_selection"], n - n_scoring)
+    sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
+    return merged({"domains": [*task.domains], **sizes}, task.profile)
 
 
 def check_here(profile: Profile) -> None:
