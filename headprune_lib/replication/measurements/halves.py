@@ -46,7 +46,9 @@ class _Reading:
         if (model := self.model(profile, task)) == usual:
             return None
         known = BASES | LANGUAGE_MODELS
-        return known[model].given or model if model in known else model
+        if model in known:
+            return known[model].given or model
+        return profile.given.get("translation_model", model)
 
 
 class _Encoder(_Reading):

@@ -335,12 +335,7 @@ def own_model(given: str, known: dict[str, Base]) -> str:
         return given
     folder = absolute(given)
     if folder.is_dir():
-        needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
-        if missing := [name for name in needed if not (folder / name).is_file()]:
-            raise ValueError(
-                f"{folder} has no {', no '.join(missing)}; write the model and its tokenizer there "
-                "with save_pretrained of transformers"
-            )
+        check_folder(folder)
         base = Base(folder.name, str(folder), given=str(folder))
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
         base = Base(folder.name, given, hub=given, given=given)
@@ -353,6 +348,16 @@ def own_model(given: str, known: dict[str, Base]) -> str:
             f"another model is called {base.name}; give the folder {given} another name"
         )
     return base.name
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ValueError for a folder that ``save_pretrained`` wrote no model and tokenizer to."""
+    needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
+    if missing := [name for name in needed if not (folder / name).is_file()]:
+        raise ValueError(
+            f"{folder} has no {', no '.join(missing)}; write the model and its tokenizer there with "
+            "save_pretrained of transformers"
+        )
 
 
 def check_installed(package: str) -> None:

@@ -167,7 +167,7 @@ def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int,
                 found[where] = (_BYTES.get(where, 0), there)
             continue
         recipe = profile.translator(name, profile.model_of(name))
-        if isinstance(recipe, Published):
+        if isinstance(recipe, Published) and not recipe.folder:
             archive = archive_of(recipe)
             found[archive.url] = (_BYTES["model"], archive.here)
         if name == "wmt14-enfr" and not _given("newstest"):

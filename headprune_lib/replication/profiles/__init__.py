@@ -8,10 +8,12 @@ import typing
 from collections.abc import Collection
 from dataclasses import field
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
 import torch
+import transformers
 import yaml
 from annotated_types import Ge, Gt  # which pydantic brings
 from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
@@ -27,7 +29,12 @@ from headprune_lib.replication.data import (
     own_task,
     whole_task,
 )
-from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS, own_model
+from headprune_lib.replication.models.pretrained import (
+    BASES,
+    LANGUAGE_MODELS,
+    check_folder,
+    own_model,
+)
 from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.paths import absolute
 
@@ -203,9 +210,14 @@ class FairseqRecipe:
 
 @parameters
 class Published:
-    """A translation model that others trained: the name of its archive."""
+    """A translation model that is trained: the name of its archive, or a Marian's own folder."""
 
     archive: str
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of a model of one's own; None of a registered archive."""
+        return folder if (folder := Path(self.archive)).is_absolute() else None
 
 
 TranslatorRecipe = Recipe | FairseqRecipe | Published
@@ -385,8 +397,19 @@ class Profile:
 
     def model_of(self, task: str) -> str:
         """Which model of a translation task is measured: the one given, or the task's own."""
-        own = self.task_models.get(task, self.translation_model)
-        return self.given.get("translation_model", own)
+        if "translation_model" in self.given:
+            return self.translation_model
+        return self.task_models.get(task, self.translation_model)
+
+    def checkpoints_of(self, task: str) -> Checkpoints:
+        """Where a translation task's model is measured along its training.
+
+        Raises:
+            ValueError: nothing is known of the model's training.
+        """
+        if (model := self.model_of(task)) not in self.checkpoints:
+            raise ValueError(unknown("model with checkpoints", model, self.checkpoints))
+        return self.checkpoints[model]
 
     def trainings(self, task: str, model: str | None = None) -> list[int]:
         """Seeds of a translation model's trainings; the first stands where one is enough.
@@ -446,10 +469,16 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     entered = enter_own(given)
     elsewhere, task = values.pop("tasks"), given.get("task")
     if task not in (None, values["task"]):
-        for section in dict.fromkeys((whole_task(task), task)):
+        own = TASKS.get(task)
+        own = own if isinstance(own, OwnTask) else None
+        for section in ("own",) if own else dict.fromkeys((whole_task(task), task)):
             values = merged(values, elsewhere.get(section, {}))
-        if isinstance(own := TASKS.get(task), OwnTask):
+        if own:
             values = merged(values, _of_own(own, values))
+    named = given.get("translation_model")
+    names = {name for models in values["translation_seeds"].values() for name in models}
+    if named is not None and named not in names and Path(named).is_dir():
+        entered["translation_model"] = _enter_translator(values, given)
     values = merged(values, given | entered)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
@@ -479,6 +508,20 @@ def enter_own(given: dict[str, Any]) -> dict[str, str]:
         if (task := own_task(absolute(data))) is not None:
             given.setdefault("task", task.name)
     return entered
+
+
+def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
+    """Let each translation task of a profile have a Marian model of one's own; returns its name."""
+    folder = absolute(given["translation_model"])
+    check_folder(folder)
+    if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
+        raise ValueError(f"{folder} holds no Marian model, the only kind that is translated with")
+    given["translation_model"] = str(folder)
+    for task, seeds in values["translation_seeds"].items():
+        seeds[folder.name] = [1]
+        models = values["published"].setdefault(task, {})
+        models[folder.name] = {"archive": str(folder)}
+    return folder.name
 
 
 def _of_own(task: OwnTask, values: dict[str, Any]) -> dict[str, Any]:
