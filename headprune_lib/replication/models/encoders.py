@@ -23,12 +23,7 @@ from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
 from headprune_lib.replication.metrics import SCORES, millinats
-from headprune_lib.replication.models.pretrained import (
-    BASES,
-    load_tokenizer,
-    new_classifier,
-    tuned_classifier,
-)
+from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
 from headprune_lib.replication.models.training import (
     BatchTrainer,
     adapted,
@@ -311,9 +306,9 @@ def finetuned(
         retrain: train again even if weights are stored.
     """
     seed = profile.seed if seed is None else seed
-    if BASES[profile.model].tuned and not retrain:
-        labels = TASKS[profile.task].labels
-        return tuned_classifier(profile.model, labels, kernel).to(profile.device_here)
+    if (classes := BASES[profile.model].classes) and not retrain:
+        model = new_classifier(profile.model, classes, seed, kernel)
+        return model.to(profile.device_here).eval()
     wanted = recipe(profile, seed)
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)

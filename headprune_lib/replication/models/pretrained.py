@@ -105,20 +105,44 @@ class Base:
     @property
     def classes(self) -> tuple[str, ...]:
         """Of one's own classifier, which is fine-tuned already, its classes; else none."""
-        return _classes(self.folder()) if self.given else ()
+        return _of_config(self.folder())[0] if self.given else ()
 
     @property
     def tuned(self) -> Path | None:
         """The file of the weights of such a classifier."""
         return self.folder() / _WEIGHTS if self.classes else None
 
+    def longest(self, wanted: int) -> int:
+        """Tokens of a text that it reads at most, of those that are wanted."""
+        return min(wanted, _of_config(self.folder())[1]) if self.given else wanted
+
+    def check_classes(self, labels: Sequence[str]) -> None:
+        """Raises ValueError where a fine-tuned classifier's classes are not those of a task.
+
+        They are to be in the task's order. Those without a name (``LABEL_0``) are taken to be.
+        """
+        classes = [name.lower() for name in self.classes]
+        unnamed = [f"label_{number}" for number in range(len(labels))]
+        if classes not in ([], unnamed, [label.lower() for label in labels]):
+            raise ValueError(
+                f"{self.name} tells {', '.join(self.classes)} apart, and the task "
+                f"{', '.join(labels)}; describe the task with the model's classes, in their order, in "
+                "a task.yml"
+            )
+
 
 @cache
-def _classes(folder: Path) -> tuple[str, ...]:
+def _of_config(folder: Path) -> tuple[tuple[str, ...], int]:
+    """The classes of a fine-tuned classifier, and the tokens that a model has positions for."""
     config = transformers.AutoConfig.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    longest = min(
+        tokenizer.model_max_length,
+        getattr(config, "max_position_embeddings", tokenizer.model_max_length),
+    )
     if not any(name.endswith("ForSequenceClassification") for name in config.architectures or ()):
-        return ()
-    return tuple(config.id2label[number] for number in range(config.num_labels))
+        return (), longest
+    return tuple(config.id2label[number] for number in range(config.num_labels)), longest
 
 
 _WEIGHTS = "model.safetensors"
@@ -428,20 +452,3 @@ def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "s
         if kernel == "eager" or not entry.given:
             raise
         return new_classifier(base, labels, seed, "eager")
-
-
-def tuned_classifier(base: str, labels: Sequence[str], kernel: str = "sdpa") -> nn.Module:
-    """A classifier of one's own that is fine-tuned already, in evaluation mode.
-
-    Raises:
-        ValueError: its classes are not those of the task, in the task's order; classes without a
-            name (``LABEL_0``) are taken to be in it.
-    """
-    classes = BASES[base].classes
-    named = [name.lower() for name in classes] != [f"label_{i}" for i in range(len(labels))]
-    if named and [name.lower() for name in classes] != [label.lower() for label in labels]:
-        raise ValueError(
-            f"{base} tells {', '.join(classes)} apart, and the task {', '.join(labels)}; describe "
-            "the task with the model's classes, in their order, in a task.yml"
-        )
-    return new_classifier(base, classes, 0, kernel).eval()

@@ -134,6 +134,8 @@ def _steps(
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
     """A training, whether its weights are here or not; none of published weights."""
     if half == "encoder":
+        if BASES[profile.model].classes:
+            return
         what, name = f"fine-tune, seed {seed}", f"{TASKS[task].whole}-{profile.model}-seed{seed}"
         stored = [models_root() / f"{name}.safetensors"]
         stored += (trained_root() / "models").glob(f"{name}-*.safetensors")

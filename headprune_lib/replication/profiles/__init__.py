@@ -483,10 +483,13 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
-    if values["model"] in BASES and BASES[values["model"]].tuned:
-        if seed is not None:
-            raise ValueError(f"{values['model']} is fine-tuned already; leave out the seed")
-        values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
+    if values["model"] in BASES and (base := BASES[values["model"]]).given:
+        values["finetuning"]["max_length"] = base.longest(values["finetuning"]["max_length"])
+        base.check_classes(TASKS[values["task"]].labels if values["task"] in TASKS else ())
+        if base.classes and seed is not None:
+            raise ValueError(f"{base.name} is fine-tuned already; leave out the seed")
+        if base.classes:
+            values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
     return Profile(name=name, **values)
