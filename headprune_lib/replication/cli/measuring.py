@@ -22,6 +22,7 @@ from headprune_lib.replication.cli.options import (
     read_values,
     spread,
 )
+from headprune_lib.replication.cli.results import compared
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
@@ -36,7 +37,14 @@ Artifact = Annotated[
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
-ModelName = Annotated[str | None, typer.Option(help="In place of the profile's model.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of the profile's model: a name, a folder that save_pretrained wrote (fine-tuned "
+        "or not), or a name on the Hugging Face Hub."
+    ),
+]
+HOW_MUCH = "How much is measured"
 
 
 @app.command(rich_help_panel=PANEL)
@@ -49,22 +57,41 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
-            "may be given several times."
+            "may be given several times.",
+            rich_help_panel=HOW_MUCH,
         ),
     ] = None,
-    n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
-    n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
+    n_examples: Annotated[
+        int | None,
+        typer.Option(help="Only this many test sentences.", rich_help_panel=HOW_MUCH),
+    ] = None,
+    n_verses: Annotated[
+        int | None, typer.Option(help="Only this many test verses.", rich_help_panel=HOW_MUCH)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
-    stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
+    stored: Annotated[
+        bool,
+        typer.Option(
+            "--stored", help="Accept a stored result that fits.", rich_help_panel=HOW_MUCH
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would be measured, and where.", rich_help_panel=HOW_MUCH
+        ),
+    ] = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Measure a table or figure again, with the weights at hand, and store it.
+    """Measure a table or figure, store it, and compare it with the committed result and the paper.
 
-    On fewer texts than the profile has, the first training alone is measured.
+    Weights that are here are used, others are trained first. On fewer texts than the profile has,
+    only the first training is measured. With a model or values of your own the result goes to a
+    folder of its own, and the committed one stays.
     """
     from headprune_lib.replication import measurements, planning
     from headprune_lib.replication.profiles import check_here
@@ -83,6 +110,12 @@ def reproduce(
         )
         if scheduler is None:  # whose workers compute on what they have
             check_here(settings)
+    if dry_run:
+        with user_errors():
+            names = measurements.artifacts(settings) if artifact == "all" else [artifact]
+            for name in names:
+                _dry(name, settings, pair, by, fresh=not stored and artifact != "all")
+        return
     missed = []
     with user_errors(), spread(workers, scheduler):
         if artifact == "all":
@@ -90,17 +123,15 @@ def reproduce(
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
             ]
         else:
-            _tell(
+            result = measurements.get(
                 artifact,
-                measurements.get(
-                    artifact,
-                    settings,
-                    task=pair,
-                    parts=by,
-                    fresh=not stored,
-                    announce=planning.announce,
-                ),
+                settings,
+                task=pair,
+                parts=by,
+                fresh=not stored,
+                announce=planning.announce,
             )
+            _tell(artifact, result, measurements.where(artifact, settings, pair, by))
     if missed:
         typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
         raise typer.Exit(1)
@@ -111,14 +142,36 @@ def _reached(artifact: str, settings: Profile) -> bool:
     from headprune_lib.replication import measurements, planning
 
     try:
-        _tell(artifact, measurements.get(artifact, settings, announce=planning.announce))
+        result = measurements.get(artifact, settings, announce=planning.announce)
+        _tell(artifact, result, measurements.where(artifact, settings))
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # UnitsFailed among them
         typer.echo(f"{artifact}: {one_line(error)}", err=True)
         return False
     return True
 
 
-def _tell(artifact: str, result: Result) -> None:
+class _Told(Exception):
+    pass
+
+
+def _dry(
+    artifact: str, settings: Profile, pair: str | None, by: list[str] | None, *, fresh: bool
+) -> None:
+    from headprune_lib.replication import measurements, planning
+
+    def begin(upcoming: measurements.Upcoming) -> None:
+        planning.announce(upcoming)
+        raise _Told
+
+    path, state = measurements.where(artifact, settings, pair, by), "is stored in"
+    try:
+        measurements.get(artifact, settings, task=pair, parts=by, fresh=fresh, announce=begin)
+    except _Told:
+        state = "would be stored in"
+    typer.echo(f"{artifact} {state} {short(path)}")
+
+
+def _tell(artifact: str, result: Result, path: Path) -> None:
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     baseline = result.values.get("baseline", {})
     quality = (
@@ -128,6 +181,8 @@ def _tell(artifact: str, result: Result) -> None:
         else ""
     )
     typer.echo(f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s")
+    for line in compared(result, path):
+        typer.echo(line)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -213,7 +268,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
 
 
-@app.command("bench", rich_help_panel=PANEL)
+@app.command("bench", hidden=True)
 def run_bench(
     half: Annotated[
         str, typer.Argument(help="encoder, criteria, sweeps, onnx or before.")
@@ -258,6 +313,8 @@ def plan(
     only: Annotated[
         str | None, typer.Option(help="One table or figure, such as figure3b, and what it needs.")
     ] = None,
+    task: Task = None,
+    model: ModelName = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
@@ -272,7 +329,7 @@ def plan(
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors():
-        given = read_values(values, data=data, device=device)
+        given = read_values(values, task=task, model=model, data=data, device=device)
         settings = load_profile(profile, **given)
         if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)

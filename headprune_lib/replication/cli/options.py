@@ -15,18 +15,29 @@ ProfileName = Annotated[
     str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
 ]
 DeviceName = Annotated[
-    str | None, typer.Option(help="cpu, cuda, …; the profile's own if left out.")
+    str | None,
+    typer.Option(
+        help="cpu, cuda, …; the profile's own if left out.", rich_help_panel="Where it runs"
+    ),
 ]
 Data = Annotated[
     str | None,
-    typer.Option(help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out."),
+    typer.Option(
+        help="Folder with your task (task.yml) or with the public benchmarks, or hub; "
+        "$HEADPRUNE_DATA if left out."
+    ),
 ]
+WHERE = "Where it runs"
 Workers = Annotated[
-    int | None, typer.Option(help="Measure in this many processes of one thread each.")
+    int | None,
+    typer.Option(help="Processes of one thread each, on this machine.", rich_help_panel=WHERE),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="Measure on the workers of a Dask scheduler: tcp://HOST:PORT, or its file."),
+    typer.Option(
+        help="A Dask scheduler, whose workers measure: tcp://HOST:PORT, or its file.",
+        rich_help_panel=WHERE,
+    ),
 ]
 Values = Annotated[
     list[str] | None,

@@ -82,7 +82,7 @@ def run(
         typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")
 
 
-@app.command("findings", rich_help_panel=PANEL)
+@app.command("findings", hidden=True)
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.replication.pages.findings import write_findings

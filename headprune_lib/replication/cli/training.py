@@ -69,7 +69,7 @@ def train(
             finetuned(settings, number, retrain=retrain)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(hidden=True)
 def tune(
     task: Annotated[str | None, typer.Argument(help="A task; the profile's if left out.")] = None,
     profile: ProfileName = "default",
@@ -131,7 +131,7 @@ def _train_translator(
         typer.echo(short(path))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(hidden=True)
 def translate(
     task: Annotated[str, typer.Argument(help="enfr, deen, …; with --profile paper wmt14-enfr.")],
     sentences: Annotated[
@@ -157,7 +157,7 @@ def translate(
 
 @app.command(
     "fairseq-iwslt",
-    rich_help_panel=PANEL,
+    hidden=True,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def fairseq_iwslt(

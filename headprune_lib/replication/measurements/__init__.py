@@ -31,6 +31,7 @@ __all__ = [
     "found",
     "get",
     "half_of",
+    "where",
 ]
 
 
@@ -103,6 +104,16 @@ def get(
             announce(Upcoming(*request, missing, left_out))
 
     return obtain(request, parts=parts, fresh=fresh, begin=begin)
+
+
+def where(
+    name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
+) -> Path:
+    """The JSON file that :func:`get` stores a result in; arguments as there."""
+    request = find_artifact(name, profile, task, parts)
+    if parts is None:
+        request = request._replace(profile=request.as_asked()[0])
+    return request.key.path(request.folder(request.signatures(parts)))
 
 
 def asked(
