@@ -189,7 +189,7 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
         measurements,
         "get",
         lambda name, profile, *, task, parts, **_: (
-            again.append(asked_for(name, profile, task, parts)) or some_result(name)
+            again.append(asked_for(name, profile, task, parts)) or some_result()
         ),
     )
     monkeypatch.setattr("headprune_lib.replication.profiles.check_here", lambda _: None)
@@ -198,9 +198,9 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     assert again == [(told, wanted)]
 
 
-def some_result(name):
+def some_result():
     part = Part({}, [], {"seconds": 2.0, "date": ""})
-    return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
+    return Result("agreement", "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
 
 ORDERS = (
