@@ -126,6 +126,30 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("stopped", "code", "told"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "cannot be written (No space left on device)", "x.npz"), 2, "x.npz"),
+        (None, 2, "/results/smoke/one_head cannot be written to (Not a directory)"),
+    ],
+)
+def test_what_stops_a_measurement_is_told_in_one_line(stopped, code, told, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise stopped
+
+    for name in ("RESULTS", "CACHE"):
+        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name.lower()))
+    if stopped is None:
+        (tmp_path / "results").touch()
+    else:
+        monkeypatch.setattr(measurements, "get", stop)
+    result = headprune("reproduce", "figure1b", "--profile", "smoke")
+    assert result.exit_code == code and told in result.stderr and "Traceback" not in result.output
+    assert stopped is None or f"is kept in {tmp_path}/cache; this goes on: " in result.stderr
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.slow
 def test_steps_for_a_gpu_are_skipped_or_copied_and_found_again_and_fail_alone(
     smoke, tmp_path, monkeypatch

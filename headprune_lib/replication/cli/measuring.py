@@ -20,6 +20,7 @@ from headprune_lib.replication.cli.options import (
     Values,
     Workers,
     read_values,
+    resumable,
     spread,
 )
 from headprune_lib.replication.cli.results import compared
@@ -117,7 +118,7 @@ def reproduce(
                 _dry(name, settings, pair, by, fresh=not stored and artifact != "all")
         return
     missed = []
-    with user_errors(), spread(workers, scheduler):
+    with user_errors(), resumable(), spread(workers, scheduler):
         if artifact == "all":
             missed = [
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
@@ -223,7 +224,8 @@ def verify(
             values={"data": data, "device": device},
         )
         check_here(settings)
-        done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
+        with resumable():
+            done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
     typer.echo(f"trained again: {'the same weights' if same else done.trained}")

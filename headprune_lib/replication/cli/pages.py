@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.replication.cli.options import PANEL
+from headprune_lib.replication.cli.options import PANEL, resumable
 
 
 class _NameValuePairs(TyperCommand):
@@ -71,7 +71,7 @@ def run(
     for name in notebooks:
         started = time.monotonic()
         try:
-            with user_errors():
+            with user_errors(), resumable():
                 source = find_notebook(name)
                 target = output
                 if target is None and not parameters.keys() <= HOW_NOT_WHAT:

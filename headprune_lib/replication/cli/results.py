@@ -100,6 +100,12 @@ def _said(result: Result, root: Path | None) -> Iterator[str]:
     if rows := rows_of(result, root):
         yield from (f"{row.claim}: {row.judged.measured}" for row in rows)
         return
+    for row in result.values.get("recipes", ()):
+        low, high = row["interval"]
+        yield (
+            f"{row['epochs']} epochs, rate {row['learning_rate']:g}, batches of {row['batch_size']}: "
+            f"{result.metric} {row['score']:.3f} [{low:.3f}, {high:.3f}]"
+        )
     baseline = result.values.get("baseline", {})
     yield from (
         f"{name} {value:.4g}" for name, value in baseline.items() if isinstance(value, float)

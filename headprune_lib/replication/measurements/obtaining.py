@@ -22,7 +22,7 @@ from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
-from headprune_lib.replication.store.files import locked
+from headprune_lib.replication.store.files import check_writable, locked
 from headprune_lib.replication.store.results import part_path
 
 LIMITS = ("n_examples", "n_verses", "n_headline")
@@ -284,6 +284,7 @@ def obtain(
     missing = [name for name in signatures if name not in usable]
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     if missing:
+        check_writable(key.path(root).parent, folder)
         begin(missing)
     measured = {}
     for name in missing:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from transformers import DataCollatorWithPadding
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.metrics import SCORES, millinats
+from headprune_lib.replication.metrics import millinats
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
 from headprune_lib.replication.models.training import (
     BatchTrainer,
@@ -39,7 +39,7 @@ from headprune_lib.replication.models.weights import (
     save_trained,
     stored_recipe,
 )
-from headprune_lib.replication.paths import cache_root, models_root, trained_root
+from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store.files import Arrays, locked
 from headprune_lib.replication.store.journal import Journal
@@ -402,57 +402,17 @@ def projections(model: nn.Module) -> list[str]:
 MOST_HELD_OUT = 1500
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What one recipe reached on the held-out examples.
+def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
+    """The training examples that a recipe is scored on instead of trained.
 
-    Attributes:
-        finetuning: the recipe, with ``n_train``, the number of training examples that were left.
-        n_held_out: number of examples that were scored.
-        score: in the task's own metric.
-        accuracy: share of the held-out examples that are answered right.
-        log_loss: mean cross-entropy in nats.
-    """
-
-    finetuning: Finetuning
-    n_held_out: int
-    score: float
-    accuracy: float
-    log_loss: float
-
-
-def tune(
-    profile: Profile, recipes: Iterable[Finetuning], n_held_out: int | None = None
-) -> Iterator[Trial]:
-    """Fine-tune with each recipe on all but the last training examples, and score those.
-
-    The seed is the profile's first. Outcomes are kept in the cache, weights are not; a recipe that
-    was killed goes on from its last whole epoch. Weights are scored as trained, without the
-    rounding of stored ones. Pairs are held out as pairs: one of the two texts may be in another that is not.
+    Pairs are held out as pairs: one of the two texts may be in another that is not.
 
     Args:
-        recipes: their ``n_train`` is ignored.
-        n_held_out: how many training examples are scored instead of trained on; a fifth of them,
-            at most 1,500, if not given.
+        n_held_out: how many; a fifth of them, at most 1,500, if not given.
 
     Raises:
         ValueError: nothing is left to train on, or nothing to score.
     """
-    held_out, score = last_examples(profile, n_held_out), SCORES[TASKS[profile.task].metric]
-    journal = Journal(cache_root() / "tuning")
-    for each in recipes:
-        own, found = outcomes(profile, each, held_out, journal)
-        yield Trial(
-            own,
-            len(held_out),
-            float(score(found["correct"], np.array(held_out.labels))),
-            float(found["correct"].mean()),
-            float(found["loss"].mean()),
-        )
-
-
-def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
-    """The training examples that a recipe is scored on instead of trained; see :func:`tune`."""
     train = TASKS[profile.task].split("train", profile.data)
     if n_held_out is None:
         n_held_out = min(MOST_HELD_OUT, len(train) // 5)
