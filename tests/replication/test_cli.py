@@ -52,8 +52,10 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("small-run.ipynb")
     assert printed(Path("small-run.ipynb")) == "0.25\n"
-    result = headprune("run", str(notebook), "-p", "n", "-8", "--output", "eight.ipynb")
-    assert result.exit_code == 0 and printed(Path("eight.ipynb")) == "-0.125\n"
+    assert "parameters of your own: <code>n = 4" in Path("small-run.html").read_text()
+    result = headprune("run", str(notebook), "-p", "n", "-8")
+    assert result.stdout.startswith("small-2-run.ipynb"), "another run has another name"
+    assert printed(Path("small-2-run.ipynb")) == "-0.125\n"
     assert notebook.read_bytes() == before
     result = headprune("run", str(notebook), "-p", "n", "0", "--output", str(notebook))
     assert result.exit_code == 1
@@ -67,6 +69,8 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
         (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
         (["there/smal"], "unknown notebook 'smal'"),
+        (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
+        (["01", "-p", "n_examples", "many"], "n_examples is 'many'; give a valid integer"),
     ],
 )
 def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, message):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -62,6 +62,7 @@ class Batches:
     batches: list[dict[str, torch.Tensor]]
     order: np.ndarray
     n_truncated: int
+    sent_once: ClassVar = True  # to a worker, however many of its units read them
 
     def restore(self, values: np.ndarray) -> np.ndarray:
         """Values along the last axis, in batch order, put back into the examples' order."""

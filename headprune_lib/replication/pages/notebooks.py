@@ -55,7 +55,7 @@ def find_notebook(name: str | Path) -> Path:
         path.stem for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
     )
     begun = [stem for stem in known if stem.startswith(given.stem)]
-    if len(begun) == 1 and given.name == Path(name).name + ".ipynb":
+    if len(begun) == 1 and given.parent == Path():
         return (notebooks_root() / f"{begun[0]}.ipynb").resolve()
     raise FileNotFoundError(unknown("notebook", given.stem, known))
 
