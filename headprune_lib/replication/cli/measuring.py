@@ -23,18 +23,24 @@ from headprune_lib.replication.cli.options import (
     resumable,
     spread,
 )
-from headprune_lib.replication.cli.results import compared
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
     from headprune_lib.replication.store import Result
     from headprune_lib.replication.verification.quantities import Quantity
 
+
+def _spelled(artifact: str) -> str:
+    """``figure1b`` however it is spelled, such as ``"Figure 1b"``."""
+    return artifact if "/" in artifact else artifact.replace(" ", "").lower()
+
+
 Artifact = Annotated[
     str,
     typer.Argument(
+        callback=_spelled,
         help="A table or figure of the paper, such as figure1b, a measurement, such as one_head, or "
-        "all: what the profile measures and is not stored yet."
+        "all: what the profile measures and is not stored yet.",
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
@@ -173,6 +179,8 @@ def _dry(
 
 
 def _tell(artifact: str, result: Result, path: Path) -> None:
+    from headprune_lib.replication.cli.results import compared
+
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     baseline = result.values.get("baseline", {})
     quality = (
@@ -191,9 +199,10 @@ def verify(
     artifact: Annotated[
         str,
         typer.Argument(
+            callback=_spelled,
             help="A table, figure or measurement, whose model is trained again; or a committed result, "
             "such as one_head/reviews.minilm, or all of them, whose values and drawn outcomes are "
-            "computed again."
+            "computed again.",
         ),
     ],
     profile: ProfileName = "default",

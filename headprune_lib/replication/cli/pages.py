@@ -74,7 +74,9 @@ def run(
             with user_errors(), resumable():
                 source = find_notebook(name)
                 target = output
-                if target is None and not parameters.keys() <= HOW_NOT_WHAT:
+                if output is not None and output.is_dir():
+                    target = output / source.name
+                elif output is None and not parameters.keys() <= HOW_NOT_WHAT:
                     target = name_of_rerun(Path(), source.stem, parameters)
                 typer.echo(f"{source.stem} …", err=True)
                 written = run_notebook(source, parameters, target)

@@ -49,7 +49,7 @@ def train(
     """
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
-    from headprune_lib.replication.models.encoders import finetuned
+    from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors(), resumable():
@@ -66,6 +66,7 @@ def train(
             raise ValueError(f"--publish is for translation models; {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
+            typer.echo(short(weights_path(settings.model, recipe(settings, number))))
 
 
 def _train_translator(
