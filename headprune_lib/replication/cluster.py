@@ -1,13 +1,17 @@
 """Units of work on a Dask cluster: processes of this machine, or workers that a scheduler has.
 
 What a unit computes with is sent by reference: a subject pickles as what loads it, once in each
-worker process. A worker writes the unit into the journal itself, so that nothing is lost where the
-client dies; the outcome also comes back, for a client that does not see the worker's files.
+worker process, and texts that many units read are sent once, and kept there. A worker writes the unit
+into the journal itself, so that nothing is lost where the client dies; the outcome also comes back,
+for a client that does not see the worker's files.
 """
 
 from __future__ import annotations
 
+import io
 import logging
+import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +28,7 @@ from headprune_lib.replication.store.files import Arrays
 from headprune_lib.replication.store.journal import Journal, UnitsFailed
 
 try:
+    import cloudpickle  # which Dask brings
     import dask
     import distributed
 except ImportError as error:  # pragma: no cover, an extra that the tests have
@@ -43,6 +48,7 @@ _RETRIES = 2  # of a unit that raises
 _LOST = 3  # connections to the scheduler that may break in turn without a unit finished
 _CONNECT, _RECONNECT = "30s", "300s"  # a scheduler that was there may take its time to come back
 _FETCH = "60s"
+_SILENT = 10.0  # seconds without a worker before a message, and between two of them
 _one_at_a_time = threading.Lock()
 
 
@@ -94,14 +100,23 @@ class Cluster:
     ) -> Iterator[tuple[str, Arrays]]:
         left, lost = dict(units), 0
         while left:
+            sent, shared = _pickled(left)
+            kept = {number: self._client.scatter(each) for number, each in shared.items()}
             before, submit = len(left), partial(self._client.submit, retries=_RETRIES, pure=False)
             # Two runs of a measurement give a task the same name: the scheduler computes it once.
             group = f"{journal.folder}{alone}"
             futures = {
-                submit(_compute, str(journal.folder), key, unit, key=(group, key)): key
-                for key, unit in left.items()
+                submit(
+                    _compute,
+                    str(journal.folder),
+                    key,
+                    content,
+                    {number: kept[number] for number in numbers},
+                    key=(group, key),
+                ): key
+                for key, (content, numbers) in sent.items()
             }
-            for future in distributed.as_completed(list(futures)):
+            for future in self._finished(list(futures)):
                 key = futures.pop(future)
                 if future.cancelled():  # the scheduler was lost
                     continue
@@ -122,13 +137,64 @@ class Cluster:
                 self._client.close()
                 self._client = self._connect(timeout=_RECONNECT)
 
+    def _finished(self, futures: list[distributed.Future]) -> Iterator[distributed.Future]:
+        """Futures as they are done; while no worker is connected, that is said."""
+        done = threading.Event()
 
-def _compute(folder: str, key: str, unit: Unit) -> tuple[Arrays, float]:
+        def watch() -> None:
+            while not done.wait(_SILENT):
+                if not self._client.scheduler_info(n_workers=-1)["workers"]:
+                    sys.stderr.write("waiting for workers: 0 connected\n")
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            yield from distributed.as_completed(futures)
+        finally:
+            done.set()
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Leaves out what is sent once, and notes it by a number."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.left_out: dict[int, Any] = {}
+
+    def persistent_id(self, each: Any) -> int | None:
+        if not getattr(type(each), "sent_once", False):
+            return None
+        self.left_out[id(each)] = each
+        return id(each)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, kept: Mapping[int, Any]) -> None:
+        super().__init__(io.BytesIO(content))
+        self.persistent_load = kept.__getitem__
+
+
+def _pickled(
+    units: Mapping[str, Unit],
+) -> tuple[dict[str, tuple[bytes, list[int]]], dict[int, Any]]:
+    """Each unit as bytes with the numbers of what they leave out; what these stand for."""
+    sent, shared = {}, {}
+    for key, unit in units.items():
+        pickler = _Pickler(file := io.BytesIO())
+        pickler.dump(unit)
+        shared |= pickler.left_out
+        sent[key] = file.getvalue(), [*pickler.left_out]
+    return sent, shared
+
+
+def _compute(
+    folder: str, key: str, content: bytes, kept: Mapping[int, Any]
+) -> tuple[Arrays, float]:
     """On a worker: the unit, written into the journal, with the seconds it took."""
     # Heads are masked by hooks on a model that all units of a process share: never two at a time.
     with _one_at_a_time:
         torch.set_num_threads(distributed.get_worker().state.nthreads)
-        started = time.perf_counter()
+        unit, started = _Unpickler(content, kept).load(), time.perf_counter()
         return Journal(Path(folder)).unit(key, unit), time.perf_counter() - started
 
 

@@ -623,8 +623,7 @@ class LanguageSubject(Setup):
         texts = LANGUAGE_TASKS[self.task].load()[split]
         tokenizer = load_tokenizer(self.profile.language_model)
         rows = tokenizer(list(texts.texts), add_special_tokens=False)["input_ids"]
-        start = self.model.config.bos_token_id
-        return [[start, *ids[: self.profile.language.length]] for ids in rows]
+        return [[self._start, *ids[: self.profile.language.length]] for ids in rows]
 
     def batches(self, passages: Sequence[list[int]]) -> list[Batch]:
         """Passages in their order, padded on the right; the start token is not predicted."""
@@ -653,7 +652,13 @@ class LanguageSubject(Setup):
         return self.batches(self.scoring)
 
     def _tokens_left_out(self) -> Tokens:
-        return Tokens([self.model.config.bos_token_id])
+        return Tokens([self._start])
+
+    @property
+    def _start(self) -> int:
+        """What begins each passage: the start mark, or the end mark of a model that has none."""
+        config = self.model.config
+        return config.eos_token_id if config.bos_token_id is None else config.bos_token_id
 
     def outcomes(
         self,

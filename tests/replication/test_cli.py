@@ -52,8 +52,10 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("small-run.ipynb")
     assert printed(Path("small-run.ipynb")) == "0.25\n"
-    result = headprune("run", str(notebook), "-p", "n", "-8", "--output", "eight.ipynb")
-    assert result.exit_code == 0 and printed(Path("eight.ipynb")) == "-0.125\n"
+    assert "parameters of your own: <code>n = 4" in Path("small-run.html").read_text()
+    result = headprune("run", str(notebook), "-p", "n", "-8")
+    assert result.stdout.startswith("small-2-run.ipynb"), "another run has another name"
+    assert printed(Path("small-2-run.ipynb")) == "-0.125\n"
     assert notebook.read_bytes() == before
     result = headprune("run", str(notebook), "-p", "n", "0", "--output", str(notebook))
     assert result.exit_code == 1
@@ -67,6 +69,8 @@ def test_run_writes_in_place_or_beside_where_a_parameter_changes(notebook):
         (["NOTEBOOK", "-p", "m", "1"], "unknown parameter of small.ipynb 'm'"),
         (["NOTEBOOK", "--output", "nowhere/x.ipynb"], "no folder"),
         (["there/smal"], "unknown notebook 'smal'"),
+        (["01", "-p", "task", "reviws"], "unknown task 'reviws': did you mean reviews"),
+        (["01", "-p", "n_examples", "many"], "n_examples is 'many'; give a valid integer"),
     ],
 )
 def test_what_a_notebook_cannot_be_run_with_is_refused(notebook, arguments, message):
@@ -124,6 +128,30 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
     result = headprune(*arguments)
     assert result.exit_code == 2 and message in result.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("stopped", "code", "told"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "cannot be written (No space left on device)", "x.npz"), 2, "x.npz"),
+        (None, 2, "/results/smoke/one_head cannot be written to (Not a directory)"),
+    ],
+)
+def test_what_stops_a_measurement_is_told_in_one_line(stopped, code, told, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise stopped
+
+    for name in ("RESULTS", "CACHE"):
+        monkeypatch.setenv(f"HEADPRUNE_{name}", str(tmp_path / name.lower()))
+    if stopped is None:
+        (tmp_path / "results").touch()
+    else:
+        monkeypatch.setattr(measurements, "get", stop)
+    result = headprune("reproduce", "figure1b", "--profile", "smoke")
+    assert result.exit_code == code and told in result.stderr and "Traceback" not in result.output
+    assert stopped is None or f"is kept in {tmp_path}/cache; this goes on: " in result.stderr
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.slow
@@ -189,7 +217,7 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
         measurements,
         "get",
         lambda name, profile, *, task, parts, **_: (
-            again.append(asked_for(name, profile, task, parts)) or some_result(name)
+            again.append(asked_for(name, profile, task, parts)) or some_result()
         ),
     )
     monkeypatch.setattr("headprune_lib.replication.profiles.check_here", lambda _: None)
@@ -198,9 +226,9 @@ def test_the_command_that_is_noted_asks_for_the_same_again(
     assert again == [(told, wanted)]
 
 
-def some_result(name):
+def some_result():
     part = Part({}, [], {"seconds": 2.0, "date": ""})
-    return Result(name, "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
+    return Result("agreement", "t", "m", "smoke", "t/test", 7, "accuracy", "", {}, "", {"o": part})
 
 
 ORDERS = (

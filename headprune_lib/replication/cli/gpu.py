@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from headprune_lib.cli.app import app, short, user_errors
-from headprune_lib.replication.cli.options import PANEL
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(hidden=True)
 def gpu(
     profile: Annotated[
         str, typer.Option(help="Which list of steps: default, or smoke, which takes seconds.")

@@ -20,6 +20,7 @@ from headprune_lib.replication.cli.options import (
     Values,
     Workers,
     read_values,
+    resumable,
     spread,
 )
 
@@ -28,15 +29,29 @@ if TYPE_CHECKING:
     from headprune_lib.replication.store import Result
     from headprune_lib.replication.verification.quantities import Quantity
 
+
+def _spelled(artifact: str) -> str:
+    """``figure1b`` however it is spelled, such as ``"Figure 1b"``."""
+    return artifact if "/" in artifact else artifact.replace(" ", "").lower()
+
+
 Artifact = Annotated[
     str,
     typer.Argument(
+        callback=_spelled,
         help="A table or figure of the paper, such as figure1b, a measurement, such as one_head, or "
-        "all: what the profile measures and is not stored yet."
+        "all: what the profile measures and is not stored yet.",
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="In place of the profile's task.")]
-ModelName = Annotated[str | None, typer.Option(help="In place of the profile's model.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of the profile's model: a name, a folder that save_pretrained wrote (fine-tuned "
+        "or not), or a name on the Hugging Face Hub."
+    ),
+]
+HOW_MUCH = "How much is measured"
 
 
 @app.command(rich_help_panel=PANEL)
@@ -49,22 +64,41 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="Of a pruning curve, only this order of removal or criterion (`headprune criteria`); "
-            "may be given several times."
+            "may be given several times.",
+            rich_help_panel=HOW_MUCH,
         ),
     ] = None,
-    n_examples: Annotated[int | None, typer.Option(help="Only this many test sentences.")] = None,
-    n_verses: Annotated[int | None, typer.Option(help="Only this many test verses.")] = None,
+    n_examples: Annotated[
+        int | None,
+        typer.Option(help="Only this many test sentences.", rich_help_panel=HOW_MUCH),
+    ] = None,
+    n_verses: Annotated[
+        int | None, typer.Option(help="Only this many test verses.", rich_help_panel=HOW_MUCH)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning or training.")] = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
-    stored: Annotated[bool, typer.Option(help="Accept a stored result that fits.")] = False,
+    stored: Annotated[
+        bool,
+        typer.Option(
+            "--stored", help="Accept a stored result that fits.", rich_help_panel=HOW_MUCH
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would be measured, and where.", rich_help_panel=HOW_MUCH
+        ),
+    ] = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Measure a table or figure again, with the weights at hand, and store it.
+    """Measure a table or figure, store it, and compare it with the committed result and the paper.
 
-    On fewer texts than the profile has, the first training alone is measured.
+    Weights that are here are used, others are trained first. On fewer texts than the profile has,
+    only the first training is measured. With a model or values of your own the result goes to a
+    folder of its own, and the committed one stays.
     """
     from headprune_lib.replication import measurements, planning
     from headprune_lib.replication.profiles import check_here
@@ -83,24 +117,28 @@ def reproduce(
         )
         if scheduler is None:  # whose workers compute on what they have
             check_here(settings)
+    if dry_run:
+        with user_errors():
+            names = measurements.artifacts(settings) if artifact == "all" else [artifact]
+            for name in names:
+                _dry(name, settings, pair, by, fresh=not stored and artifact != "all")
+        return
     missed = []
-    with user_errors(), spread(workers, scheduler):
+    with user_errors(), resumable(), spread(workers, scheduler):
         if artifact == "all":
             missed = [
                 name for name in measurements.artifacts(settings) if not _reached(name, settings)
             ]
         else:
-            _tell(
+            result = measurements.get(
                 artifact,
-                measurements.get(
-                    artifact,
-                    settings,
-                    task=pair,
-                    parts=by,
-                    fresh=not stored,
-                    announce=planning.announce,
-                ),
+                settings,
+                task=pair,
+                parts=by,
+                fresh=not stored,
+                announce=planning.announce,
             )
+            _tell(artifact, result, measurements.where(artifact, settings, pair, by))
     if missed:
         typer.echo(f"not measured: {', '.join(missed)}; the same command goes on there", err=True)
         raise typer.Exit(1)
@@ -111,14 +149,38 @@ def _reached(artifact: str, settings: Profile) -> bool:
     from headprune_lib.replication import measurements, planning
 
     try:
-        _tell(artifact, measurements.get(artifact, settings, announce=planning.announce))
+        result = measurements.get(artifact, settings, announce=planning.announce)
+        _tell(artifact, result, measurements.where(artifact, settings))
     except (ValueError, OSError, MemoryError, RuntimeError) as error:  # UnitsFailed among them
         typer.echo(f"{artifact}: {one_line(error)}", err=True)
         return False
     return True
 
 
-def _tell(artifact: str, result: Result) -> None:
+class _Told(Exception):
+    pass
+
+
+def _dry(
+    artifact: str, settings: Profile, pair: str | None, by: list[str] | None, *, fresh: bool
+) -> None:
+    from headprune_lib.replication import measurements, planning
+
+    def begin(upcoming: measurements.Upcoming) -> None:
+        planning.announce(upcoming)
+        raise _Told
+
+    path, state = measurements.where(artifact, settings, pair, by), "is stored in"
+    try:
+        measurements.get(artifact, settings, task=pair, parts=by, fresh=fresh, announce=begin)
+    except _Told:
+        state = "would be stored in"
+    typer.echo(f"{artifact} {state} {short(path)}")
+
+
+def _tell(artifact: str, result: Result, path: Path) -> None:
+    from headprune_lib.replication.cli.results import compared
+
     seconds = sum(part.provenance["seconds"] for part in result.parts.values())
     baseline = result.values.get("baseline", {})
     quality = (
@@ -128,6 +190,8 @@ def _tell(artifact: str, result: Result) -> None:
         else ""
     )
     typer.echo(f"{artifact}: {result.n_examples} examples, {quality}measured in {seconds:.0f} s")
+    for line in compared(result, path):
+        typer.echo(line)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -135,9 +199,10 @@ def verify(
     artifact: Annotated[
         str,
         typer.Argument(
+            callback=_spelled,
             help="A table, figure or measurement, whose model is trained again; or a committed result, "
             "such as one_head/reviews.minilm, or all of them, whose values and drawn outcomes are "
-            "computed again."
+            "computed again.",
         ),
     ],
     profile: ProfileName = "default",
@@ -168,7 +233,8 @@ def verify(
             values={"data": data, "device": device},
         )
         check_here(settings)
-        done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
+        with resumable():
+            done = verify(artifact, settings, task=pair, drawn_seed=drawn_seed)
     same = done.measured == done.trained
     typer.echo(f"{' '.join(done.key)}: measured on weights {done.measured}")
     typer.echo(f"trained again: {'the same weights' if same else done.trained}")
@@ -213,7 +279,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
     typer.echo(pd.DataFrame(rows, columns=columns).to_string(index=False))
 
 
-@app.command("bench", rich_help_panel=PANEL)
+@app.command("bench", hidden=True)
 def run_bench(
     half: Annotated[
         str, typer.Argument(help="encoder, criteria, sweeps, onnx or before.")
@@ -258,6 +324,8 @@ def plan(
     only: Annotated[
         str | None, typer.Option(help="One table or figure, such as figure3b, and what it needs.")
     ] = None,
+    task: Task = None,
+    model: ModelName = None,
     data: Data = None,
     device: DeviceName = None,
     values: Values = None,
@@ -272,7 +340,7 @@ def plan(
     from headprune_lib.replication.profiles import check_here, load_profile
 
     with user_errors():
-        given = read_values(values, data=data, device=device)
+        given = read_values(values, task=task, model=model, data=data, device=device)
         settings = load_profile(profile, **given)
         if settings.lacks_gpu:
             typer.echo("There is no GPU here: this is what the CPU would take.", err=True)

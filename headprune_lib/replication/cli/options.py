@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -9,24 +11,36 @@ from typing import Annotated, Any
 import typer
 
 from headprune_lib.cli.app import refuse
+from headprune_lib.messages import one_line
 
 PANEL = "The replication"
 ProfileName = Annotated[
     str, typer.Option(help="Which set of parameters: smoke, default, base or paper.")
 ]
 DeviceName = Annotated[
-    str | None, typer.Option(help="cpu, cuda, …; the profile's own if left out.")
+    str | None,
+    typer.Option(
+        help="cpu, cuda, …; the profile's own if left out.", rich_help_panel="Where it runs"
+    ),
 ]
 Data = Annotated[
     str | None,
-    typer.Option(help="Folder with the public benchmarks, or hub; $HEADPRUNE_DATA if left out."),
+    typer.Option(
+        help="Folder with your task (task.yml) or with the public benchmarks, or hub; "
+        "$HEADPRUNE_DATA if left out."
+    ),
 ]
+WHERE = "Where it runs"
 Workers = Annotated[
-    int | None, typer.Option(help="Measure in this many processes of one thread each.")
+    int | None,
+    typer.Option(help="Processes of one thread each, on this machine.", rich_help_panel=WHERE),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="Measure on the workers of a Dask scheduler: tcp://HOST:PORT, or its file."),
+    typer.Option(
+        help="A Dask scheduler, whose workers measure: tcp://HOST:PORT, or its file.",
+        rich_help_panel=WHERE,
+    ),
 ]
 Values = Annotated[
     list[str] | None,
@@ -67,6 +81,23 @@ def read_values(given: list[str] | None, **options: Any) -> dict[str, Any]:
     if twice := found.keys() & options.keys():
         raise ValueError(f"{', '.join(sorted(twice))}: given twice, by an option and by --set")
     return found | options
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """An interruption, or a full disk, ends in one line: what is kept, and what goes on with it."""
+    from headprune_lib.replication.paths import cache_root
+
+    kept = f"What is finished is kept in {cache_root()}; this goes on: headprune {{}}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nheadprune: interrupted. {kept.format(shlex.join(sys.argv[1:]))}", err=True)
+        raise typer.Exit(130) from None
+    except Exception as error:  # who writes a file has an error of its own for it
+        if "No space left" not in str(error):
+            raise
+        refuse(f"{one_line(error)}. {kept.format(shlex.join(sys.argv[1:]))}")
 
 
 @contextmanager

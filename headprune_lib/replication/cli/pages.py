@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from headprune_lib.cli.app import app, refuse, short, user_errors
-from headprune_lib.replication.cli.options import PANEL
+from headprune_lib.replication.cli.options import PANEL, resumable
 
 
 class _NameValuePairs(TyperCommand):
@@ -33,7 +33,7 @@ class _NameValuePairs(TyperCommand):
 @app.command(cls=_NameValuePairs, rich_help_panel=PANEL)
 def run(
     notebooks: Annotated[
-        list[str], typer.Argument(help="Paths, or short names such as 01_one_head.")
+        list[str], typer.Argument(help="Numbers or names, such as 01 or 01_one_head, or paths.")
     ],
     parameter: Annotated[
         list[str] | None,
@@ -42,12 +42,15 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Where the executed notebook goes. By default in place; with parameters that "
-            "change the result, <name>-run.ipynb in the current folder."
+            help="Where the executed notebook goes. Without parameters it is refreshed in place; with "
+            "them it goes to <name>-run.ipynb in the current folder, with a page of HTML beside it."
         ),
     ] = None,
 ) -> None:
-    """Execute notebooks with papermill, from any working directory."""
+    """Run notebooks of the book, with a task, model or size of your own if you like.
+
+    Wrong values are refused before anything runs.
+    """
     from papermill import PapermillExecutionError
 
     from headprune_lib.replication.pages.notebooks import (
@@ -57,6 +60,7 @@ def run(
         run_notebook,
     )
     from headprune_lib.replication.pages.page import WrongParameter
+    from headprune_lib.replication.pages.reruns import name_of_rerun
 
     # The kernels inherit it: tqdm would advise each of them to install widgets.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
@@ -67,11 +71,13 @@ def run(
     for name in notebooks:
         started = time.monotonic()
         try:
-            with user_errors():
+            with user_errors(), resumable():
                 source = find_notebook(name)
                 target = output
-                if target is None and not parameters.keys() <= HOW_NOT_WHAT:
-                    target = Path(f"{source.stem}-run.ipynb")
+                if output is not None and output.is_dir():
+                    target = output / source.name
+                elif output is None and not parameters.keys() <= HOW_NOT_WHAT:
+                    target = name_of_rerun(Path(), source.stem, parameters)
                 typer.echo(f"{source.stem} …", err=True)
                 written = run_notebook(source, parameters, target)
         except PapermillExecutionError as error:
@@ -82,7 +88,23 @@ def run(
         typer.echo(f"{short(written)}  {time.monotonic() - started:.0f} s")
 
 
-@app.command("findings", rich_help_panel=PANEL)
+@app.command("open", rich_help_panel=PANEL)
+def open_notebook(
+    notebook: Annotated[str, typer.Argument(help="A number or name, such as 01, or a path.")],
+) -> None:
+    """Open a copy of a notebook in Jupyter, in the current folder; your own copy is kept."""
+    import subprocess
+
+    from headprune_lib.replication.pages.notebooks import find_notebook
+    from headprune_lib.replication.pages.reruns import open_copy
+
+    with user_errors():
+        copy, command = open_copy(find_notebook(notebook), Path.cwd())
+    typer.echo(f"{short(copy)} is yours: change it as you like")
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
+@app.command("findings", hidden=True)
 def update_findings() -> None:
     """Write the README's verdict table and figure from the stored results."""
     from headprune_lib.replication.pages.findings import write_findings

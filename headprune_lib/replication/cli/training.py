@@ -1,8 +1,7 @@
-"""Commands that train models, choose how, and use them."""
+"""Commands that train models, and use them."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headprune_lib.cli.app import app, short, user_errors
-from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName
+from headprune_lib.replication.cli.options import PANEL, Data, DeviceName, ProfileName, resumable
 
 if TYPE_CHECKING:
     from headprune_lib.replication.profiles import Profile
@@ -50,10 +49,10 @@ def train(
     """
     from headprune_lib.replication.measurements.halves import check_task, load_for
     from headprune_lib.replication.measurements.measurement import HALVES
-    from headprune_lib.replication.models.encoders import finetuned
+    from headprune_lib.replication.models.encoders import finetuned, recipe, weights_path
     from headprune_lib.replication.profiles import check_here, load_profile
 
-    with user_errors():
+    with user_errors(), resumable():
         check_task(task, profile, HALVES)
         translated = task in load_profile(profile).translators
         half = "translation" if translated else "encoder"
@@ -67,56 +66,7 @@ def train(
             raise ValueError(f"--publish is for translation models; {settings.task} has none")
         for number in settings.seeds if seed is None else [seed]:
             finetuned(settings, number, retrain=retrain)
-
-
-@app.command(rich_help_panel=PANEL)
-def tune(
-    task: Annotated[str | None, typer.Argument(help="A task; the profile's if left out.")] = None,
-    profile: ProfileName = "default",
-    epochs: Annotated[list[int] | None, typer.Option(help="May be given several times.")] = None,
-    learning_rate: Annotated[
-        list[float] | None, typer.Option(help="May be given several times.")
-    ] = None,
-    batch_size: Annotated[
-        list[int] | None, typer.Option(help="May be given several times.")
-    ] = None,
-    n_held_out: Annotated[
-        int | None,
-        typer.Option(help="Training examples that are scored; a fifth, at most 1500, if left out."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning.")] = None,
-    data: Data = None,
-    device: DeviceName = None,
-) -> None:
-    """Fine-tune with every combination of the given values, and score each on held-out examples.
-
-    They are the last training examples; the test set is not looked at. Weights are not stored;
-    put the best values into a profile and train.
-
-    Example: headprune tune cola --epochs 3 --epochs 10 --learning-rate 1e-4
-    """
-    from headprune_lib.replication.data import TASKS
-    from headprune_lib.replication.models import encoders as tuning
-    from headprune_lib.replication.profiles import check_here, load_profile
-
-    with user_errors():
-        settings = load_profile(profile, task=task, seed=seed, data=data, device=device)
-        check_here(settings)
-        own = settings.finetuning
-        recipes = [
-            dataclasses.replace(own, epochs=e, learning_rate=rate, batch_size=size)
-            for e in epochs or [own.epochs]
-            for rate in learning_rate or [own.learning_rate]
-            for size in batch_size or [own.batch_size]
-        ]
-        metric = TASKS[settings.task].metric
-        for trial in tuning.tune(settings, recipes, n_held_out):
-            of = trial.finetuning
-            typer.echo(
-                f"epochs {of.epochs}, learning rate {of.learning_rate:g}, batches of "
-                f"{of.batch_size}: {metric} {trial.score:.3f}, accuracy {trial.accuracy:.3f}, "
-                f"log-loss {trial.log_loss:.3f} ({trial.n_held_out} examples)"
-            )
+            typer.echo(short(weights_path(settings.model, recipe(settings, number))))
 
 
 def _train_translator(
@@ -131,7 +81,7 @@ def _train_translator(
         typer.echo(short(path))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(hidden=True)
 def translate(
     task: Annotated[str, typer.Argument(help="enfr, deen, …; with --profile paper wmt14-enfr.")],
     sentences: Annotated[
@@ -157,7 +107,7 @@ def translate(
 
 @app.command(
     "fairseq-iwslt",
-    rich_help_panel=PANEL,
+    hidden=True,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def fairseq_iwslt(

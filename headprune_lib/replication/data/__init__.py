@@ -7,7 +7,9 @@
 from headprune_lib.replication.data.classification import (
     TASKS,
     Metric,
+    OwnTask,
     Task,
+    own_task,
     read_rated,
     whole_task,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "Metric",
     "MissingData",
     "Moses",
+    "OwnTask",
     "Source",
     "Task",
     "Texts",
@@ -53,6 +56,7 @@ __all__ = [
     "locate",
     "normalise",
     "noted",
+    "own_task",
     "read_rated",
     "split_by_hash",
     "whole_task",

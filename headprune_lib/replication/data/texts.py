@@ -118,7 +118,9 @@ def split_by_hash(texts: Texts, shares: dict[str, float]) -> dict[str, Texts]:
 def read_table(
     path: Path, columns: Sequence[str | int], width: int | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """The lines of a tab-separated file: where each is, for an error message, then its cells.
+    """The lines of a table: where each is, for an error message, then its cells.
+
+    Cells are separated by tabs, in a file that ends in ``.csv`` by commas, between quotes if need be.
 
     Args:
         columns: names in the header row, or numbers where there is none.
@@ -127,8 +129,11 @@ def read_table(
     Raises:
         ValueError: a header without the columns, or a line of another width (it is named).
     """
+    commas = path.suffix.lower() == ".csv"
+    form = {"strict": True} if commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    between = "commas" if commas else "tabs"
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines, places = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), [*columns]
+        lines, places = csv.reader(file, **form), [*columns]
         try:
             if width is None:
                 header = next(lines, [])
@@ -141,12 +146,13 @@ def read_table(
                 where = f"{path}, line {lines.line_num}"
                 if len(cells) != width:
                     raise ValueError(
-                        f"{where}: {len(cells)} columns, expected {width}, separated by tabs"
+                        f"{where}: {len(cells)} columns, expected {width}, separated by {between}"
                     )
                 yield where, *(cells[int(place)] for place in places)
         except (UnicodeDecodeError, csv.Error) as error:
             raise ValueError(
-                f"{path}, after line {lines.line_num}: {error}; expected tab-separated text in UTF-8"
+                f"{path}, after line {lines.line_num}: {error}; expected text in UTF-8, its cells "
+                f"separated by {between}"
             ) from error
 
 

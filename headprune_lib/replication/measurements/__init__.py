@@ -19,7 +19,7 @@ from headprune_lib.replication.measurements.halves import HALF_OF, check_task, h
 from headprune_lib.replication.measurements.measurement import HALVES, Half, Measurement
 from headprune_lib.replication.measurements.obtaining import Request, obtain
 from headprune_lib.replication.models.pretrained import BASES
-from headprune_lib.replication.profiles import Profile, load_profile
+from headprune_lib.replication.profiles import Profile, enter_own, load_profile
 from headprune_lib.replication.store import Key, Result
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "found",
     "get",
     "half_of",
+    "where",
 ]
 
 
@@ -105,6 +106,16 @@ def get(
     return obtain(request, parts=parts, fresh=fresh, begin=begin)
 
 
+def where(
+    name: str, profile: Profile, task: str | None = None, parts: Sequence[str] | None = None
+) -> Path:
+    """The JSON file that :func:`get` stores a result in; arguments as there."""
+    request = find_artifact(name, profile, task, parts)
+    if parts is None:
+        request = request._replace(profile=request.as_asked()[0])
+    return request.key.path(request.folder(request.signatures(parts)))
+
+
 def asked(
     name: str,
     profile: str = "default",
@@ -127,15 +138,13 @@ def asked(
         ValueError: an unknown name or a wrong value (the nearest names are suggested), or an option
             that the measurement does not depend on. Nothing has been computed then.
     """
-    values = values or {}
+    enter_own(values := dict(values or {}))
     numbers = {option: value for option, value in numbers.items() if value is not None}
     if name == "all":
         if task is not None or parts is not None:
             raise ValueError("all takes no --task and no --by; name the table or figure")
         translators = load_profile(profile).translators.values()
         names = {one for models in translators for one in models}
-        if model is not None and model not in {*BASES, *names}:
-            raise ValueError(unknown("model", model, {*BASES, *names}))
         field = "translation_model" if model in names else "model"
         return load_for(HALVES, profile, None, {field: model, **values}, **numbers), None
     halves, half = _halves(name), _half(name, task)

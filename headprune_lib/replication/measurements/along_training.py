@@ -263,7 +263,7 @@ def _parts(profile: Profile, task: str) -> tuple[str, ...]:
 
 def _own(profile: Profile, part: str) -> Own:
     """A training's seed, which of its checkpoints are measured, and in which orders."""
-    wanted = profile.checkpoints[profile.model_of(profile.training_task)]
+    wanted = profile.checkpoints_of(profile.training_task)
     several = wanted.unnormalised or wanted.random_orders
     removed = {"removed": C5_REMOVED} if several else {}
     described = asdict(wanted)
@@ -286,7 +286,7 @@ def along_training(context: Context, part: str) -> Measured:
     """Outcomes of a training's checkpoints under the masks of every order."""
     profile, task, seed = context.profile, context.task, seed_in(part)
     profile.check_training(task, seed)
-    wanted = profile.checkpoints[profile.model_of(task)]
+    wanted = profile.checkpoints_of(task)
     points = chosen(points_of(context, seed, wanted.within), wanted)
     found = []
     for point in points:

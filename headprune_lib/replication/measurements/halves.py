@@ -43,7 +43,12 @@ class _Reading:
     def given(self, profile: Profile, task: str) -> str | None:
         """The model's name, where it is not the profile's usual one and a command must say it."""
         usual = self.model(load_profile(profile.name), task)
-        return None if (model := self.model(profile, task)) == usual else model
+        if (model := self.model(profile, task)) == usual:
+            return None
+        known = BASES | LANGUAGE_MODELS
+        if model in known:
+            return known[model].given or model
+        return profile.given.get("translation_model", model)
 
 
 class _Encoder(_Reading):
@@ -155,7 +160,7 @@ class _Language(_Reading):
         return data, LANGUAGE_MODELS[profile.language_model].checksums, {}
 
     def committed(self, profile: Profile, task: str) -> tuple[Profile, bool]:
-        model = self.given(profile, task)
+        model = profile.language_model
         return load_profile(profile.name, language_task=task, language_model=model), True
 
     def weights_at_hand(self, profile: Profile, task: str, run: dict[str, Any]) -> Path | None:
@@ -171,9 +176,9 @@ HALF_OF: dict[Half, _Encoder | _Translation | _Language] = {
 
 def half_of(key: Key) -> Half:
     """The half of the paper that a result belongs to, or ``language``."""
-    if key.model in LANGUAGE_MODELS:
+    if key.measurement.startswith("language_"):
         return "language"
-    return "encoder" if key.model in BASES else "translation"
+    return "translation" if key.task in TRANSLATION_TASKS else "encoder"
 
 
 def load_for(

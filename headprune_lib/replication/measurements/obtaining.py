@@ -22,7 +22,7 @@ from headprune_lib.replication.models.weights import sha256_of
 from headprune_lib.replication.paths import cache_root, models_root, results_root
 from headprune_lib.replication.profiles import Profile, load_profile
 from headprune_lib.replication.store import Journal, Key, Part, Result, ResultDamaged
-from headprune_lib.replication.store.files import locked
+from headprune_lib.replication.store.files import check_writable, locked
 from headprune_lib.replication.store.results import part_path
 
 LIMITS = ("n_examples", "n_verses", "n_headline")
@@ -101,7 +101,8 @@ class Request(NamedTuple):
         )
         if standard:
             return results_folder(self.profile)
-        digests = "".join(sorted(signed["digest"] for signed in signatures.values()))
+        # the parts that a page wants tell, whichever are asked for: others join them in one figure
+        digests = "".join(sorted(signed["digest"] for signed in self.signatures().values()))
         return cache_root() / "results" / hashlib.sha256(digests.encode()).hexdigest()[:12]
 
     def command(self, parts: Sequence[str] | None = None) -> str:
@@ -109,7 +110,7 @@ class Request(NamedTuple):
         of, profile, task = HALF_OF[self.half], self.profile, self.task
         words = ["headprune reproduce", self.measurement.name, f"--profile {profile.name}"]
         words += [f"--task {task}"] if task != of.usual(profile) else []
-        words += [f"--model {model}" for model in (of.given(profile, task),) if model is not None]
+        words += [f"--model {_from_home(each)}" for each in [of.given(profile, task)] if each]
         words += [f"--by {name!r}" for name in parts or ()]
         return " ".join([*words, *self._values_given(parts)])
 
@@ -134,9 +135,7 @@ class Request(NamedTuple):
         for name in ("data", "device"):
             value = left.pop(name, None)
             if value not in (None, getattr(usual, name)):
-                home = f"{Path.home()}/"
-                place = shlex.quote(value.removeprefix(home))
-                yield f"--{name} {'~/' * value.startswith(home)}{place}"
+                yield f"--{name} {_from_home(value)}"
         for name, value in _flat(left):
             written = yaml.safe_dump(value, default_flow_style=True, width=1000)
             written = written.removesuffix("...\n").strip()
@@ -218,6 +217,12 @@ def results_folder(profile: Profile) -> Path:
     return results_root() / profile.folder
 
 
+def _from_home(path: str) -> str:
+    """A name or path as a shell takes it, without the name of a home folder."""
+    home = f"{Path.home()}/"
+    return f"{'~/' * path.startswith(home)}{shlex.quote(path.removeprefix(home))}"
+
+
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Names of values in sections, as ``--set`` takes them.
 
@@ -279,6 +284,7 @@ def obtain(
     missing = [name for name in signatures if name not in usable]
     about = kept and {name: getattr(kept, name) for name in _ABOUT}
     if missing:
+        check_writable(key.path(root).parent, folder)
         begin(missing)
     measured = {}
     for name in missing:

@@ -7,11 +7,11 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from transformers import DataCollatorWithPadding
 from headprune_lib.ablation import masked_logits
 from headprune_lib.masking import HeadTensors
 from headprune_lib.replication.data import TASKS, Texts
-from headprune_lib.replication.metrics import SCORES, millinats
+from headprune_lib.replication.metrics import millinats
 from headprune_lib.replication.models.pretrained import BASES, load_tokenizer, new_classifier
 from headprune_lib.replication.models.training import (
     BatchTrainer,
@@ -39,7 +39,7 @@ from headprune_lib.replication.models.weights import (
     save_trained,
     stored_recipe,
 )
-from headprune_lib.replication.paths import cache_root, models_root, trained_root
+from headprune_lib.replication.paths import models_root, trained_root
 from headprune_lib.replication.profiles import Finetuning, Profile
 from headprune_lib.replication.store.files import Arrays, locked
 from headprune_lib.replication.store.journal import Journal
@@ -62,6 +62,7 @@ class Batches:
     batches: list[dict[str, torch.Tensor]]
     order: np.ndarray
     n_truncated: int
+    sent_once: ClassVar = True  # to a worker, however many of its units read them
 
     def restore(self, values: np.ndarray) -> np.ndarray:
         """Values along the last axis, in batch order, put back into the examples' order."""
@@ -166,13 +167,13 @@ def recipe(profile: Profile, seed: int, *, registered: bool = False) -> dict:
 
     With ``registered``, on the text that committed results were measured on.
     """
-    task = TASKS[profile.task]
-    return {
+    task, base = TASKS[profile.task], BASES[profile.model]
+    given = {"task": task.whole, "base": base.checksums, "seed": seed}
+    if base.tuned:
+        return given
+    return given | {
         "version": TRAINING_VERSION,
-        "task": task.whole,
         "data": task.registered if registered else task.checksums(profile.data),
-        "base": BASES[profile.model].checksums,
-        "seed": seed,
         "precision": BFLOAT16,
         "frozen": profile.frozen,
         **dataclasses.asdict(profile.finetuning),
@@ -201,7 +202,14 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
     """Train every weight but what is ``frozen``: AdamW, linear warm-up and decay, cross-entropy.
 
     After a kill it goes on from the last whole epoch, and ends with the same weights.
+
+    Raises:
+        ValueError: the model is a classifier of one's own, which is fine-tuned already.
     """
+    if BASES[profile.model].tuned:
+        raise ValueError(
+            f"{profile.model} is fine-tuned already; give the model that it was made of"
+        )
     model = new_classifier(profile.model, TASKS[profile.task].labels, seed, "eager")
     _freeze(profile, model)
     folder = training_folder(profile, recipe(profile, seed))
@@ -211,7 +219,8 @@ def finetune(profile: Profile, seed: int) -> nn.Module:
 
 def _freeze(profile: Profile, model: nn.Module) -> None:
     if profile.frozen == "embeddings":
-        model.base_model.embeddings.requires_grad_(False)
+        base = model.base_model
+        getattr(base, "embeddings", base.get_input_embeddings()).requires_grad_(False)
 
 
 def _trained(
@@ -298,6 +307,9 @@ def finetuned(
         retrain: train again even if weights are stored.
     """
     seed = profile.seed if seed is None else seed
+    if (classes := BASES[profile.model].classes) and not retrain:
+        model = new_classifier(profile.model, classes, seed, kernel)
+        return model.to(profile.device_here).eval()
     wanted = recipe(profile, seed)
     path = weights_path(profile.model, wanted)
     weights = None if retrain else read_weights(path, wanted)
@@ -315,8 +327,10 @@ def finetuned(
 def weights_path(base: str, recipe: dict) -> Path:
     """Where the fine-tuning of a recipe is kept: the committed file if it is of it, else the cache.
 
-    A committed file of another recipe is left alone.
+    A committed file of another recipe is left alone. Of a classifier of one's own, its own file.
     """
+    if tuned := BASES[base].tuned:
+        return tuned
     committed = models_root() / f"{file_name(base, recipe)}.safetensors"
     if committed.is_file() and stored_recipe(committed) == recipe:
         return committed
@@ -389,57 +403,17 @@ def projections(model: nn.Module) -> list[str]:
 MOST_HELD_OUT = 1500
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What one recipe reached on the held-out examples.
+def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
+    """The training examples that a recipe is scored on instead of trained.
 
-    Attributes:
-        finetuning: the recipe, with ``n_train``, the number of training examples that were left.
-        n_held_out: number of examples that were scored.
-        score: in the task's own metric.
-        accuracy: share of the held-out examples that are answered right.
-        log_loss: mean cross-entropy in nats.
-    """
-
-    finetuning: Finetuning
-    n_held_out: int
-    score: float
-    accuracy: float
-    log_loss: float
-
-
-def tune(
-    profile: Profile, recipes: Iterable[Finetuning], n_held_out: int | None = None
-) -> Iterator[Trial]:
-    """Fine-tune with each recipe on all but the last training examples, and score those.
-
-    The seed is the profile's first. Outcomes are kept in the cache, weights are not; a recipe that
-    was killed goes on from its last whole epoch. Weights are scored as trained, without the
-    rounding of stored ones. Pairs are held out as pairs: one of the two texts may be in another that is not.
+    Pairs are held out as pairs: one of the two texts may be in another that is not.
 
     Args:
-        recipes: their ``n_train`` is ignored.
-        n_held_out: how many training examples are scored instead of trained on; a fifth of them,
-            at most 1,500, if not given.
+        n_held_out: how many; a fifth of them, at most 1,500, if not given.
 
     Raises:
         ValueError: nothing is left to train on, or nothing to score.
     """
-    held_out, score = last_examples(profile, n_held_out), SCORES[TASKS[profile.task].metric]
-    journal = Journal(cache_root() / "tuning")
-    for each in recipes:
-        own, found = outcomes(profile, each, held_out, journal)
-        yield Trial(
-            own,
-            len(held_out),
-            float(score(found["correct"], np.array(held_out.labels))),
-            float(found["correct"].mean()),
-            float(found["loss"].mean()),
-        )
-
-
-def last_examples(profile: Profile, n_held_out: int | None = None) -> Texts:
-    """The training examples that a recipe is scored on instead of trained; see :func:`tune`."""
     train = TASKS[profile.task].split("train", profile.data)
     if n_held_out is None:
         n_held_out = min(MOST_HELD_OUT, len(train) // 5)

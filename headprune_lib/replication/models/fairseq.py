@@ -284,11 +284,15 @@ def archive_of(published: Published) -> Archive:
 
 def checkpoint_of(published: Published) -> Path:
     """Where the published weights are, or will be once they are fetched."""
+    if folder := published.folder:
+        return folder / "model.safetensors"
     return archive_of(published).target / _CHECKPOINT
 
 
 def described(published: Published) -> dict:
     """What a result says in place of a recipe; the archive is fetched for it."""
+    if published.folder:
+        return {"sha256": sha256_of(checkpoint_of(published))}
     archive = archive_of(published)
     return {"url": archive.url, "sha256": sha256_of(archive.folder() / _CHECKPOINT)}
 

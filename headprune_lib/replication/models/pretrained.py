@@ -1,9 +1,10 @@
-"""Pretrained encoders and language models: where their weights come from, and their tokenizers."""
+"""Encoders and language models, registered or one's own: their weights and their tokenizers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -18,7 +19,7 @@ import transformers
 from torch import nn
 
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
-from headprune_lib.messages import one_line, quiet
+from headprune_lib.messages import one_line, quiet, unknown
 from headprune_lib.replication.data import (
     MissingData,
     Source,
@@ -31,13 +32,15 @@ from headprune_lib.replication.data import (
     noted,
     word_tokenizer,
 )
-from headprune_lib.replication.paths import cache_root
+from headprune_lib.replication.models.weights import sha256_of
+from headprune_lib.replication.paths import absolute, cache_root
 from headprune_lib.replication.store.files import set_aside
 
 
 @dataclass(frozen=True)
 class Base:
-    """A pretrained model: registered files, packages that hold them, the Hub's, or random weights.
+    """A pretrained model: registered files, packages that hold them, the Hub's, random weights, or
+    a folder of one's own.
 
     Attributes:
         name: as ``--model`` takes it.
@@ -49,6 +52,7 @@ class Base:
         hub: repository on the Hugging Face Hub; what is fetched first is noted, and checked after.
         build: makes the configuration of a model with random weights.
         kernel: the attention implementation that is faster where no gradient is needed.
+        given: of a model of one's own the folder, or the name on the Hub, that it was named by.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Base:
     build: Callable[[], transformers.PretrainedConfig] | None = None
     kernel: str = "sdpa"
     short: str = ""
+    given: str = ""
 
     @property
     def checksums(self) -> dict[str, str]:
@@ -71,6 +76,9 @@ class Base:
             if noted(name) is None:
                 self.folder()
             return {name: noted(name) or ""}
+        if self.given:
+            files = [Path(self.given, name) for name in ("config.json", _WEIGHTS)]
+            return {f"{self.name}/{file.name}": sha256_of(file) for file in files}
         return {source.path: source.sha256 for source in self.files} or {self.name: "random"}
 
     @property
@@ -89,8 +97,52 @@ class Base:
             return _fetched(self, _fetched_to(self))
         if self.hub:
             return _from_hub(self.hub)
+        if self.given:
+            return Path(self.given)
         paths = [locate(source) for source in self.files]
         return paths[0].parent
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Of one's own classifier, which is fine-tuned already, its classes; else none."""
+        return _of_config(self.folder())[0] if self.given else ()
+
+    @property
+    def tuned(self) -> Path | None:
+        """The file of the weights of such a classifier."""
+        return self.folder() / _WEIGHTS if self.classes else None
+
+    def longest(self, wanted: int) -> int:
+        """Tokens of a text that it reads at most, of those that are wanted."""
+        return min(wanted, _of_config(self.folder())[1]) if self.given else wanted
+
+    def check_classes(self, labels: Sequence[str]) -> None:
+        """Raises ValueError where a fine-tuned classifier's classes are not those of a task.
+
+        They are to be in the task's order. Those without a name (``LABEL_0``) are taken to be.
+        """
+        classes = [name.lower() for name in self.classes]
+        unnamed = [f"label_{number}" for number in range(len(labels))]
+        if classes not in ([], unnamed, [label.lower() for label in labels]):
+            raise ValueError(
+                f"{self.name} tells {', '.join(self.classes)} apart, and the task "
+                f"{', '.join(labels)}; describe the task with the model's classes, in their order, in "
+                "a task.yml"
+            )
+
+
+@cache
+def _of_config(folder: Path) -> tuple[tuple[str, ...], int]:
+    """The classes of a fine-tuned classifier, and the tokens that a model has positions for."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    longest = min(
+        tokenizer.model_max_length,
+        getattr(config, "max_position_embeddings", tokenizer.model_max_length),
+    )
+    if not any(name.endswith("ForSequenceClassification") for name in config.architectures or ()):
+        return (), longest
+    return tuple(config.id2label[number] for number in range(config.num_labels)), longest
 
 
 _WEIGHTS = "model.safetensors"
@@ -292,6 +344,46 @@ LANGUAGE_MODELS: dict[str, Base] = {
 }
 
 
+def own_model(given: str, known: dict[str, Base]) -> str:
+    """The name of a model: as it is given, or that under which a model of one's own is entered.
+
+    Args:
+        given: a known name, a folder that transformers' ``save_pretrained`` wrote, or a name on the
+            Hub, such as ``google-bert/bert-base-cased``.
+        known: where it is entered, ``BASES`` or ``LANGUAGE_MODELS``.
+
+    Raises:
+        ValueError: neither of them, a folder without a model, or one named as another model is.
+    """
+    if given in known:
+        return given
+    folder = absolute(given)
+    if folder.is_dir():
+        check_folder(folder)
+        base = Base(folder.name, str(folder), given=str(folder))
+    elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", given) and not folder.parent.is_dir():
+        base = Base(folder.name, given, hub=given, given=given)
+    else:
+        raise ValueError(
+            f"{unknown('model', given, known)}, or a folder that save_pretrained wrote"
+        )
+    if known.setdefault(base.name, base) != base:
+        raise ValueError(
+            f"another model is called {base.name}; give the folder {given} another name"
+        )
+    return base.name
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ValueError for a folder that ``save_pretrained`` wrote no model and tokenizer to."""
+    needed = ("config.json", _WEIGHTS, "tokenizer_config.json")
+    if missing := [name for name in needed if not (folder / name).is_file()]:
+        raise ValueError(
+            f"{folder} has no {', no '.join(missing)}; write the model and its tokenizer there with "
+            "save_pretrained of transformers"
+        )
+
+
 def check_installed(package: str) -> None:
     """Raises ValueError where a package of the extra ``language`` is missing."""
     if find_spec(package) is None:
@@ -306,9 +398,9 @@ def load_tokenizer(base: str):
     """
     if {**BASES, **LANGUAGE_MODELS}[base].build is not None:
         return word_tokenizer()
-    if base in LANGUAGE_MODELS:
+    if base in LANGUAGE_MODELS and not LANGUAGE_MODELS[base].given:
         return _gguf_tokenizer(_gguf(base))
-    return transformers.AutoTokenizer.from_pretrained(BASES[base].folder())
+    return transformers.AutoTokenizer.from_pretrained({**BASES, **LANGUAGE_MODELS}[base].folder())
 
 
 _gguf_tokenizer = cache(read_gguf_tokenizer)
@@ -326,11 +418,14 @@ def load_language_model(name: str) -> nn.Module:
     Raises:
         ValueError: gguf is not installed. MissingData, WrongChecksum: as of :meth:`Base.folder`.
     """
-    build = LANGUAGE_MODELS[name].build
-    if build is None:
+    entry, kind = LANGUAGE_MODELS[name], transformers.AutoModelForCausalLM
+    if entry.given:
+        with quiet():
+            return kind.from_pretrained(entry.folder(), dtype=torch.float32).eval()
+    if entry.build is None:
         return read_gguf(_gguf(name))
     torch.manual_seed(0)
-    return transformers.AutoModelForCausalLM.from_config(build()).eval()
+    return kind.from_config(entry.build()).eval()
 
 
 def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "sdpa") -> nn.Module:
@@ -348,7 +443,12 @@ def new_classifier(base: str, labels: Sequence[str], seed: int, kernel: str = "s
         return transformers.AutoModelForSequenceClassification.from_config(
             config, attn_implementation=kernel
         )
-    with quiet():
-        return transformers.AutoModelForSequenceClassification.from_pretrained(
-            entry.folder(), **names, attn_implementation=kernel, dtype=torch.float32
-        )
+    try:
+        with quiet():
+            return transformers.AutoModelForSequenceClassification.from_pretrained(
+                entry.folder(), **names, attn_implementation=kernel, dtype=torch.float32
+            )
+    except ValueError:  # of an architecture that has no such kernel
+        if kernel == "eager" or not entry.given:
+            raise
+        return new_classifier(base, labels, seed, "eager")

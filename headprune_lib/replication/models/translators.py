@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from headprune_lib.fairseq_import import FairseqTranslator
+from headprune_lib.messages import quiet
 from headprune_lib.replication.data import TRANSLATION_TASKS, Moses, Texts
 from headprune_lib.replication.metrics import sentence_counts
 from headprune_lib.replication.models import fairseq
@@ -150,6 +151,27 @@ class MosesPieces:
             "": sentence_counts(self.tokens(rows), wanted, "none"),
             BESIDE: sentence_counts(self.texts(rows), plain),
         }
+
+
+@dataclass(frozen=True)
+class TokenizerPieces:
+    """The pieces of a tokenizer of transformers; BLEU is sacrebleu's own."""
+
+    tokenizer: transformers.PreTrainedTokenizerBase
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """See :class:`Pieces`."""
+        return self.tokenizer(list(texts)).input_ids
+
+    def targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """See :class:`Pieces`."""
+        return self.tokenizer(text_target=list(texts)).input_ids
+
+    def texts(self, rows: Rows) -> list[str]:
+        """See :class:`Pieces`."""
+        return self.tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True)
+
+    counts = SentencePieces.counts
 
 
 def train_vocabulary(pairs: Texts, size: int) -> bytes:
@@ -569,8 +591,10 @@ def load_translator(
     if isinstance(recipe, Published):
         if not final:
             raise ValueError(f"of the published model of {task} there are final weights alone")
-        *pieces, curve = fairseq.load_public(recipe, kernel, device)
         path = fairseq.checkpoint_of(recipe)
+        if recipe.folder:
+            return _load_own(task, recipe.folder, path, kernel, device)
+        *pieces, curve = fairseq.load_public(recipe, kernel, device)
     elif isinstance(recipe, FairseqRecipe):
         train(profile, task, seed, model=model)
         path = _weights(task, seed, model, recipe, epoch)
@@ -585,6 +609,23 @@ def load_translator(
         described = full_recipe(task, recipe, seed, final=final)
         return _load_ours(task, recipe, path, described, kernel, device)
     return Translator(task, pieces[0].model, MosesPieces(*pieces), sha256_of(path), curve)
+
+
+def _load_own(task: str, folder: Path, path: Path, kernel: str, device: str) -> Translator:
+    """A Marian model of one's own; it never writes padding, and searches as it is told alone."""
+    with quiet():
+        model = transformers.MarianMTModel.from_pretrained(
+            folder, attn_implementation=kernel, dtype=torch.float32
+        )
+    config = model.config
+    model.final_logits_bias[:, config.pad_token_id] = -torch.inf
+    model.generation_config = transformers.GenerationConfig(
+        pad_token_id=config.pad_token_id,
+        eos_token_id=config.eos_token_id,
+        decoder_start_token_id=config.decoder_start_token_id,
+    )
+    pieces = TokenizerPieces(transformers.AutoTokenizer.from_pretrained(folder))
+    return Translator(task, model.to(device).eval(), pieces, sha256_of(path), [])
 
 
 def _load_ours(

@@ -6,6 +6,7 @@ unchanged results gives an empty diff.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
@@ -19,7 +20,8 @@ import yaml
 from nbformat import NotebookNode
 
 from headprune_lib.messages import unknown
-from headprune_lib.replication.pages.page import WrongParameter
+from headprune_lib.replication.pages.page import WrongParameter, read_parameters
+from headprune_lib.replication.pages.reruns import as_html, mark_as_rerun
 from headprune_lib.replication.paths import absolute, project_root
 from headprune_lib.replication.store.files import replace_files
 
@@ -38,7 +40,7 @@ def find_notebook(name: str | Path) -> Path:
 
     Args:
         name: a path with or without ``.ipynb``, or a name in ``notebooks/`` such as
-            ``01_one_head``, whatever the working directory.
+            ``01_one_head``, or the beginning of one, such as ``01``, whatever the working directory.
 
     Raises:
         FileNotFoundError: there is none; the message names the nearest ones.
@@ -49,7 +51,12 @@ def find_notebook(name: str | Path) -> Path:
     for path in (given, notebooks_root() / given):
         if path.is_file():
             return path.resolve()
-    known = [path.stem for path in notebooks_root().glob("*.ipynb")]
+    known = sorted(
+        path.stem for path in notebooks_root().glob("*.ipynb") if not path.stem.endswith("-run")
+    )
+    begun = [stem for stem in known if stem.startswith(given.stem)]
+    if len(begun) == 1 and given.parent == Path():
+        return (notebooks_root() / f"{begun[0]}.ipynb").resolve()
     raise FileNotFoundError(unknown("notebook", given.stem, known))
 
 
@@ -65,6 +72,17 @@ def notebook_parameters(path: Path) -> dict[str, Any]:
     if not declared:
         raise WrongParameter(f"{path.name} has no cell tagged 'parameters'")
     return {name: parameter["default"] for name, parameter in declared.items()}
+
+
+def check_values(path: Path, parameters: Mapping[str, Any]) -> None:
+    """Raises WrongParameter for what a notebook of the project would refuse; no kernel is started."""
+    declared = notebook_parameters(path)
+    for name in parameters:
+        if name not in declared:
+            raise WrongParameter(unknown(f"parameter of {path.name}", name, declared))
+    if "profile" in declared:
+        defaults = {name: ast.literal_eval(default) for name, default in declared.items()}
+        read_parameters(defaults | dict(parameters))
 
 
 def parse_value(text: str) -> Any:
@@ -99,6 +117,8 @@ def run_notebook(
             untouched if the run fails.
         cwd: the working directory of the code; ``notebooks/`` of the project by default.
 
+    With parameters that change the result a page of HTML is written beside ``output``.
+
     Returns:
         The path of the stored notebook.
 
@@ -113,14 +133,13 @@ def run_notebook(
     target = source if output is None else absolute(output)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name} into")
-    parameters = dict(parameters or {})
-    declared = notebook_parameters(source)
-    for name in parameters:
-        if name not in declared:
-            raise WrongParameter(unknown(f"parameter of {source.name}", name, declared))
+    check_values(source, parameters := dict(parameters or {}))
     # the kernel works in another folder
+    given = dict(parameters)
     if parameters.get("data") not in (None, "hub"):
         parameters["data"] = str(absolute(parameters["data"]))
+    if Path(model := str(parameters.get("model"))).is_dir():
+        parameters["model"] = str(absolute(model))
     if os.environ.get("HEADPRUNE_DATA"):
         os.environ["HEADPRUNE_DATA"] = str(absolute(os.environ["HEADPRUNE_DATA"]))
     notebook = papermill.execute_notebook(
@@ -133,8 +152,13 @@ def run_notebook(
         stderr_file=sys.stderr,  # the measurements' own progress bars
         extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks are no part of them
     )
-    strip_noise(notebook, keep_injected=not parameters.keys() <= HOW_NOT_WHAT)
-    replace_files({target: (nbformat.writes(notebook) + "\n").encode()})
+    rerun = not parameters.keys() <= HOW_NOT_WHAT
+    strip_noise(notebook, keep_injected=rerun)
+    files = {}
+    if rerun:
+        mark_as_rerun(notebook, given)
+        files[target.with_suffix(".html")] = as_html(notebook, target.stem).encode()
+    replace_files({**files, target: (nbformat.writes(notebook) + "\n").encode()})
     return target
 
 

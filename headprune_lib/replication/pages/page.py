@@ -57,6 +57,11 @@ def open_page(parameters: Mapping[str, Any]) -> Page:
     """
     shell = get_ipython()
     check_injected(shell.user_ns["In"] if shell else ())
+    return Page(read_parameters(parameters), parameters.get("fresh", False))
+
+
+def read_parameters(parameters: Mapping[str, Any]) -> Profile:
+    """The profile that a notebook's parameters mean; arguments and errors as of :func:`open_page`."""
     fresh = parameters.get("fresh", False)
     values = {name: parameters[name] for name in PARAMETERS if name in parameters}
     values["n_headline"] = values.get("n_verses")
@@ -67,7 +72,7 @@ def open_page(parameters: Mapping[str, Any]) -> Page:
         check_here(settings)
     except ValueError as error:
         raise WrongParameter(str(error)) from None
-    return Page(settings, fresh)
+    return settings
 
 
 def check_injected(cells: Sequence[str]) -> None:

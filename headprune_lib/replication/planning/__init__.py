@@ -134,6 +134,8 @@ def _steps(
 def _training(half: Half, profile: Profile, task: str, seed: int) -> Iterator[Step]:
     """A training, whether its weights are here or not; none of published weights."""
     if half == "encoder":
+        if BASES[profile.model].classes:
+            return
         what, name = f"fine-tune, seed {seed}", f"{TASKS[task].whole}-{profile.model}-seed{seed}"
         stored = [models_root() / f"{name}.safetensors"]
         stored += (trained_root() / "models").glob(f"{name}-*.safetensors")
@@ -157,7 +159,7 @@ def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int,
     tasks = sorted({(step.half, step.task) for step in steps(profile, only)})
     hub = BASES[profile.model].hub
     if hub and any(half == "encoder" for half, _ in tasks):
-        found[hub] = (_BYTES[hub], _cached(hub, "model"))
+        found[hub] = (_BYTES.get(hub, 0), _cached(hub, "model"))
     for half, name in tasks:
         if half == "encoder":
             task = TASKS[name]
@@ -167,7 +169,7 @@ def downloads(profile: Profile, only: str | None = None) -> dict[str, tuple[int,
                 found[where] = (_BYTES.get(where, 0), there)
             continue
         recipe = profile.translator(name, profile.model_of(name))
-        if isinstance(recipe, Published):
+        if isinstance(recipe, Published) and not recipe.folder:
             archive = archive_of(recipe)
             found[archive.url] = (_BYTES["model"], archive.here)
         if name == "wmt14-enfr" and not _given("newstest"):

@@ -65,7 +65,7 @@ def config_of(profile: Profile) -> transformers.PretrainedConfig:
     base = BASES[profile.model]
     if base.build is not None:
         return base.build()
-    if base.hub:
+    if base.hub and not base.given:
         return transformers.BertConfig()  # BERT-base's is the class's own
     return transformers.AutoConfig.from_pretrained(base.folder())
 
@@ -73,6 +73,10 @@ def config_of(profile: Profile) -> transformers.PretrainedConfig:
 def shape_of(profile: Profile, task: str) -> Shape:
     """The shape of a profile's translator of a task."""
     recipe = profile.translator(task, profile.model_of(task))
+    if isinstance(recipe, Published) and recipe.folder:
+        config = transformers.AutoConfig.from_pretrained(recipe.folder)
+        size = (config.d_model, config.encoder_ffn_dim, config.vocab_size, config.dropout)
+        return Shape(config.encoder_layers, config.encoder_attention_heads, *size)
     return recipe.shape if isinstance(recipe, Recipe) else _SHAPES[task]
 
 

@@ -115,7 +115,7 @@ def _translation(
     if measurement.name == "pruning_curve" and task == profile.translation_task:
         verses = several
     if measurement.name == "along_training":
-        wanted = profile.checkpoints[profile.model_of(task)]
+        wanted = profile.checkpoints_of(task)
         points = len(wanted.shares) + len(wanted.epochs) + wanted.within
         if wanted.every:
             recipe = profile.translator(task, profile.model_of(task))

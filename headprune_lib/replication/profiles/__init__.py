@@ -8,10 +8,12 @@ import typing
 from collections.abc import Collection
 from dataclasses import field
 from importlib import resources
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pydantic
 import torch
+import transformers
 import yaml
 from annotated_types import Ge, Gt  # which pydantic brings
 from pydantic import AfterValidator, AllowInfNan, ConfigDict, StrictBool, StrictFloat, StrictInt
@@ -19,8 +21,20 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headprune_lib.cli.models import check_device
 from headprune_lib.messages import unknown
-from headprune_lib.replication.data import LANGUAGE_TASKS, TASKS, TRANSLATION_TASKS, whole_task
-from headprune_lib.replication.models.pretrained import BASES, LANGUAGE_MODELS
+from headprune_lib.replication.data import (
+    LANGUAGE_TASKS,
+    TASKS,
+    TRANSLATION_TASKS,
+    OwnTask,
+    own_task,
+    whole_task,
+)
+from headprune_lib.replication.models.pretrained import (
+    BASES,
+    LANGUAGE_MODELS,
+    check_folder,
+    own_model,
+)
 from headprune_lib.replication.models.weights import BFLOAT16
 from headprune_lib.replication.paths import absolute
 
@@ -196,9 +210,14 @@ class FairseqRecipe:
 
 @parameters
 class Published:
-    """A translation model that others trained: the name of its archive."""
+    """A translation model that is trained: the name of its archive, or a Marian's own folder."""
 
     archive: str
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of a model of one's own; None of a registered archive."""
+        return folder if (folder := Path(self.archive)).is_absolute() else None
 
 
 TranslatorRecipe = Recipe | FairseqRecipe | Published
@@ -378,8 +397,19 @@ class Profile:
 
     def model_of(self, task: str) -> str:
         """Which model of a translation task is measured: the one given, or the task's own."""
-        own = self.task_models.get(task, self.translation_model)
-        return self.given.get("translation_model", own)
+        if "translation_model" in self.given:
+            return self.translation_model
+        return self.task_models.get(task, self.translation_model)
+
+    def checkpoints_of(self, task: str) -> Checkpoints:
+        """Where a translation task's model is measured along its training.
+
+        Raises:
+            ValueError: nothing is known of the model's training.
+        """
+        if (model := self.model_of(task)) not in self.checkpoints:
+            raise ValueError(unknown("model with checkpoints", model, self.checkpoints))
+        return self.checkpoints[model]
 
     def trainings(self, task: str, model: str | None = None) -> list[int]:
         """Seeds of a translation model's trainings; the first stands where one is enough.
@@ -404,6 +434,11 @@ class Profile:
                 f"own, give --seed {seed}, in a notebook translation_seed"
             )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process models and tasks of one's own are entered first."""
+        enter_own(dict(state["given"]))
+        self.__dict__.update(state)
+
     def on(self, task: str) -> Profile:
         """The same profile, with the same values of one's own, on another task."""
         return load_profile(self.name, **{**self.given, "task": task})
@@ -425,23 +460,80 @@ def load_profile(name: str = "default", *, seed: int | None = None, **overrides)
         raise ValueError(unknown("profile", name, PROFILES))
     values = _read(name)
     values["main_task"] = values["task"]
-    elsewhere, task = values.pop("tasks"), overrides.get("task")
-    if task not in (None, values["task"]):
-        for section in dict.fromkeys((whole_task(task), task)):
-            values = merged(values, elsewhere.get(section, {}))
     # None leaves the profile's value; of a name that it does not have, it is refused with the rest
     given = {
         each: value
         for each, value in overrides.items()
         if value is not None or each not in Profile.__dataclass_fields__
     }
-    values = merged(values, given)
+    entered = enter_own(given)
+    elsewhere, task = values.pop("tasks"), given.get("task")
+    if task not in (None, values["task"]):
+        own = TASKS.get(task)
+        own = own if isinstance(own, OwnTask) else None
+        for section in ("own",) if own else dict.fromkeys((whole_task(task), task)):
+            values = merged(values, elsewhere.get(section, {}))
+        if own:
+            values = merged(values, _of_own(own, values))
+    named = given.get("translation_model")
+    names = {name for models in values["translation_seeds"].values() for name in models}
+    if named is not None and named not in names and Path(named).is_dir():
+        entered["translation_model"] = _enter_translator(values, given)
+    values = merged(values, given | entered)
     values["given"] = {**given, **({} if seed is None else {"seed": seed})}
     if seed is not None:
         values["seeds"] = [seed, *(other for other in values["seeds"] if other != seed)]
+    if values["model"] in BASES and (base := BASES[values["model"]]).given:
+        values["finetuning"]["max_length"] = base.longest(values["finetuning"]["max_length"])
+        base.check_classes(TASKS[values["task"]].labels if values["task"] in TASKS else ())
+        if base.classes and seed is not None:
+            raise ValueError(f"{base.name} is fine-tuned already; leave out the seed")
+        if base.classes:
+            values |= {"seeds": [1], "further_seeds": [], "compared_trainings": 1}
     if values.get("data") not in (None, "hub"):  # notebooks run in a folder of their own
         values["data"] = str(absolute(values["data"]))
     return Profile(name=name, **values)
+
+
+def enter_own(given: dict[str, Any]) -> dict[str, str]:
+    """Enter models and the task of one's own; ``given`` then has the task, and whole paths.
+
+    Returns:
+        The names of the models in place of their paths.
+    """
+    entered = {}
+    for kind, known in (("model", BASES), ("language_model", LANGUAGE_MODELS)):
+        if isinstance(path := given.get(kind), str):
+            entered[kind] = own_model(path, known)
+            given[kind] = known[entered[kind]].given or path
+    if isinstance(data := given.get("data"), str) and data != "hub":
+        given["data"] = str(absolute(data))
+        if (task := own_task(absolute(data))) is not None:
+            given.setdefault("task", task.name)
+    return entered
+
+
+def _enter_translator(values: dict[str, Any], given: dict[str, Any]) -> str:
+    """Let each translation task of a profile have a Marian model of one's own; returns its name."""
+    folder = absolute(given["translation_model"])
+    check_folder(folder)
+    if transformers.AutoConfig.from_pretrained(folder).model_type != "marian":
+        raise ValueError(f"{folder} holds no Marian model, the only kind that is translated with")
+    given["translation_model"] = str(folder)
+    for task, seeds in values["translation_seeds"].items():
+        seeds[folder.name] = [1]
+        models = values["published"].setdefault(task, {})
+        models[folder.name] = {"archive": str(folder)}
+    return folder.name
+
+
+def _of_own(task: OwnTask, values: dict[str, Any]) -> dict[str, Any]:
+    """What a profile has of a task of one's own: no more text to choose and score on than there is."""
+    n = len(task.load().get("train", ()))
+    n_scoring = min(values["n_scoring"], n // 2)
+    n_selection = min(values["n_selection"], n - n_scoring)
+    sizes = {"n_scoring": n_scoring, "n_selection": n_selection, "n_examples": None}
+    return merged({"domains": [*task.domains], **sizes}, task.profile)
 
 
 def check_here(profile: Profile) -> None:

@@ -6,7 +6,9 @@ import bz2  # a Python without it, or without lzma, must not take results for da
 import io
 import lzma
 import os
+import shutil
 import sys
+import tempfile
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -21,6 +23,29 @@ Arrays = dict[str, np.ndarray]
 
 _held: ContextVar[frozenset[Path]] = ContextVar("_held", default=frozenset())
 _SILENT = 10  # seconds of waiting before a message
+
+
+_LEAST_FREE = (
+    100_000_000  # bytes; a part of a result takes a few MB, a checkpoint of a small model 100
+)
+
+
+def check_writable(*folders: Path) -> None:
+    """Raises OSError where a folder cannot be made or written to, or its disk is full."""
+    for folder in folders:
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        why = ""
+        try:
+            tempfile.TemporaryFile(dir=there).close()  # rights alone do not say it of every folder
+            if (free := shutil.disk_usage(there).free) < _LEAST_FREE:
+                why = f"{free / 1e6:.0f} MB are free, {_LEAST_FREE / 1e6:.0f} are needed"
+        except OSError as error:
+            why = error.strerror
+        if why:
+            raise OSError(
+                f"{folder} cannot be written to ({why}); HEADPRUNE_RESULTS and HEADPRUNE_CACHE name "
+                "other folders"
+            )
 
 
 def npz_bytes(arrays: Arrays) -> bytes:
@@ -111,6 +136,7 @@ def replace_files(files: dict[Path, bytes]) -> None:
     own = uuid.uuid4().hex[:12]
     staged = {path: path.with_name(f".{path.name}.{own}.tmp") for path in files}
     old: dict[Path, bytes | None] = {}
+    path = Path()
     try:
         for path, temporary in staged.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,12 +148,16 @@ def replace_files(files: dict[Path, bytes]) -> None:
             previous = path.read_bytes() if path.exists() else None
             os.replace(temporary, path)
             old[path] = previous
-    except BaseException:
-        for path, content in old.items():
+    except BaseException as error:
+        for written, content in old.items():
             if content is None:
-                path.unlink()
+                written.unlink()
             else:
-                path.write_bytes(content)
+                written.write_bytes(content)
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise type(error)(
+                error.errno, f"cannot be written ({error.strerror})", str(path)
+            ) from error
         raise
     finally:
         for temporary in staged.values():

@@ -1,0 +1,126 @@
+"""What was measured here, beside the committed results and the paper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headprune_lib.cli.app import app, refuse, short, user_errors
+from headprune_lib.messages import one_line
+from headprune_lib.replication.cli.options import PANEL
+
+if TYPE_CHECKING:
+    from headprune_lib.replication.store import Result
+
+
+@app.command(rich_help_panel=PANEL)
+def results(
+    artifact: Annotated[
+        str | None, typer.Argument(help="Only of this table, figure or measurement.")
+    ] = None,
+) -> None:
+    """List what was measured here: when, on what, how it differs from the committed result, and where.
+
+    That is every result with parameters of your own, and those in data/results that git has in
+    another form.
+    """
+    from headprune_lib.messages import unknown
+    from headprune_lib.replication.measurements import MEASUREMENTS
+    from headprune_lib.replication.paper import ARTIFACTS
+    from headprune_lib.replication.store import Key, load
+
+    wanted = ARTIFACTS[artifact].measurement if artifact in ARTIFACTS else artifact
+    if wanted is not None and wanted not in MEASUREMENTS:
+        refuse(unknown("artifact", wanted, {*ARTIFACTS, *MEASUREMENTS}))
+    with user_errors():
+        found = sorted(_measured_here(wanted or "*"), key=lambda path: path.stat().st_mtime)
+    for path in found:
+        task, _, model = path.stem.partition(".")
+        try:
+            result = load(Key(path.parent.name, task, model), path.parents[1])
+            typer.echo("\n".join([*_about(result), *compared(result, path)]) + "\n")
+        except (ValueError, KeyError, TypeError) as error:
+            typer.echo(f"{short(path)}: cannot be read ({one_line(error)})\n", err=True)
+    if not found:
+        typer.echo("Nothing was measured here yet; begin with: headprune reproduce figure1b")
+
+
+def _measured_here(measurement: str) -> Iterator[Path]:
+    from headprune_lib.replication.paths import cache_root, project_root, results_root
+
+    yield from (cache_root() / "results").glob(f"*/{measurement}/*.json")
+    root, project = results_root(), project_root()
+    if not root.is_relative_to(project):
+        yield from root.rglob(f"{measurement}/*.json")
+        return
+    words = ["git", "-C", str(project), "status", "--porcelain", "-uall", "--", str(root)]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return  # no git, or no checkout of it: nothing tells what is committed
+    changed = [project / line[3:].strip('"') for line in told.splitlines()]
+    yield from (p for p in changed if p.is_file() and p.match(f"{measurement}/*.json"))
+
+
+def _about(result: Result) -> Iterator[str]:
+    from headprune_lib.replication.titles import machine
+
+    said = result.provenance
+    yield (
+        f"{'/'.join(result.key)}: {result.n_examples} of {result.dataset}, {said['date'][:16]}, "
+        f"{machine(said['hardware'])}"
+    )
+    yield f"  {said['command']}"
+
+
+def compared(result: Result, path: Path) -> Iterator[str]:
+    """What a result says beside the committed one and the paper, and where it is, a line each."""
+    from headprune_lib.replication.claims.rules import CLAIMS
+    from headprune_lib.replication.measurements import half_of
+
+    yield from (f"  here       {line}" for line in _said(result, path.parents[1]))
+    if (committed := _committed(result, path)) is not None:
+        name = f" ({committed.model} on {committed.task})" * (committed.key != result.key)
+        yield from (f"  committed  {line}{name}" for line in _said(committed, None))
+    half = half_of(result.key)
+    for claim in CLAIMS:
+        if claim.measurement == result.measurement and half in claim.halves:
+            yield f"  paper      {claim.id}: {claim.paper_value}"
+    yield f"  in         {short(path)}"
+
+
+def _said(result: Result, root: Path | None) -> Iterator[str]:
+    """The numbers that a claim rests on, with their intervals; else how good the model is."""
+    from headprune_lib.replication.claims.evidence import rows_of
+
+    if rows := rows_of(result, root):
+        yield from (f"{row.claim}: {row.judged.measured}" for row in rows)
+        return
+    for row in result.values.get("recipes", ()):
+        low, high = row["interval"]
+        yield (
+            f"{row['epochs']} epochs, rate {row['learning_rate']:g}, batches of {row['batch_size']}: "
+            f"{result.metric} {row['score']:.3f} [{low:.3f}, {high:.3f}]"
+        )
+    baseline = result.values.get("baseline", {})
+    yield from (
+        f"{name} {value:.4g}" for name, value in baseline.items() if isinstance(value, float)
+    )
+
+
+def _committed(result: Result, path: Path) -> Result | None:
+    """The committed result of the same model and task, else the profile's own; not the same file."""
+    from headprune_lib.replication import measurements, store
+    from headprune_lib.replication.measurements.obtaining import results_folder
+    from headprune_lib.replication.profiles import load_profile
+
+    profile = load_profile(result.profile)
+    half, root = measurements.HALF_OF[measurements.half_of(result.key)], results_folder(profile)
+    task = half.task(profile)
+    usual = store.Key(result.measurement, task, half.model(profile, task))
+    there = [key for key in (result.key, usual) if key.path(root) != path]
+    return next((found for key in there if (found := store.stored(key, root))), None)

@@ -1,0 +1,136 @@
+"""A notebook that was run with parameters of one's own: it says so, and reads well without the book."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from headprune_lib.replication.paths import project_root
+
+_RERUN = "headprune_rerun"  # in a notebook's metadata: the parameters that it was run with
+_ROLE = re.compile(r"\{([a-z:]+)\}`([^`<]*?)\s*(?:<[^`>]*>)?`")
+
+
+def name_of_rerun(folder: Path, stem: str, parameters: Mapping[str, Any]) -> Path:
+    """Where a run with these parameters goes: ``<stem>-run.ipynb``, numbered where others are.
+
+    A run with the same parameters takes the place of the one before; no other file is overwritten.
+    """
+    number = 1
+    while True:
+        middle = "" if number == 1 else f"-{number}"
+        path = folder / f"{stem}{middle}-run.ipynb"
+        if not path.exists() or _parameters_of(path) == json.dumps(
+            dict(parameters), sort_keys=True
+        ):
+            return path
+        number += 1
+
+
+def _parameters_of(path: Path) -> str | None:
+    try:
+        return nbformat.read(path, as_version=4).metadata.get(_RERUN)
+    except (OSError, ValueError, nbformat.ValidationError):
+        return None
+
+
+def mark_as_rerun(notebook: NotebookNode, parameters: Mapping[str, Any]) -> None:
+    """Say at the top, in place, what was changed; citations and links become plain words."""
+    notebook.metadata[_RERUN] = json.dumps(dict(parameters), sort_keys=True)
+    changed = ", ".join(f"`{name} = {value!r}`" for name, value in parameters.items())
+    banner = (
+        f"> **This is a run with parameters of your own: {changed}.** The text was written about the "
+        "committed results. Tables, figures and what a cell prints are of this run; a conclusion that "
+        "this run does not bear out is marked *Not with these parameters*."
+    )
+    cell = nbformat.v4.new_markdown_cell(banner, id="rerun", metadata={"tags": ["rerun"]})
+    notebook.cells.insert(0, cell)
+    authors = _authors()
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _ROLE.sub(lambda role: _plain(role[1], role[2], authors), cell.source)
+
+
+def _plain(role: str, text: str, authors: Mapping[str, tuple[str, str]]) -> str:
+    if not role.startswith("cite"):
+        return text
+    name, year = authors.get(text, (text, ""))
+    return f"{name} ({year})" if role == "cite:t" else f"({name}, {year})"
+
+
+def _authors() -> dict[str, tuple[str, str]]:
+    """Key of a reference -> its authors, as a text names them, and its year."""
+    found = {}
+    entries = (project_root() / "book" / "references.bib").read_text("utf-8").split("\n@")
+    for entry in entries:
+        fields = dict(re.findall(r"^\s*(author|year)\s*=\s*\{(.*)\},?$", entry, re.MULTILINE))
+        names = [name.split(",")[0] for name in fields.get("author", "").split(" and ")]
+        told = names[0] + (" et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else "")
+        key = entry.partition("{")[2].partition(",")[0]
+        found[key] = (told.strip("{}"), fields.get("year", ""))
+    return found
+
+
+def as_html(notebook: NotebookNode, title: str) -> str:
+    """The notebook as a page that needs nothing beside it; code is folded away."""
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    body = "\n".join(part for cell in notebook.cells for part in _parts(cell, markdown.render))
+    style = (
+        "body{max-width:52rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 sans-serif}"
+        "blockquote{border-left:4px solid #c60;margin:0;padding:.2rem 1rem;background:#fff4e5}"
+        "pre{overflow:auto;background:#f6f6f6;padding:.6rem}table{border-collapse:collapse}"
+        "td,th{padding:.2rem .6rem;text-align:left}svg,img{max-width:100%;height:auto}"
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+        f"<style>{style}</style></head><body>\n{body}\n</body></html>\n"
+    )
+
+
+def _parts(cell: NotebookNode, rendered: Any) -> Iterator[str]:
+    if cell.cell_type == "markdown":
+        yield rendered(cell.source)
+        return
+    yield f"<details><summary>code</summary><pre>{html.escape(cell.source)}</pre></details>"
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {})
+        if output.output_type == "stream":
+            yield f"<pre>{html.escape(output.text)}</pre>"
+        elif "text/html" in data:
+            yield data["text/html"]
+        elif "image/svg+xml" in data:
+            yield data["image/svg+xml"]
+        elif "image/png" in data:
+            yield f'<img src="data:image/png;base64,{data["image/png"]}" alt="">'
+        elif "text/markdown" in data:
+            yield rendered(data["text/markdown"])
+        elif "text/plain" in data:
+            yield f"<pre>{html.escape(data['text/plain'])}</pre>"
+
+
+def open_copy(notebook: Path, folder: Path) -> tuple[Path, list[str]]:
+    """A copy of a notebook to work in, and the command that opens it; one's own copy stays as it is.
+
+    Raises:
+        ValueError: neither JupyterLab nor Jupyter Notebook is installed.
+    """
+    program = next((name for name in ("jupyterlab", "notebook") if find_spec(name)), None)
+    if program is None:
+        raise ValueError("neither jupyterlab nor notebook is installed: pip install jupyterlab")
+    copy = folder / notebook.name
+    if not copy.exists():
+        shutil.copyfile(notebook, copy)
+    return copy, [sys.executable, "-m", program, str(copy)]

@@ -1,0 +1,112 @@
+"""The commands of book/own_model.md, with a tiny model and a few lines of text."""
+
+import itertools
+import json
+import pickle
+import re
+import shlex
+
+import pytest
+import transformers
+from ownmodels import bert, kept_in
+from typer.testing import CliRunner
+
+from headprune_lib.replication.cli import app
+from headprune_lib.replication.data import TASKS, OwnTask
+from headprune_lib.replication.models.pretrained import BASES
+from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.profiles import load_profile
+
+PAGE = (project_root() / "book" / "own_model.md").read_text("utf-8")
+COMMANDS = re.search(r"## From nothing.*?```bash\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
+KINDS = {"question": ("is the film good", "was the plot dull"), "complaint": ("the cast is bad",)}
+SMALL = "profile: {seeds: [1, 2], random_orders: 1, steps: 4, compared: [importance]}\n"
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """A folder with a base model and with the task of the page, as a user has them."""
+    monkeypatch.setenv("HEADPRUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    kept_in(tmp_path / "my-bert", bert(transformers.BertModel, max_position_embeddings=16))
+    folder = tmp_path / "tickets"
+    folder.mkdir()
+    (folder / "task.yml").write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1] + SMALL)
+    words = ("very warm", "cold", "sharp, and glad", "grim", "fine")
+    for number, file in enumerate(("train", "test", "chats")):
+        rows = [
+            f'{kind},"{text} {word}, {number} {again}"'
+            for kind, texts in KINDS.items()
+            for text, word, again in itertools.product(texts, words, range(4 - number))
+        ]
+        (folder / f"{file}.csv").write_text("\n".join(["kind,message", *rows]) + "\n")
+    yield tmp_path
+    for known in (TASKS, BASES):
+        for name in [
+            n for n, each in known.items() if getattr(each, "given", getattr(each, "folder", ""))
+        ]:
+            del known[name]
+
+
+def run(line):
+    done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+    assert done.exit_code == 0, (line, done.output, done.exception)
+    return done.stdout
+
+
+def test_there_are_ten_commands_and_a_worker_knows_the_model_and_the_task(there):
+    assert len(COMMANDS) == 10
+    profile = load_profile(model="my-bert", data="tickets")
+    assert (profile.model, profile.task, profile.domains) == ("my-bert", "tickets", ["chats"])
+    assert profile.n_scoring == profile.n_selection == 30 and profile.finetuning.max_length == 16
+    sent = pickle.dumps(profile)
+    del BASES["my-bert"], TASKS["tickets"], TASKS["chats"]
+    assert pickle.loads(sent) == profile
+    assert isinstance(TASKS["tickets"], OwnTask) and BASES["my-bert"].given
+
+
+@pytest.mark.slow
+def test_nine_commands_measure_and_list(there):
+    told = [run(line) for line in COMMANDS[:9]]
+    assert "would be stored in" in told[1] and "paper      C1" in told[3]
+    (curve,) = there.glob("cache/results/*/pruning_curve/tickets.my-bert.json")
+    stored = json.loads(curve.read_text())
+    assert {"importance", "random", "entropy"} <= stored["parts"].keys()
+    assert {"importance", "entropy"} <= stored["values"]["curves"].keys()
+    assert told[8].count("tickets/my-bert: ") >= 4 and "committed  C3" in told[8]
+
+
+@pytest.mark.nightly
+def test_the_tenth_makes_a_page_that_says_what_was_changed(there):
+    run(COMMANDS[9])
+    page = (there / "04_iterative_pruning-run.html").read_text("utf-8")
+    assert "run with parameters of your own" in page and "my-bert" in page
+    assert not re.search(r"\{(cite|ref|glue)[:a-z]*\}", page)
+
+
+ENTRY = "name: tickets\nlabels: [question, complaint]\nfiles: {train: train.csv, test: test.csv}\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (f"{ENTRY}lables: [a]\n", "unknown entry 'lables': did you mean labels"),
+        (f"{ENTRY}metric: acuracy\n", "unknown metric 'acuracy': did you mean accuracy"),
+        (ENTRY.replace("tickets", "sst2"), "a task cannot be called 'sst2'"),
+        (ENTRY.replace("train.csv", "trian.csv"), "names trian.csv, which"),
+        (ENTRY.replace("[question, complaint]", "[yes, no]"), "between quotes"),
+        (ENTRY, "expected ['label', 'text'] among them"),
+        (
+            ENTRY + "columns: {label: kind, text: message}\nprofile: {stepz: 3}\n",
+            "'stepz': did you",
+        ),
+        ("name: [", "is no YAML"),
+        ("name: tickets\n", "has no labels, no files"),
+    ],
+)
+def test_a_wrong_description_is_one_line(there, entry, message):
+    (there / "tickets" / "task.yml").write_text(entry)
+    words = ["reproduce", "figure1b", "--data", "tickets", "--model", "my-bert"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2 and message in done.stderr, (done.output, done.exception)
+    assert done.stderr.count("\n") == 1
