@@ -15,6 +15,7 @@ import torch
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import KINDS
+from headprune_lib.replication import stats
 from headprune_lib.replication.bench import SCORES_BY, read_runs
 from headprune_lib.replication.claims import questions
 from headprune_lib.replication.claims.questions import Contrast, above_chance
@@ -49,6 +50,7 @@ __all__ = [
     "alike_by_others",
     "between_trainings",
     "contrasts_table",
+    "correlated_twice",
     "grid",
     "language_answers",
     "layers_again_table",
@@ -116,6 +118,22 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
         for kind in KINDS
     ]
     return found
+
+
+def correlated_twice() -> pd.DataFrame:
+    """One row a pair of :func:`measured_twice`, with both correlations of the effects over heads."""
+    return pd.DataFrame(
+        [
+            {
+                "what differs": differs,
+                "text": ", ".join(dict.fromkeys((one.task, two.task))),
+                "kind": one.kind,
+                "Pearson r": stats.correlation(one.values.ravel(), two.values.ravel(), "pearson"),
+                "Spearman": stats.correlation(one.values.ravel(), two.values.ravel(), "spearman"),
+            }
+            for differs, one, two in measured_twice()
+        ]
+    )
 
 
 def layers_again_table() -> pd.DataFrame:
