@@ -128,48 +128,18 @@ class MaskedTask:
 
     Attributes:
         task: as GLUE spells it.
-        metric: that the search looked at, as their files call it.
         importance: (seeds, heads), scored at the search's last step; no Eq. 2 of a whole model.
-        entropy: (seeds, heads), attention entropy in nats; None where it was not stored.
         removed: (seeds,), heads without which 90% of the score is left.
-        scores: name of a mask -> mean of the score over seeds, and standard error of that mean.
     """
 
     task: str
-    metric: str
     importance: np.ndarray
-    entropy: np.ndarray | None
     removed: np.ndarray
-    scores: dict[str, tuple[float, float]]
 
     @property
     def heads(self) -> int:
         """Heads of the whole model."""
         return self.importance.shape[1]
-
-    @property
-    def above_chance(self) -> bool:
-        """Whether the whole models score more than the most frequent answer."""
-        return self.scores["no_mask"][0] > self.scores["freq_baseline"][0]
-
-    def ahead_of_random(self, suffix: str = "") -> tuple[float, float, float]:
-        """Score by importance minus that of random masks, with its 95% interval.
-
-        By Welch, as if the fine-tunings of the two were others: which belong together was not
-        published.
-
-        Args:
-            suffix: ``"_retrained"`` for BERT that was fine-tuned under the masks.
-        """
-        (one, error), (other, of_other) = (
-            self.scores[f"{name}{suffix}"] for name in ("head", "head_random")
-        )
-        variance, less = error**2 + of_other**2, len(self.removed) - 1
-        freedom = less * variance**2 / (error**4 + of_other**4)
-        import scipy.stats
-
-        half = float(scipy.stats.t.isf(0.025, freedom)) * variance**0.5
-        return one - other, one - other - half, one - other + half
 
 
 @cache
@@ -198,24 +168,12 @@ def ranks_alike(one: np.ndarray, other: np.ndarray | None = None) -> np.ndarray:
 
 
 def _masked_task(task: str) -> MaskedTask:
-    file = bert_base_masks()
-    seeds, metric = list(file["masks"][task].values()), file["searched_metric"][task]
-
-    def of_heads(name: str) -> np.ndarray:
-        return np.array([np.ravel(seed[name]) for seed in seeds])
-
-    return MaskedTask(
-        task,
-        metric,
-        of_heads("head_importance"),
-        of_heads("attn_entropy") if "attn_entropy" in seeds[0] else None,
-        (of_heads("head_mask") == 0).sum(1),
-        {
-            # theirs divides by the number of seeds, so that the mean's error is by one less
-            name: (scores[task][metric][0], scores[task][metric][1] / (len(seeds) - 1) ** 0.5)
-            for name, scores in file["results"].items()
-        },
+    seeds = list(bert_base_masks()["masks"][task].values())
+    importance, mask = (
+        np.array([np.ravel(seed[name]) for seed in seeds])
+        for name in ("head_importance", "head_mask")
     )
+    return MaskedTask(task, importance, (mask == 0).sum(1))
 
 
 _HEADS = 144
@@ -286,16 +244,6 @@ def five_seeds() -> list[dict[str, float]]:
             found["percent_removed"], found["importance"], found["combined"], strict=True
         )
     ]
-
-
-def trained_methods() -> list[dict[str, Any]]:
-    """Methods that train the model or its gates: heads left, and the score."""
-    return _others()["trained"]
-
-
-def said_of_training() -> list[dict[str, str]]:
-    """What others conclude of methods that train; without curves."""
-    return _others()["said"]
 
 
 def _greedy_gnorm(task: str) -> list[PublishedOrder]:

@@ -125,4 +125,8 @@ def show_verdicts(*results: Result, name: str = "", caption: str = "") -> HTML:
 
 def show_again(*results: Result) -> HTML:
     """How each result is measured again: command, minutes, and the files that hold its values."""
-    return show(again_table(results))
+    words = (
+        f"{len(results)} result{'s' * (len(results) != 1)}: commands, minutes, machines and files"
+    )
+    table = show(again_table(results)).data
+    return HTML(f"<details><summary>{words}</summary>{table}</details>")

@@ -9,15 +9,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from headprune_lib.replication import stats
-from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.claims.questions import DELTA_NATS, above_chance
 from headprune_lib.replication.measurements.language_curve import PER_GROUP, WHOLE_GROUPS
 from headprune_lib.replication.measurements.recovery import NO_ORDER
 from headprune_lib.replication.pages.plots.style import (
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -28,25 +25,20 @@ from headprune_lib.replication.pages.plots.style import (
     Look,
     below,
     dots,
-    estimates,
     looks,
     pruning_curve,
 )
 from headprune_lib.replication.pages.tables.beyond import Grid
 from headprune_lib.replication.pages.tables.markup import with_minus
-from headprune_lib.replication.published import published_orders
-from headprune_lib.replication.titles import ROLES, order_title, spelled
+from headprune_lib.replication.titles import order_title
 
 __all__ = [
     "added_by_head",
     "areas_of_orders",
     "before_and_after",
-    "curves_of_orders",
-    "others_curves",
+    "kept_by_model",
     "perplexity_along",
     "same_heads",
-    "scores_by_sentences",
-    "what_goes_first",
 ]
 
 
@@ -63,156 +55,80 @@ def same_heads(panels: list[tuple[str, Grid, Grid]], layout: Layout = WIDE) -> F
     return figure
 
 
-_COLOURS = {
-    "importance": BLUE,
-    "importance and entropy": PURPLE,
-    "attention entropy": ORANGE,
-    "random": GREY,
-}
-
-_LINES = {"Silent-Zebra": "-", "Guo et al. 2026": "--", "HIES 2025": "o:"}
-
-
-def others_curves(layout: Layout = WIDE) -> Figure:
-    """What is kept of the accuracy above chance, a panel a task, a line an order of a laboratory."""
-    every = published_orders()
-    tasks = list(dict.fromkeys(one.task for one in every))
-    figure, panels = layout.panels(len(tasks), 330, columns=2, sharey=True)
-    for axes, task in zip(panels, tasks, strict=True):
-        for one in every:
-            if one.task == task:
-                colour, label = _COLOURS.get(one.order, GREEN), f"{one.order} ({one.who})"
-                x, y = 100 * one.shares, 100 * one.kept
-                axes.plot(x, y, _LINES[one.who], color=colour, label=label, markersize=4)
-        axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
-        axes.set(title=f"BERT-base, {spelled(task)}", xlabel="heads removed (%)", xlim=(0, 100))
-    for axes in panels[:: layout.columns]:
-        axes.set_ylabel("kept above chance (%)")
-    return below(figure, layout)
-
-
-_LOWEST = -30
-"""Share kept (%) at which a panel ends."""
-
-
-def curves_of_orders(
+def kept_by_model(
     shown: Mapping[str, dict], orders: Sequence[str], layout: Layout = WIDE
 ) -> Figure:
-    """What is kept of the metric above chance, a panel a task, a line an order.
+    """The share kept, mean over 0 to 50% removed, with its interval: a line a model, a dot an order.
 
-    A task whose uncut model is not above chance has no panel, unless there is no other. What is kept
-    of a score that is hardly above chance can be many times below 0: panels end a little below it.
+    A task whose uncut model is not above chance is left out, unless there is no other.
 
     Args:
         shown: name of task and model -> values of ``which_first``.
-        orders: which lines; those that a result does not have are left out of its panel.
+        orders: which dots; those that a result does not have are left out.
     """
     shown = {name: one for name, one in shown.items() if above_chance(one)} or shown
-    figure, panels = layout.panels(len(shown), 330, columns=2, sharey=True)
-    for axes, (title, values) in zip(panels, shown.items(), strict=True):
-        for name, look in looks([o for o in orders if o in values["orders"]]).items():
-            kept = 100 * np.array(values["orders"][name]["kept"])
-            shares = 100 * np.array(values["shares"])[: len(kept)]
-            axes.plot(shares, kept, look.line, color=look.colour, label=look.label, markersize=4)
-        axes.axvspan(0, 100 * ORDERS_UP_TO, color=GREY, alpha=0.12, linewidth=0)
-        axes.set(title=title, xlabel="heads removed (%)", xlim=(0, 100))
-    if panels[0].get_ylim()[0] < _LOWEST:
-        panels[0].set_ylim(bottom=_LOWEST)
-    for axes in panels[:: layout.columns]:
-        axes.set_ylabel("kept above chance (%)")
+    wide = layout.columns > 1
+    figure, axes = plt.subplots(figsize=layout.canvas((46 if wide else 62) * len(shown) + 50))
+    for place, (order, look) in enumerate(looks(orders).items()):
+        areas = {
+            line: values["orders"][order]["area"]
+            for line, values in enumerate(shown.values())
+            if order in values["orders"]
+        }
+        height = np.array(list(areas)) + 0.16 * (place - (len(orders) - 1) / 2)
+        ends = 100 * np.array([one["interval"] for one in areas.values()]).reshape(-1, 2)
+        axes.hlines(height, *ends.T, color=look.colour, linewidth=1.5)
+        middles = [100 * one["value"] for one in areas.values()]
+        own = {"s": 40, "marker": "D"} if order == "importance" else {"s": 22}
+        inside = look.colour if look.line.endswith("-") else "none"  # as lines are whole or broken
+        axes.scatter(
+            *(middles, height),
+            **own,
+            facecolors=inside,
+            edgecolors=look.colour,
+            label=look.label,
+            zorder=3,
+        )
+    names = [name if wide else textwrap.fill(name, 16) for name in shown]
+    axes.set(yticks=range(len(shown)), yticklabels=names, xlabel=_KEPT[wide], xlim=(_LOWEST, 110))
+    axes.invert_yaxis()
     return below(figure, layout)
 
 
-def areas_of_orders(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
-    """The share kept, mean over 0 to 50% removed, with its interval: best at the top."""
+_LOWEST = 20
+"""Share kept (%) at which the panel ends."""
+_KEPT = {
+    True: "kept above chance, mean over 0 to 50% removed (%)",
+    False: "kept above chance (%)",
+}
+"""Of what fits: a wide layout or a narrow one."""
+
+
+def areas_of_orders(
+    values: Mapping[str, Any], passes: Mapping[str, float], layout: Layout = WIDE
+) -> Figure:
+    """The share kept, mean over 0 to 50% removed, with its interval: best at the top.
+
+    Args:
+        values: those of ``which_first``.
+        passes: criterion -> forward passes that its scores take, told after its name.
+    """
     orders = sorted(values["orders"], key=lambda name: values["orders"][name]["area"]["value"])
-    named = looks(orders)
     wide = layout.columns > 1
-    figure, axes = plt.subplots(figsize=layout.canvas((24 if wide else 58) * len(orders) + 70))
-    for row, name in enumerate(orders):
+    figure, axes = plt.subplots(figsize=layout.canvas((22 if wide else 52) * len(orders) + 70))
+    names = []
+    for line, (name, look) in enumerate((name, looks([name])[name]) for name in orders):
         area = values["orders"][name]["area"]
         low, high = (100 * end for end in area["interval"])
         colour = BLUE if name == "importance" else GREY
-        axes.plot([low, high], [row, row], "-", color=colour, linewidth=2)
-        axes.scatter([100 * area["value"]], [row], color=colour, label=named[name].label)
-    axes.set(
-        yticks=range(len(orders)),
-        yticklabels=[
-            named[name].label if wide else textwrap.fill(named[name].label, 18) for name in orders
-        ],
-        xlabel="kept above chance, mean over 0 to 50% removed (%)"
-        if wide
-        else "kept above chance (%)",
-    )
+        axes.plot([low, high], [line, line], "-", color=colour, linewidth=2)
+        axes.scatter([100 * area["value"]], [line], color=colour, label=look.label)
+        cost = f" ({passes[name]:,.{0 if passes[name] > 10 else 1}f})" if name in passes else ""
+        names.append(look.label + cost if wide else textwrap.fill(look.label + cost, 18))
+    axes.set(yticks=range(len(orders)), yticklabels=names, xlabel=_KEPT[wide])
+    axes.set_ylim(-0.7, len(orders) - 0.3)
     figure.tight_layout()
     return figure
-
-
-_UNITS = {"entropy": (1, " (0 to 1)"), "place": (100, " (%)"), "special": (100, " (%)")}
-_SHIFT = 1.06
-
-
-def scores_by_sentences(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
-    """Rank correlation with the scores on all sentences, and what the order keeps less, a line a
-    criterion over the number of sentences.
-    """
-    criteria = values["criteria"]
-    sizes = sorted({row["n"] for rows in criteria.values() for row in rows})
-    figure, (left, right) = layout.panels(2, 300)
-    for place, (name, look) in enumerate(looks(criteria).items()):
-        rows = criteria[name]
-        told = np.array([row["n"] for row in rows], float)
-        x = told * _SHIFT ** (place - (len(criteria) - 1) / 2)
-        for axes, key, scale in ((left, "with_all", 1), (right, "lost", 100)):
-            found, form = [row[key] for row in rows], "o" + look.line.strip("os^")
-            estimates(
-                axes,
-                x,
-                [one["value"] for one in found],
-                [one["interval"] for one in found],
-                form,
-                scale=scale,
-                told_at=told,
-                color=look.colour,
-                label=look.label,
-            )
-    right.axhline(0, color=BLACK, linewidth=1)
-    left.set_ylabel("rank correlation with all")
-    right.set_ylabel("kept less than by all (points)")
-    for axes in (left, right):
-        axes.set(xscale="log", xlabel="sentences scored on")
-        axes.xaxis.set_major_locator(FixedLocator(sizes))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    return below(figure, layout)
-
-
-def what_goes_first(values: Mapping[str, Any], layout: Layout = WIDE) -> Figure:
-    """What the heads of each step look at, in the mean, a panel a role and a line an order."""
-    orders = zip(values["orders"].items(), ((BLUE, "o-"), (ORANGE, "s--")), strict=True)
-    drawn = [(name, one["steps"], *look) for (name, one), look in orders]
-    figure, panels = layout.panels(len(ROLES), 230, columns=2)
-    for axes, (role, title) in zip(panels, ROLES.items(), strict=True):
-        scale, unit = _UNITS.get(role, (1, ""))
-        for side, (name, steps, colour, line) in zip((-1, 1), drawn, strict=True):
-            found = steps[role]
-            told = 100 * (np.arange(len(found)) + 0.5) / len(found)
-            estimates(
-                axes,
-                told + side,
-                [step["mean"] for step in found],
-                [step["interval"] for step in found],
-                line,
-                scale=scale,
-                told_at=told,
-                color=colour,
-                label=order_title(name),
-                linewidth=1,
-            )
-        mean = scale * values["means"][role]
-        axes.axhline(mean, color=BLACK, linewidth=1, linestyle=":", label="mean of all heads")
-        axes.set(title=title + unit, xlim=(0, 100), xlabel="heads removed (%)")
-    return below(figure, layout, columns=3)
 
 
 _ASIDE = 0.8  # points of the share, so that intervals do not cover one another

@@ -51,7 +51,6 @@ __all__ = [
     "figure5",
     "figure6",
     "layers_tasks",
-    "one_head_tasks",
     "orders",
 ]
 
@@ -117,61 +116,27 @@ _APART = [colour for colour in SERIES if colour not in (GREEN, GREY)]
 """Colours of lines in a panel where the paper and others have the two that are left out."""
 
 
-def one_head_tasks(
-    shown: Mapping[str, Result], others: Mapping[str, np.ndarray], layout: Layout = WIDE
-) -> Figure:
-    """Change of accuracy with each head cut: a row a model and task, a dot a head.
-
-    Args:
-        shown: name -> result of Figure 1b.
-        others: label -> changes in points that other laboratories measured.
-    """
-    rows = {
-        f"{name}\n(n = {one.n_examples:,})": [100 * head["delta"] for head in one.values["heads"]]
-        for name, one in shown.items()
-    }
-    rows |= {label: changes.ravel() for label, changes in others.items()}
-    spread = np.random.default_rng(0)
-    figure, axes = plt.subplots(figsize=layout.canvas(80 + 55 * len(rows)))
-    for place, (label, changes) in enumerate(rows.items()):
-        heights = place + spread.uniform(-0.25, 0.25, len(changes))
-        named = label.replace("\n", " ")
-        axes.scatter(changes, heights, s=12, color=GREY if label in others else BLUE, label=named)
-    axes.axvspan(-1, 0, color=GREY, alpha=0.15, linewidth=0)
-    axes.axvline(0, color=BLACK, linewidth=1)
-    axes.set(xlabel=ACCURACY_CHANGE, yticks=range(len(rows)), yticklabels=list(rows))
-    axes.invert_yaxis()
-    figure.tight_layout()
-    return figure
-
-
-def layers_tasks(
-    table3: Mapping[str, Result], table6: Mapping[str, Result], layout: Layout = WIDE
-) -> Figure:
-    """Tables 3 and 6, a panel each, beside the paper's twelve numbers.
+def layers_tasks(table6: Mapping[str, Result], layout: Layout = WIDE) -> Figure:
+    """Table 6 with its intervals, beside the paper's twelve numbers.
 
     Models with another number of layers than the paper's are left out.
     """
-    panels = (
-        ("table3", table3, "best head chosen on the test set"),
-        ("table6", table6, "best head chosen on training text"),
-    )
-    tasks = dict.fromkeys(result.task for result in (*table3.values(), *table6.values()))
-    looks_of = dict(zip(tasks, itertools.cycle(zip(SERIES, 2 * "os^v", strict=True))))
-    figure, places = layout.panels(2, 280, columns=1, sharey=True)
-    for axes, (artifact, shown, title) in zip(places, panels, strict=True):
-        published = paper(artifact)["delta_accuracy_percent"]
-        layers = np.arange(1, len(published) + 1)
-        drawn = [name for name, one in shown.items() if len(one.values["layers"]) == len(layers)]
-        for place, name in enumerate(drawn):
-            rows, (colour, form) = shown[name].values["layers"], looks_of[shown[name].task]
-            shift = 0.2 * (place - 0.5)
-            layer_changes(axes, rows, 100, shift, form, color=colour, label=name)
-        x, label = layers + 0.2 * max(len(drawn), 2) - 0.1, "the paper (BERT-base, MNLI)"
-        axes.plot(x, published, "D", color=GREEN, markersize=4, label=label)
-        within(axes, -1, 0, "a loss of at most 1 point")
-        axes.axhline(0, color=BLACK, linewidth=1)
-        axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, title=title, xticks=layers)
+    published = paper("table6")["delta_accuracy_percent"]
+    layers = np.arange(1, len(published) + 1)
+    drawn = {name: one for name, one in table6.items() if len(one.values["layers"]) == len(layers)}
+    looks_of = zip(itertools.cycle(_APART), itertools.cycle("os^v"))
+    figure, (axes,) = layout.panels(1, 320)
+    within(axes, -1, 0, "a loss of at most 1 point")
+    for place, ((name, one), (colour, form)) in enumerate(
+        zip(drawn.items(), looks_of, strict=False)
+    ):
+        shift = 0.17 * (place - len(drawn) / 2)
+        layer_changes(axes, one.values["layers"], 100, shift, form, color=colour, label=name)
+    label = "the paper (BERT-base, MNLI)"
+    x = layers + 0.17 * len(drawn) / 2
+    axes.plot(x, published, "D", color=GREEN, markersize=5, label=label)
+    axes.axhline(0, color=BLACK, linewidth=1)
+    axes.set(xlabel="layer", ylabel=ACCURACY_CHANGE, xticks=layers)
     return below(figure, layout)
 
 

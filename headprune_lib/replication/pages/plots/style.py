@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import string
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ __all__ = [
     "estimates",
     "histogram",
     "layer_changes",
+    "name",
+    "panels",
     "pruning_axes",
     "pruning_curve",
     "within",
@@ -166,6 +168,33 @@ def below(figure: Figure, layout: Layout, columns: int = 2) -> Figure:
     figure.legend(handles, labels, loc="lower center", ncols=columns)
     figure.tight_layout(rect=(0, added / (height + added), 1, 1))
     return figure
+
+
+def panels(
+    draw: Sequence[Callable[[Axes], object]],
+    height: int,
+    legend: bool = True,
+    layout: Layout = WIDE,
+    **kwargs: Any,
+) -> Figure:
+    """A figure of panels of a height in pixels, each drawn by a function of its axes.
+
+    Args:
+        legend: whether one for all panels is put under them; without it they name their lines.
+        kwargs: those of :meth:`Layout.panels`.
+    """
+    figure, places = layout.panels(len(draw), height, **kwargs)
+    for axes, one in zip(places, draw, strict=True):
+        one(axes)
+    if legend:
+        return below(figure, layout)
+    figure.tight_layout()
+    return figure
+
+
+def name(axes: Axes, x: float, y: float, text: str, colour: str = BLACK, **kwargs: Any) -> None:
+    """A line, bar or band named where it is, in its colour."""
+    axes.text(x, y, text, color=colour, fontsize=11, **kwargs)
 
 
 TOLD_AT: WeakKeyDictionary[Line2D, np.ndarray] = WeakKeyDictionary()

@@ -15,19 +15,16 @@ import torch
 
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.discovery import KINDS
+from headprune_lib.replication import stats
 from headprune_lib.replication.bench import SCORES_BY, read_runs
-from headprune_lib.replication.bounds import ORDERS_UP_TO
 from headprune_lib.replication.claims import questions
 from headprune_lib.replication.claims.questions import Contrast, above_chance
 from headprune_lib.replication.criteria import shown
 from headprune_lib.replication.data import whole_task
 from headprune_lib.replication.measurements import scores
-from headprune_lib.replication.measurements.contrasts import CONTRASTS
-from headprune_lib.replication.order_names import parse_part, read_name
+from headprune_lib.replication.order_names import read_name
 from headprune_lib.replication.pages.frames import raw_importance
 from headprune_lib.replication.pages.tables.markup import (
-    NOT_ABOVE_CHANCE,
-    NOT_MEASURED,
     estimate,
     kept_text,
     number,
@@ -36,18 +33,14 @@ from headprune_lib.replication.pages.tables.markup import (
     signed,
 )
 from headprune_lib.replication.published import (
-    MaskedTask,
-    five_seeds,
     independent_grids,
     masked_tasks,
     paper,
     published_orders,
     ranks_alike,
-    said_of_training,
-    trained_methods,
 )
 from headprune_lib.replication.store.results import Result
-from headprune_lib.replication.titles import ROLES, order_title, spelled
+from headprune_lib.replication.titles import order_title, spelled
 from headprune_lib.scoring import normalize_l2
 from headprune_lib.selection import rank_heads
 
@@ -56,27 +49,19 @@ __all__ = [
     "alike",
     "alike_by_others",
     "between_trainings",
-    "contrasts_by_model",
     "contrasts_table",
-    "costs_of_criteria",
-    "entropy_over_seeds",
+    "correlated_twice",
     "grid",
-    "known_of_heads_table",
     "language_answers",
     "layers_again_table",
-    "leaderboard",
     "leads_table",
-    "masked_by_others",
     "measured_twice",
-    "once_or_again",
     "others_board",
     "pairs_of_tasks",
     "passes_of_criteria",
     "published_wmt",
     "recovery_table",
-    "roles_table",
     "stability_table",
-    "trained_board",
 ]
 
 
@@ -135,6 +120,22 @@ def measured_twice() -> list[tuple[str, Grid, Grid]]:
     return found
 
 
+def correlated_twice() -> pd.DataFrame:
+    """One row a pair of :func:`measured_twice`, with both correlations of the effects over heads."""
+    return pd.DataFrame(
+        [
+            {
+                "what differs": differs,
+                "text": ", ".join(dict.fromkeys((one.task, two.task))),
+                "kind": one.kind,
+                "Pearson r": stats.correlation(one.values.ravel(), two.values.ravel(), "pearson"),
+                "Spearman": stats.correlation(one.values.ravel(), two.values.ravel(), "spearman"),
+            }
+            for differs, one, two in measured_twice()
+        ]
+    )
+
+
 def layers_again_table() -> pd.DataFrame:
     """Each layer's best head alone, in the paper and again by others: change of the score."""
     settings = [
@@ -158,9 +159,6 @@ def layers_again_table() -> pd.DataFrame:
             for layer, (theirs, best) in enumerate(zip(published, again, strict=True), 1)
         ]
     return pd.DataFrame(rows)
-
-
-_METRICS = {"mcc": "Matthews correlation", "corr": "mean of Pearson and Spearman"}
 
 
 @dataclass(frozen=True)
@@ -214,83 +212,13 @@ def alike_by_others() -> pd.DataFrame:
     )
 
 
-def masked_by_others() -> pd.DataFrame:
-    """One row a task: heads until 90% of the score is left, and what is left by other masks."""
-    return pd.DataFrame([_masked(task) for task in masked_tasks()])
-
-
-def _masked(task: MaskedTask) -> dict[str, str]:
-    removed = task.removed
-
-    def score(name: str) -> str:
-        return f"{100 * task.scores[name][0]:.1f}"
-
-    def before_and_after(name: str) -> str:
-        return f"{score(name)} → {score(f'{name}_retrained')}"
-
-    def ahead(suffix: str) -> str:
-        lead, *interval = task.ahead_of_random(suffix)
-        return points(lead, interval)
-
-    return {
-        "BERT-base on": f"{task.task}, {_METRICS.get(task.metric, 'accuracy')}",
-        "heads removed (lowest to highest)": f"{removed.mean():.1f} ({removed.min()} to {removed.max()})",
-        "all heads": score("no_mask"),
-        "constant answer": score("freq_baseline"),
-        "by importance": before_and_after("head"),
-        "as many at random": before_and_after("head_random"),
-        "importance minus random": ahead(""),
-        "the same, fine-tuned": ahead("_retrained"),
-        "the removed heads alone": before_and_after("head_invert"),
-    }
-
-
 def others_board() -> pd.DataFrame:
-    """One row an order of a laboratory on a task, the one that keeps most first."""
-    ordered = sorted(published_orders(), key=lambda one: (one.task, -one.area))
-    return pd.DataFrame(
-        [
-            {
-                "BERT-base on": spelled(one.task),
-                "order": one.order,
-                "measured by": one.who,
-                "kept, mean over 0 to 50% removed": f"{one.area:.1%}",
-                "kept at 50%": f"{np.interp(ORDERS_UP_TO, one.shares, one.kept):.1%}",
-                "accuracy, all heads": f"{one.accuracy[0]:.2%}",
-            }
-            for one in ordered
-        ]
-    )
-
-
-def entropy_over_seeds() -> pd.DataFrame:
-    """One row a share removed: what entropy adds to importance in the mean of five fine-tunings."""
-    return pd.DataFrame(
-        [
-            {
-                "heads removed": f"{one['percent_removed']}%",
-                "importance and entropy minus importance (points)": signed(one["points"]),
-            }
-            for one in five_seeds()
-        ]
-    )
-
-
-def trained_board() -> pd.DataFrame:
-    """One row a size of a method that trains; then what others say without numbers a size."""
-    rows = [
-        {
-            "who": method["who"],
-            "heads left": f"{one['left']} of {method['heads']}",
-            "result": f"{one['score']:.2f} {method['metric']} (all heads: {method['whole']:.1f})",
-        }
-        for method in trained_methods()
-        for one in method["pruned"]
-    ]
-    rows += [
-        {"who": one["who"], "heads left": "", "result": one["says"]} for one in said_of_training()
-    ]
-    return pd.DataFrame(rows)
+    """One row an order of a laboratory, a column a task: the share kept, most on the first task first."""
+    kept: dict[tuple[str, str], dict[str, str]] = {}
+    for one in sorted(published_orders(), key=lambda one: (one.task, -one.area)):
+        cells = kept.setdefault((one.order, one.who), {"order": one.order, "measured by": one.who})
+        cells[spelled(one.task)] = f"{one.area:.1%}"
+    return pd.DataFrame(kept.values()).fillna("")
 
 
 def agreement_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
@@ -360,69 +288,6 @@ def pairs_of_tasks(curves: Mapping[str, Result]) -> list[Pair]:
     return pairs
 
 
-def leaderboard(found: Mapping[str, Result]) -> pd.DataFrame:
-    """One row an order of a task, the one that keeps most first; a column for fitted gates.
-
-    Args:
-        found: name of task and model -> result of ``which_first``.
-    """
-    rows = leaderboard_rows(found)
-    fitted = {
-        (row["measured_on"], parse_part(row["order"], "tuned").order): _interval(row, "area", ".1%")
-        for row in rows
-        if parse_part(row["order"], "tuned").tuned
-    }
-    table = pd.DataFrame(
-        [
-            {
-                "measured on": row["measured_on"],
-                "order": row["title"],
-                "kept, mean over 0 to 50% removed": _interval(row, "area", ".1%")
-                if row["above_chance"]
-                else NOT_ABOVE_CHANCE,
-                "loss added (nats)": _interval(row, "added_loss", ".3f"),
-                "trainings": row["trainings"],
-                **(
-                    {"kept, gates fitted": fitted.get((row["measured_on"], row["order"]), "")}
-                    if fitted
-                    else {}
-                ),
-            }
-            for row in rows
-            if not parse_part(row["order"], "tuned").tuned
-        ]
-    )
-    table.attrs["prose"] = True  # two columns of words
-    return table
-
-
-def once_or_again(found: Mapping[str, Result]) -> pd.DataFrame:
-    """Absolute value of each example's derivative or of a batch's, scored once or at each step.
-
-    One row a model that has all four orders.
-
-    Args:
-        found: name of task and model -> result of ``which_first``.
-    """
-    ways = {
-        f"{whose}, {when}": order
-        for criterion, whose in (("importance", "an example's"), ("importance-batch", "a batch's"))
-        for when, order in (("once", criterion), ("again", f"{criterion} rescored"))
-    }
-    return pd.DataFrame(
-        [
-            {"measured on": where}
-            | {
-                way: estimate(one["area"]["value"], one["area"]["interval"], ".1%")
-                for way, order in ways.items()
-                if (one := result.values["orders"][order])
-            }
-            for where, result in found.items()
-            if {*ways.values()} <= {*result.values["orders"]}
-        ]
-    )
-
-
 def passes_of_criteria(path: Path) -> dict[str, float]:
     """Criterion -> forward passes over the same text that its scores take.
 
@@ -431,28 +296,6 @@ def passes_of_criteria(path: Path) -> dict[str, float]:
     """
     rows = [row for run in read_runs(path)[:1] for row in run["rows"]]
     return {row["what"].removeprefix(SCORES_BY): row["ratio"] for row in rows}
-
-
-def costs_of_criteria(path: Path) -> pd.DataFrame:
-    """:func:`passes_of_criteria` as a table, the cheapest first."""
-    if not (named := passes_of_criteria(path)):
-        return pd.DataFrame()
-    table = pd.DataFrame(
-        [
-            {
-                "criterion": shown(name).label,
-                "what it computes": shown(name).cost,
-                "forward passes": f"{ratio:,.1f}" if ratio < 100 else f"{ratio:,.0f}",
-            }
-            for name, ratio in sorted(named.items(), key=lambda item: item[1])
-        ]
-    )
-    table.attrs["prose"] = True
-    return table
-
-
-def _interval(row: Mapping[str, Any], name: str, form: str) -> str:
-    return estimate(row[name], [row[f"{name}_low"], row[f"{name}_high"]], form)
 
 
 def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
@@ -472,24 +315,6 @@ def contrasts_table(contrasts: Iterable[Contrast]) -> pd.DataFrame:
             if one.word != "not run"
         ]
     )
-
-
-def contrasts_by_model(found: Mapping[str, Result]) -> pd.DataFrame:
-    """One row a model, one column a contrast: the difference of areas in points."""
-    return pd.DataFrame(
-        [
-            {"measured on": where} | {name: _of_model(result.values, name) for name in CONTRASTS}
-            for where, result in found.items()
-        ]
-    )
-
-
-def _of_model(values: Mapping[str, Any], name: str) -> str:
-    if (one := values["contrasts"].get(name)) is None:
-        return NOT_MEASURED
-    if not above_chance(values):
-        return NOT_ABOVE_CHANCE
-    return points(one["area"]["value"], one["area"]["interval"], ".1f")
 
 
 def _triple(found: tuple[float, float, float] | None, form: str, scale: float = 1) -> str:
@@ -575,49 +400,6 @@ def between_trainings(order: str, stability: Result, agreement: Result | None) -
     flat = agreement.raw["scores"].reshape(len(agreement.raw["scores"]), -1)
     pairs = [scipy.stats.spearmanr(*pair).statistic for pair in itertools.combinations(flat, 2)]
     return float(np.mean(pairs)) if pairs else None
-
-
-def known_of_heads_table(values: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a criterion: its rank correlation with the effect of a head's absence, and what is
-    left of it with others held fixed.
-
-    Args:
-        values: those of ``stability``.
-    """
-
-    def cell(found: Mapping[str, Any] | None) -> str:
-        return "" if found is None else signed(found["r"], found["interval"])
-
-    return pd.DataFrame(
-        [
-            {
-                "criterion": order_title(name),
-                "alone": cell(found["effect"]),
-                "within layers": cell(found["given_layer"]),
-                "within layers, importance held fixed": cell(found["given_both"]),
-            }
-            for name, found in _in_order(values["criteria"]).items()
-            if found["effect"] is not None
-        ]
-    )
-
-
-def roles_table(values: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a role: its rank correlation with the place in each order, the first to go first.
-
-    Args:
-        values: those of ``head_roles``.
-    """
-    return pd.DataFrame(
-        [
-            {"of a head": title}
-            | {
-                order_title(name): signed(one["ranks"][role]["r"], one["ranks"][role]["interval"])
-                for name, one in values["orders"].items()
-            }
-            for role, title in ROLES.items()
-        ]
-    )
 
 
 _WHEN = ("before", "after")

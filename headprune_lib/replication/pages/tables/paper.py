@@ -12,10 +12,11 @@ from IPython.display import HTML
 
 from headprune_lib.discovery import KINDS
 from headprune_lib.replication.bench import read_runs
-from headprune_lib.replication.bounds import ALPHA
+from headprune_lib.replication.bounds import ALPHA, DELTA, DELTA_BLEU, SHOWN_TOLERANCE
+from headprune_lib.replication.claims import evidence
 from headprune_lib.replication.claims.questions import strata
 from headprune_lib.replication.claims.verdict import Judged
-from headprune_lib.replication.pages.frames import step_at
+from headprune_lib.replication.pages.frames import prunable_at, step_at
 from headprune_lib.replication.pages.tables.markup import (
     Block,
     blocks_html,
@@ -26,19 +27,24 @@ from headprune_lib.replication.pages.tables.markup import (
     points,
     signed,
 )
+from headprune_lib.replication.pages.tables.verdicts import both_words
 from headprune_lib.replication.published import paper
 from headprune_lib.replication.store.results import Result
 from headprune_lib.replication.titles import machine, spelled
 
 __all__ = [
     "bench_table",
+    "curves_table",
     "differences_table",
     "difficulty_table",
+    "domains_table",
     "heads_grid",
-    "heads_table",
     "heads_tasks_table",
     "kinds_grid",
+    "layers_decided",
     "layers_grid",
+    "layers_tasks_table",
+    "orders_table",
     "precision_table",
     "quality_table",
     "recipes_table",
@@ -158,27 +164,6 @@ def samples_table(quality: Result) -> pd.DataFrame:
     return pd.DataFrame(quality.values["samples"])[["source", "translation", "reference"]]
 
 
-def heads_table(table1: Result) -> pd.DataFrame:
-    """One row a kind: how many heads matter; the paper's counts for the one grid it shows."""
-    published = paper("table1")["significant"]
-    rows = []
-    for kind in KINDS:
-        found = table1.values["counts"][kind]
-        rows.append(
-            {
-                "kind": kind,
-                "heads": found["heads"],
-                "removable": found["removable"],
-                "significant losses, gains (Holm)": (
-                    f"{found['significant_losses']}, {found['significant_gains']}"
-                ),
-                "by the paper's test": f"{found['paper_losses']}, {found['paper_gains']}",
-                "paper": f"{len(published)} of 96 in all" if kind == "enc-enc" else "not shown",
-            }
-        )
-    return pd.DataFrame(rows)
-
-
 def differences_table(figure4: Result) -> pd.DataFrame:
     """One row a share removed that the rules show: BLEU left, *enc-dec* minus each other kind."""
     values = figure4.values
@@ -200,26 +185,119 @@ def differences_table(figure4: Result) -> pd.DataFrame:
 
 
 def heads_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
-    """Figure 1b: one row a model and task, how many heads can go one by one, and C1's power."""
+    """One row a model and task: how many heads can be removed one by one, and both verdicts on C1."""
     rows = []
     for name, result in shown.items():
-        counts, heads = result.values["counts"], result.values["heads"]
-        worst, removable = min(heads, key=lambda head: head["delta"]), result.values["removable"]
+        counts, removable = result.values["counts"], result.values["removable"]
+        share = counts["removable"] / counts["heads"]
+        (judged,) = (row for row in evidence.rows_of(result) if row.claim == "C1")
         rows.append(
             {
                 "model and task": name,
-                "accuracy": f"{result.values['baseline']['accuracy']:.3f}",
-                "heads removable": f"{counts['removable']} of {counts['heads']}",
-                "share (95% interval)": estimate(
-                    counts["removable"] / counts["heads"], removable["removable_interval"], ".0%"
-                ),
-                "needed": removable["needed"],
+                "texts": f"{result.n_examples:,}",
+                "accuracy": f"{result.values['baseline']['accuracy']:.1%}",
+                "removable": f"{counts['removable']} of {counts['heads']}",
+                "share": estimate(share, removable["removable_interval"], ".0%"),
                 "power": f"{removable['power']:.2f}",
-                "significant losses (Holm)": counts["significant_losses"],
-                "not corrected, paired": counts["raw_losses"] + counts["raw_gains"],
-                "unpaired, as the paper": counts["paper_losses"] + counts["paper_gains"],
-                "worst cut (points)": f"layer {worst['layer'] + 1}, head {worst['head'] + 1}: "
-                f"{points(worst['delta'], worst['interval'])}",
+                **both_words(judged),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def domains_table(shown: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and pair of texts: how the effects of the same cuts correlate, by each measure."""
+    rows = []
+    for name, result in shown.items():
+        for domain, pair in result.values["correlations"].items():
+            found = {
+                "Spearman, log-loss": pair["loss"]["spearman"],
+                "within layers": pair["loss"]["within"],
+                "Pearson, accuracy": pair["accuracy"]["pearson"],
+            }
+            cells = {what: estimate(one["r"], one["interval"]) for what, one in found.items()}
+            reliable = "{:.2f}, {:.2f}".format(*pair["loss"]["reliability"])
+            where = {"model and task": name, "other text": spelled(domain)}
+            rows.append(where | cells | {"reliability": reliable})
+    return pd.DataFrame(rows)
+
+
+def curves_table(shown: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a pruning curve: what is kept at the paper's share, what C3 says by the paper's criterion.
+
+    The last columns are the share of heads that can be removed at a loss of 2%, and the rule's power.
+    """
+    rows = []
+    for name, result in shown.items():
+        (row,) = (row for row in evidence.rows_of(result) if row.claim == "C3")
+        removable = prunable_at(result.values)
+        words = both_words(row)
+        rows.append(
+            {
+                "model and task": name,
+                "kept at the paper's share": judged_text(row.judged, ".1%"),
+                f"removable at a loss of {SHOWN_TOLERANCE:.0%}": estimate(
+                    removable["share"], removable["interval"], ".0%"
+                ),
+                "power": f"{row.judged.power or 0:.2f}",
+                "paper's criterion": words["paper's criterion"],
+                "counts": words["counts"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+_AGAINST = {
+    "oracle leak-free": "one-by-one, other text",
+    "oracle": "one-by-one, test set",
+    "importance unnormalised": "not normalised",
+}
+
+
+def orders_table(shown: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a pruning curve: importance minus other orders over 0 to 50%, and C8's two verdicts."""
+    rows = []
+    for name, result in shown.items():
+        change = signed if result.metric == "BLEU" else points
+        areas = result.values["early_area_differences"]
+        row = {"model and task": name}
+        for order, title in _AGAINST.items():
+            one = areas.get(order)
+            row[title] = change(one["difference"], one["interval"]) if one else ""
+        words = [both_words(row) for row in evidence.rows_of(result) if row.claim == "C8"]
+        rows.append(row | (words[0] if words else {}))
+    return pd.DataFrame(rows).fillna("")
+
+
+def layers_decided(result: Result) -> tuple[int, int]:
+    """In how many layers one head is enough, and in how many it is shown not to be, as C2 has it."""
+    bound = DELTA_BLEU if result.metric == "BLEU" else DELTA
+    layers = result.values["layers"]
+    return (
+        sum(layer["removable"] for layer in layers),
+        sum(layer["interval"][1] < -bound for layer in layers),
+    )
+
+
+def layers_tasks_table(shown: Mapping[str, Result]) -> pd.DataFrame:
+    """One row a model and task: in how many layers one head is enough, and both verdicts on C2."""
+    rows = []
+    for name, result in shown.items():
+        layers = result.values["layers"]
+        enough, lacking = layers_decided(result)
+        worst = min(layers, key=lambda layer: layer["delta"])
+        kind = worst.get("kind", "self").replace("self", "")
+        change = signed if result.metric == "BLEU" else points
+        (judged,) = (row for row in evidence.rows_of(result) if row.claim == "C2")
+        rows.append(
+            {
+                "model and task": name,
+                "texts": f"{result.n_examples:,}",
+                "enough": f"{enough} of {len(layers)}",
+                "not enough": lacking,
+                "largest loss": f"{kind} layer {worst['layer'] + 1}: {change(worst['delta'])}".strip(),
+                "power": f"{judged.judged.power:.2f}",
+                **both_words(judged),
             }
         )
     return pd.DataFrame(rows)
@@ -246,14 +324,10 @@ def difficulty_table(curves: Mapping[str, Result], one_head: Mapping[str, Result
                 "model and task": name,
                 "pairs": group.name,
                 "number": f"{group.n:,}",
-                "BERT-base, mean of 100": f"{group.berts:.1%}",
-                "accuracy, all heads": estimate(
-                    group.uncut.value, (group.uncut.low, group.uncut.high), ".1%"
-                ),
-                "chance": f"{group.chance:.1%}",
-                "kept above chance at the paper's share": judged_text(group.together, ".1%"),
+                "accuracy": estimate(group.uncut.value, (group.uncut.low, group.uncut.high), ".1%"),
+                "kept at the paper's share": judged_text(group.together, ".1%"),
                 "C3's rule": _word(group.together),
-                "heads removable one by one": judged_text(group.one_at_a_time, ".0%"),
+                "removable one by one": judged_text(group.one_at_a_time, ".0%"),
                 "C1's rule": _word(group.one_at_a_time),
             }
             for name, curve in curves.items()

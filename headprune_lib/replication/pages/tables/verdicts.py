@@ -19,6 +19,7 @@ from headprune_lib.replication.titles import machine, setting
 
 __all__ = [
     "again_table",
+    "both_words",
     "changed_table",
     "claims_table",
     "new_data_table",
@@ -52,6 +53,12 @@ def criterion_met(verdict: Verdict) -> str:
     """In how many results the paper's criterion is met."""
     met, read = verdict.met
     return f"met in {met} of {read}" if read else "not measured"
+
+
+def both_words(row: Row) -> dict[str, str]:
+    """Cells of a result's two verdicts: the paper's own criterion, our rule's word, whether it counts."""
+    counts = "yes" if row.counts else "no"
+    return {"paper's criterion": _MET[row.judged.met], "ours": row.word, "counts": counts}
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
