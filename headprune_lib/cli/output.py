@@ -1,4 +1,4 @@
-"""What the commands print: rows of layers, heads and criteria, and a bar while they compute."""
+"""What the commands print: rows of layers, heads and criteria."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -173,14 +173,3 @@ def _ranges(numbers: list[int]) -> str:
     runs = itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ends = [[number for _, number in run] for _, run in runs]
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
-
-
-class Watched(list):
-    """Batches with a bar on standard error, if that is a terminal, each time they are gone through."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """The batches."""
-        from tqdm import tqdm
-
-        batches, n = super().__iter__(), len(self)
-        yield from tqdm(batches, "scoring heads", n, unit="batch", leave=False, disable=None)

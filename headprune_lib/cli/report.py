@@ -17,9 +17,8 @@ from torch import nn
 
 import headprune_lib
 from headprune_lib.budgets import BudgetResult
-from headprune_lib.cli.bounds import Budget
 from headprune_lib.cli.output import shown, title
-from headprune_lib.cli.quality import quality
+from headprune_lib.cli.quality import Budget, quality
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step

@@ -8,8 +8,8 @@ import torch
 import transformers
 from ownmodels import LABELLED, bert, classifier, kept_in, language_model, translator
 
-import headprune_lib as lib
 from headprune_lib import cli, head_mask, prune_heads, save_pruned
+from headprune_lib.cli import data
 
 HEAD = "text\tlabel\n"
 TEXTS = "text\nthe film is good\nbad film\n"
@@ -123,7 +123,7 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
         raise error
 
     (tmp_path / "rows.tsv").write_text(LABELLED)
-    monkeypatch.setattr(lib, "score_heads", run_out)
+    monkeypatch.setattr(data, "score_heads", run_out)
     words = ("score", folders / "classifier", tmp_path / "rows.tsv")
     one_line(*headprune(*words), "out of memory: lower --batch-size")
 
