@@ -149,11 +149,7 @@ def _is_added(mask: Any, values: Tensor) -> bool:
 def read_weights(
     blocks: Sequence[AttentionLayer], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied.
-
-    Raises:
-        ValueError: padding in a batch whose positions are not a block's queries.
-    """
+    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied."""
     for number, (block, records) in enumerate(zip(blocks, found, strict=True)):
         for values, mask in records:
             ids = batch.get("decoder_input_ids" if block.kind == "dec-dec" else "input_ids")
@@ -166,11 +162,7 @@ def read_weights(
 def attention_weights(
     model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
-
-    Raises:
-        ValueError: see :func:`recorded_weights` and :func:`read_weights`.
-    """
+    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass."""
     with eval_mode(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
         model(**model_inputs(model, batch))
     return read_weights(blocks, recorded, batch)

@@ -263,11 +263,7 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Ten
 
 
 def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
-    """So many texts of so many random tokens; for an encoder-decoder as many on either side.
-
-    Raises:
-        ValueError: a model that does not read text.
-    """
+    """So many texts of so many random tokens; for an encoder-decoder as many on either side."""
     config: Any = getattr(model, "config", None)
     words = getattr(config.get_text_config(), "vocab_size", None) if config is not None else None
     if words is None or getattr(model, "main_input_name", "input_ids") != "input_ids":

@@ -179,11 +179,7 @@ def in_parts(
 def prove_gradients(
     model: nn.Module, batch: Batch, blocks: Sequence[AttentionLayer], loss: Loss | None
 ) -> None:
-    """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
-
-    Raises:
-        ValueError: see :func:`gate_gradients`.
-    """
+    """As :func:`gate_gradients` refuses, unless this model and loss are trusted already."""
     if not _is_trusted(model, loss):
         batch_gradients(model, batch, blocks, loss)
 
@@ -192,10 +188,8 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """Each example's loss (batch,), the model's usual one if none is given.
 
     Raises:
-        TypeError: a loss that takes something else than outputs and a batch, as torch's own do, or
-            that returns no tensor.
-        ValueError: a loss that is not one number an example, or a model whose usual loss is not
-            known.
+        TypeError: a loss that takes something else than outputs and a batch, or returns no tensor.
+        ValueError: a loss that is not one number an example, or is not known.
     """
     loss_of = loss or default_loss(model)
     outputs = model(**(model_inputs(model, batch) if loss is None else batch))
@@ -226,11 +220,7 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
 
 
 def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """As :func:`example_losses`, where a gradient is asked for next.
-
-    Raises:
-        ValueError: besides, layers that are quantised for inference, or losses without gradient.
-    """
+    """As :func:`example_losses`, which must have a gradient besides."""
     if torch.is_inference_mode_enabled():
         raise ValueError(
             "this runs under torch.inference_mode, which no gradient can be had in: call it "
@@ -253,10 +243,8 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
 
 
 def check_labelled(model: nn.Module, batches: Sequence[Batch], loss: Loss | None) -> None:
-    """Raises ValueError where no label of any batch counts: of no loss there is no order.
-
-    A loss of one's own says itself what counts, and no labels at all are refused elsewhere.
-    """
+    """Raises ValueError where no label of any batch counts: of no loss there is no order."""
+    # a loss of one's own says itself what counts, and no labels at all are refused elsewhere
     labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
     if loss is not None or not labelled:
         return
@@ -268,14 +256,7 @@ def check_labelled(model: nn.Module, batches: Sequence[Batch], loss: Loss | None
 def check_unused(
     model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
-    """Blocks that have no gradient must be without influence too, or the gradient is wrong.
-
-    Args:
-        unused: the blocks that autograd found no way to from the loss.
-
-    Raises:
-        ValueError: the loss changes with the heads of a block without gradient.
-    """
+    """Raises ValueError where the loss changes with heads that autograd found no way to."""
     unused = [block for block in unused if block.kept_heads]
     if not unused:
         return
@@ -298,13 +279,10 @@ def check_unused(
 
 
 def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
-    """An example's loss must not depend on the others of its batch: Eq. 2 is of each alone.
+    """Raises ValueError where an example's loss depends on the others: Eq. 2 is of each alone.
 
     The last example is run alone and with the one before it. A batch that cannot be taken apart,
     because some tensor has no row an example, is not checked.
-
-    Raises:
-        ValueError: the example's loss alone is another one.
     """
     n = n_rows(batch)
     if n <= 1:
@@ -327,15 +305,11 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
 
 
 class _Watch(TorchFunctionMode):
-    """Inside, where in a model's code something that has a gradient goes on without it.
-
-    Attributes:
-        seen: the place and what is done there; empty where nothing was seen.
-    """
+    """Inside, where in a model's code something that has a gradient goes on without it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = ""
+        self.seen = ""  # the place, and what is done there
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -411,13 +385,9 @@ def _check_derivatives(
     gradients: Sequence[Tensor],
     seen: str,
 ) -> None:
-    """Compare a batch's gradients with finite differences, where there was a reason ``seen`` to.
+    """Refuse gradients that finite differences contradict, where there was a reason ``seen`` to ask.
 
-    Raises:
-        ValueError: the gradients are not the derivatives of the losses; says what was seen.
-
-    Warns:
-        UserWarning: no difference is exact enough to tell.
+    Warns where no difference is exact enough to tell.
     """
     if seen:
         problem, exact = _compare(model, batch, loss, blocks, _slopes(gradients))
@@ -500,13 +470,9 @@ def _differences(
 ) -> tuple[str, float]:
     """What finite differences say against the slopes, if anything, and what they are exact to.
 
-    Two directions are tried: all gates alike, then those of small heads more.
-
-    Args:
-        unit: the relative rounding of one operation.
-
-    Returns:
-        the exactness as a part of the slopes' norm; infinite where losses or slopes are.
+    Two directions are tried: all gates alike, then those of small heads more. ``unit`` is the
+    relative rounding of one operation; the exactness is a part of the slopes' norm, and infinite
+    where losses or slopes are.
     """
     n_heads = [len(block.kept_heads) for block in blocks]
 
@@ -566,11 +532,8 @@ def _derivative(
     Central differences at halved steps are extrapolated (Richardson), and are exact to what two
     extrapolations differ by, to rounding, and to kinks: these bend the loss, by which the sides'
     differences differ, more than in proportion to the step. The first step is that at which smooth
-    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact.
-
-    Args:
-        at: the losses with all gates open.
-        enough: an exactness at which no shorter step is tried.
+    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact. They
+    are tried until the derivative is exact ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
     step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))

@@ -157,10 +157,9 @@ def _inputs(
     batches: Sequence[Batch],
     gates: HeadTensors,
 ) -> list[list[Tensor]]:
-    """What a block's output projection is given of each batch, at each of its runs, before its gates.
+    """What a block's projection is given of each batch, at each of its ``times`` runs, ungated.
 
-    Args:
-        times: how often it runs in a pass, which ends there.
+    A pass ends at the last of them.
     """
     inputs: list[list[Tensor]] = []
 
@@ -199,9 +198,6 @@ class _Fit:
 
     With ``C`` what the projection is given and ``W`` its weight, head h writes ``C_h W_h^T``; inner
     products of what two heads write are sums over entries of ``(C^T C) * (W^T W)``.
-
-    Args:
-        left: (head,) whether a head is left.
     """
 
     def __init__(self, model: nn.Module, block: AttentionLayer, left: Tensor) -> None:

@@ -146,9 +146,7 @@ def check_scores(
         kinds: those that matter; all kinds if not given.
 
     Raises:
-        TypeError: not a dict of tensors.
-        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
-            head that was not removed.
+        TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
     shapes = mask_shapes(model)
     scores = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
@@ -186,11 +184,7 @@ def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
 
 
 def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
-    """A mask with further heads cut, as :func:`head_mask` for a model that was looked at before.
-
-    Raises:
-        IndexError, TypeError: see :func:`head_mask`.
-    """
+    """As :func:`head_mask`, of a mask with further heads cut."""
     mask = {kind: values.clone() for kind, values in mask.items()}
     for kind, layer, head in _named(heads, mask):
         shape = tuple(mask[kind].shape) if kind in mask else (0, 0)

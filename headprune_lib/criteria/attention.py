@@ -106,15 +106,9 @@ def means_over_queries(
     statistics: Sequence[Statistic],
     device: Device = None,
 ) -> list[HeadTensors]:
-    """Each statistic's sums over its counts as scores, all from the same forward passes.
+    """The scores by each statistic, such as :func:`headprune_lib.attention.entropies`, in one pass.
 
     Where there was nothing to count a head has 0.
-
-    Args:
-        statistics: functions such as :func:`headprune_lib.attention.entropies`.
-
-    Raises:
-        ValueError: no batches, or an attention kernel that makes no weights.
     """
     blocks = find_heads(model)
 
@@ -166,9 +160,6 @@ def importance_entropy(
         low: rank by low entropy in place of high.
         among: heads are ranked among those of their kind, or of the whole model.
         leave_out: see :func:`headprune_lib.criteria.attention.entropy`.
-
-    Raises:
-        ValueError: an alpha outside 0 to 1, or an unknown ``among``.
     """
     if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")

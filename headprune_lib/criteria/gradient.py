@@ -82,12 +82,7 @@ def mean_over_examples(
     device: Device,
     sums_of: Callable[[Batch], Iterable[Sum]],
 ) -> HeadTensors:
-    """The mean over batches of what is made of each example's own derivatives.
-
-    Raises:
-        ValueError: no batches, examples whose losses depend on each other, or a score of exactly 0
-            for every head.
-    """
+    """The mean over batches of what is made of each example's own derivatives."""
 
     def check(batch: Batch) -> None:
         check_examples_independent(model, batch, loss)
@@ -96,10 +91,8 @@ def mean_over_examples(
 
 
 def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
-    """The scores; ValueError where every head has exactly 0: no order could be made of that.
-
-    Under a mask it may be so: what is left of a model may have no influence.
-    """
+    """The scores; ValueError where every head has exactly 0: no order could be made of that."""
+    # under a mask it may be so: what is left of a model may have no influence
     there = [values[~values.isnan()] for values in scores.values()]
     nothing = any(map(len, there)) and not any(values.any() for values in there)
     if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
@@ -133,10 +126,6 @@ def example_importance(
 
     Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where
     a head was removed. For intervals of what is computed from importance.
-
-    Raises:
-        ValueError: no batches, a label outside the classes, or examples whose losses depend on each
-            other.
     """
     blocks, oom_limit = find_heads(model), OomLimit()
     parts: list[list[Tensor]] = []
@@ -219,9 +208,6 @@ def logits_norm(
     """Absolute derivative of the logits' l2 norm; needs no labels.
 
     Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
-
-    Raises:
-        ValueError: a loss of one's own, which would not be used.
     """
     if loss is not None:
         raise ValueError(
@@ -254,9 +240,6 @@ def importance_integrated(
     :math:`\mathbb{E}_x |\int_0^1 \partial L(x) / \partial \xi_h |_{\xi = \alpha 1} d\alpha|`, in
     nats. Over all heads the integrals sum to the loss with no head minus the loss with all of them.
     The midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
-
-    Raises:
-        ValueError: no batches, or fewer steps than 1.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
@@ -297,8 +280,7 @@ def second_order(
         seed: of the signs.
 
     Raises:
-        ValueError: no batches, fewer probes than 1, a loss that is not one number an example, or an
-            attention kernel without a second derivative (flash or flex attention).
+        ValueError: an attention kernel without a second derivative (flash or flex attention).
     """
     kernel = getattr(model.config, "_attn_implementation", "eager")
     if kernel not in ("eager", "sdpa"):
