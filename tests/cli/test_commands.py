@@ -6,8 +6,8 @@ import sys
 import pytest
 import sacrebleu
 import torch
-from ownmodels import LABELLED, classifier, kept_in, run, tokenizer, translator
-from transformers import BloomConfig, BloomForSequenceClassification, PreTrainedTokenizerBase
+from ownmodels import LABELLED, bloom, classifier, kept_in, run, tokenizer, translator
+from transformers import PreTrainedTokenizerBase
 
 from headprune_lib import load_pruned, prune_mask, score_heads, tune_mask
 from headprune_lib.ablation import masked_logits
@@ -126,16 +126,12 @@ def test_score_is_a_criterion_in_a_column_of_its_name(tmp_path, labelled, option
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_criteria_are_listed_and_a_wrong_one_is_refused_before_anything_is_read(tmp_path):
+def test_criteria_are_listed():
     names = [row["name"] for row in json.loads(run("criteria", "--json").output)]
     assert names == sorted(CRITERIA)
     listed = run("criteria").output
     assert "Greatest attention weight of each query, end marks left out." in listed
     assert max(map(len, listed.splitlines())) <= 100
-    for words in (["score", "nowhere", "x.tsv"], ["prune", "nowhere", "x.tsv", tmp_path / "out"]):
-        result = run(*words, *["--amount", 0.5][: 2 * (words[0] == "prune")], "--by", "importence")
-        assert result.exit_code == 2
-        assert "unknown criterion 'importence': did you mean importance" in result.stderr
 
 
 def test_prune_by_a_criterion_cuts_what_it_scores_lowest_in_a_folder_that_loads(tmp_path, labelled):
@@ -164,46 +160,12 @@ def kept_heads(folder):
     return [row["kept"] for row in json.loads(run("inspect", folder, "--json").output)]
 
 
-def check_refused(out, message, *words):
-    """One line, and nothing is written."""
-    result = run(*words)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert result.stderr.startswith("headprune: ") and result.stderr.count("\n") == 1
-    assert not out.exists()
-
-
-def test_what_can_only_be_masked_is_told_and_never_an_empty_removal(tmp_path, labelled):
-    torch.manual_seed(0)
-    config = BloomConfig(vocab_size=64, hidden_size=16, n_layer=2, n_head=4, pad_token_id=0,
-                         id2label={0: "negative", 1: "positive"},
-                         label2id={"negative": 0, "positive": 1})  # fmt: skip
-    bloom = kept_in(tmp_path / "bloom", BloomForSequenceClassification(config).eval())
-    small, out = kept_in(tmp_path / "small", classifier()), tmp_path / "out"
-    none = "no head of BloomForSequenceClassification can be removed: 8 of 8 heads stay"
-    check_refused(out, none, "prune", bloom, labelled, out, "--amount", 0.5)
-    assert "does not run with fewer heads" in run("inspect", bloom).output
-    words = ("prune", small, labelled, out, "--amount")
-    check_refused(out, "amount 0.1 of 8 heads is less than one: no head goes", *words, 0.1)
-    check_refused(out, "amount 0.2 of 4 heads is less than one", *words, 0.2, "--uniform")
-    said = run(*words, 0.9, "--keep-at-least", 2).stderr
+def test_what_cannot_be_removed_is_told(tmp_path, labelled, monkeypatch):
+    masked_only, whole = kept_in(tmp_path / "bloom", bloom()), kept_in(tmp_path / "m", classifier())
+    assert "does not run with fewer heads" in run("inspect", masked_only).output
+    said = run("prune", whole, labelled, tmp_path / "o", "--amount", 0.9, "--keep-at-least", 2)
     less = "amount 0.9 asks for 7 of 8 heads, and 4 go: each layer keeps 2 (keep_at_least)"
-    assert said == f"headprune: {less}\n"
-
-
-def test_models_that_cannot_be_scored_and_bleu_that_cannot_be_had(tmp_path, labelled, monkeypatch):
-    empty, broken, out = (tmp_path / name for name in ("empty", "broken", "out"))
-    whole = kept_in(tmp_path / "model", classifier())
-    assert run("prune", whole, labelled, empty, "--amount", 1).exit_code == 0
-    model = classifier()
-    model.classifier.weight.data.fill_(torch.nan)
-    kept_in(broken, model)
-    for by in ("importance", "entropy"):
-        check_refused(out, "no head is left in the model", "score", empty, labelled, "--by", by)
-    words = ("prune", broken, labelled, out, "--amount", 0.5, "--by", "entropy")
-    check_refused(out, "the loss before anything is removed is nan", *words)
-    words = ("prune", whole, labelled, out, "--amount", 0.5)
-    check_refused(out, "or where the model goes", *words, "--report", out)
-    check_refused(out, "--bleu is for translators", *words, "--bleu")
+    assert said.stderr == f"headprune: {less}\n"
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(ValueError, match=r"headprune\[translation\]"):
         check_bleu(translator())
