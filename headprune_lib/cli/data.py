@@ -77,9 +77,7 @@ def kind_of(model: PreTrainedModel) -> str:
 
 
 def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
-    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns.
-
-    Columns that a model has no use for are passed over.
+    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns; others are passed over.
 
     Args:
         kind: what the model does, as :func:`kind_of` says. Classification takes the columns
@@ -192,8 +190,7 @@ def make_batches(
     """Batches of like length with ``labels``, as the model wants them.
 
     Raises:
-        ValueError: labels that the model does not know, or a text that is longer than it has
-            positions for.
+        ValueError: labels that the model does not know, or a text longer than it has positions for.
     """
     return [batch for _, batch in numbered_batches(model, tokenizer, rows, batch_size, max_length)]
 
@@ -325,15 +322,11 @@ class Reader:
 
     def numbered(self, path: Path) -> list[tuple[list[int], Batch]]:
         """The batches of a file with the numbers of their rows."""
-        rows, sizes = self.rows(path), (self.batch_size, self.max_length)
-        return numbered_batches(self.model, self.tokenizer, rows, *sizes)
+        sizes = self.batch_size, self.max_length
+        return numbered_batches(self.model, self.tokenizer, self.rows(path), *sizes)
 
     def batches(self, path: Path) -> list[Batch]:
-        """The batches of a file, on the first of which the model was run.
-
-        Raises:
-            ValueError: it cannot, for whatever reason but a lack of memory.
-        """
+        """The batches of a file; ValueError where the model does not run on the first."""
         batches = [batch for _, batch in self.numbered(path)]
         device = next(self.model.parameters()).device
         try:

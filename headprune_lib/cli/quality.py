@@ -35,15 +35,10 @@ Figures = dict[str, float]
 
 
 def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, Figures]:
-    """Quality and speed of each model.
+    """For each model what :func:`quality` returns, ``examples_per_second``, ``parameters``, ``heads``.
 
-    Returns:
-        for each name what :func:`quality` returns; ``examples_per_second``, the median of three
-        passes after a warm-up, the models in turn, so that a slower moment of the machine hits all;
-        ``parameters``, ``heads``.
-
-    Raises:
-        ValueError: the first model's loss is no finite number.
+    Speed is the median of three passes after a warm-up, the models in turn, so that a slower moment
+    of the machine hits all. Where the first model's loss is no finite number, it is refused.
     """
     device = next(next(iter(models.values())).parameters()).device
     batches = [to_device(batch, device) for batch in batches]
@@ -70,14 +65,10 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
 
 
 def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
-    """Loss, and accuracy where labels are classes, on batches that are where the model is.
+    """``loss``, and ``accuracy`` (0 to 1) where labels are classes, of batches where the model is.
 
-    Returns:
-        ``loss`` in nats an example, or a token where the labels are tokens, or of a regression the
-        squared error; ``accuracy``, 0 to 1.
-
-    Raises:
-        ValueError: no label counts in any batch.
+    The loss is in nats an example, or a token where the labels are tokens, or the squared error of a
+    regression; ValueError where no label counts in any batch.
     """
     loss, classes = default_loss(model), names_classes(batches[0])
     losses, right, total = [], [], 0
@@ -100,11 +91,7 @@ def names_classes(batch: Batch) -> bool:
 
 
 def check_bleu(model: PreTrainedModel) -> None:
-    """Refuse before minutes are spent.
-
-    Raises:
-        ValueError: the model does not translate, or sacrebleu is not installed.
-    """
+    """Raises ValueError where the model does not translate, or sacrebleu is not installed."""
     if kind_of(model) != "translation":
         raise ValueError(
             f"--bleu is for translators, {type(model).__name__} is for {kind_of(model)}"
@@ -124,11 +111,8 @@ def bleu(
 ) -> float:
     """sacrebleu's BLEU, 0 to 100, of the translations that the model's generation settings give.
 
-    Args:
-        numbered: sources as :func:`headprune_lib.cli.data.numbered_batches` makes them, once for
-            all models that are compared.
-        references: what translations are compared with, in the order of the rows.
-        max_length: tokens that a translation has at most.
+    Sources are numbered as :func:`headprune_lib.cli.data.numbered_batches` numbers rows, references
+    in the order of the rows; a translation has at most ``max_length`` tokens.
     """
     import sacrebleu
 
@@ -151,16 +135,9 @@ def bleu(
 class Budget:
     """A bound on a model, ready to be held against orders; what it needs is measured once.
 
-    Args:
-        steps: of any order of the model under the same options.
-        held_out: batches, of the options that look at quality.
-
-    Attributes:
-        limit: what the model may cost at most, or must be good for at least; None of a share of
-            the heads.
-
-    Raises:
-        ValueError: a bound that no order keeps, or that the model has no figure for.
+    ``limit`` is what the model may cost at most, or must be good for at least; None of a share of
+    the heads. ``steps`` are of any order of the model under the same options. A bound that no order
+    keeps, or that the model has no figure for, is refused with a ValueError.
     """
 
     def __init__(
