@@ -28,15 +28,7 @@ from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, gated
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import (
-    NO_LABEL,
-    Batch,
-    Device,
-    OomLimit,
-    eval_mode,
-    in_double,
-    on_device,
-)
+from headprune_lib.utils import NO_LABEL, Batch, Device, OomLimit, eval_mode, in_double, on_device
 
 Reduce = Callable[[Tensor, Batch, AttentionLayer], Sum]
 """What a criterion makes of a block's gradients (example, position, kept head) of a batch."""

@@ -23,7 +23,7 @@ _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "Llama": {
         "Mistral": {"sliding_window": None},
         "SeedOss": {"residual_dropout": 0.0},  # for Llama's biases, which Mistral has not
-    },
+    }
 }
 _WIDTHS = ("d_kv", "head_dim")
 
