@@ -139,7 +139,7 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
 def check_scores(
     model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
 ) -> HeadTensors:
-    """Scores by kind, of this model, that say something of every head that is still there.
+    """Scores by kind on the CPU, of this model, that say something of every head still there.
 
     Args:
         scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
@@ -149,7 +149,8 @@ def check_scores(
         TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
     shapes = mask_shapes(model)
-    scores = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
+    by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
+    scores = {kind: values.cpu() for kind, values in by_kind.items()}
     wanted = {kind: shapes[kind] for kind in kinds or shapes}
     given = {kind: tuple(values.shape) for kind, values in scores.items()}
     if given not in (wanted, shapes):
