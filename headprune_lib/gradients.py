@@ -316,12 +316,12 @@ class _Watch(TorchFunctionMode):
     ) -> Any:
         """As the function; what it returns is looked at."""
         made = func(*args, **(kwargs or {}))
-        if self.seen or not isinstance(made, Tensor) or not made.is_floating_point():
+        if not isinstance(made, Tensor) or not made.is_floating_point() or made.requires_grad:
             return made
         name = getattr(func, "__name__", "")
         new = name.endswith("_like") or name.startswith("new_")
         given = any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
-        if given and not made.requires_grad and not new and (place := _running_line()):
+        if given and not new and not self.seen and (place := _running_line()):
             self.seen = f"{place} goes on without a gradient"
         return made
 
