@@ -326,12 +326,12 @@ class Reader:
         return numbered_batches(self.model, self.tokenizer, self.rows(path), *sizes)
 
     def batches(self, path: Path) -> list[Batch]:
-        """The batches of a file; ValueError where the model does not run on the first."""
-        batches = [batch for _, batch in self.numbered(path)]
+        """The batches of a file where the model is; ValueError where it does not run on the first."""
         device = next(self.model.parameters()).device
+        batches = [to_device(batch, device) for _, batch in self.numbered(path)]
         try:
             with torch.inference_mode():
-                self.model(**to_device(model_inputs(self.model, batches[0]), device))
+                self.model(**model_inputs(self.model, batches[0]))
         except Exception as error:  # whatever a class makes of what it cannot read
             if out_of_memory(error):
                 raise

@@ -40,8 +40,6 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
     Speed is the median of three passes after a warm-up, the models in turn, so that a slower moment
     of the machine hits all. Where the first model's loss is no finite number, it is refused.
     """
-    device = next(next(iter(models.values())).parameters()).device
-    batches = [to_device(batch, device) for batch in batches]
     figures = {name: quality(model, batches) for name, model in models.items()}
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
@@ -196,8 +194,6 @@ def _masked_quality(
             f"--lose-points counts points of accuracy, and {type(model).__name__} names no class "
             "of a text; give --lose-nats"
         )
-    device = next(model.parameters()).device
-    batches = [to_device(batch, device) for batch in batches]
 
     def value(mask: HeadTensors) -> float:
         with masked_heads(model, mask):

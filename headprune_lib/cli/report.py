@@ -21,7 +21,7 @@ from headprune_lib.cli.quality import Budget, quality
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step
-from headprune_lib.utils import Batch, to_device
+from headprune_lib.utils import Batch
 
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is
@@ -116,13 +116,11 @@ def _on_the_way(
     model: nn.Module, gone: Sequence[Step], tested: Sequence[Batch]
 ) -> dict[str, list[tuple[int, float]]]:
     """Loss and accuracy at some places on the way from the uncut model to the pruned one."""
-    device = next(model.parameters()).device
-    batches = [to_device(batch, device) for batch in tested]
     walks: dict[str, list[tuple[int, float]]] = {}
     for place in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
         heads = [head for step in gone[:place] for head in step]
         with masked_heads(model, head_mask(model, heads)):
-            for name, value in quality(model, batches).items():
+            for name, value in quality(model, tested).items():
                 walks.setdefault(name, []).append((len(heads), value))
     return walks
 
