@@ -6,11 +6,9 @@ the decoder's keys and values of the encoder's states, where the encoder itself 
 head's contribution to the output projection is linear, so the attention itself runs once for all
 its heads. For each cut only the rest of its layer and what comes after is computed.
 
-With layers of equal cost, a sweep over every head of L layers costs (L - 1)/2 layers plus the
-feed-forward part of one layer a head, where plain masking costs L: 0.53 of it at L = 6. An
-encoder-decoder of 6 and 6 layers, with sources as long as targets, costs 0.44 of plain masking; in
-both the products with all words of the vocabulary come besides, and of width 256 with 4,000 words
-that is 0.50 (``headprune bench sweeps`` times a trained translator).
+With L layers of equal cost, each cut costs (L - 1)/2 of them and the feed-forward part of one, where
+plain masking costs L: 0.53 of it at L = 6, and 0.44 for an encoder-decoder of 6 and 6 layers, the
+products with all words of the vocabulary left out (``headprune bench sweeps`` times a translator).
 """
 
 from __future__ import annotations
@@ -26,12 +24,13 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import ModelOutput
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import ModuleCall, record_outputs, replace_outputs
+from headprune_lib.hooks import record_outputs, replace_outputs
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask
 from headprune_lib.pruning import not_plain
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import (
     Batch,
+    Device,
     ensure_device,
     eval_mode,
     model_inputs,
@@ -84,7 +83,7 @@ def one_head_ablation(
     batches: Iterable[Batch],
     *,
     reduce: Reduce | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> Sweep:
     """Logits with each head cut in turn (paper, section 3.2), activations reused.
 
@@ -121,7 +120,7 @@ def all_but_one(
     batches: Iterable[Batch],
     *,
     reduce: Reduce | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> Sweep:
     """As :func:`one_head_ablation`, with every other head of the layer cut (paper, section 3.3)."""
     find_heads(model)
@@ -133,7 +132,7 @@ def masked_logits(
     batches: Iterable[Batch],
     mask: HeadTensors | Tensor | None = None,
     *,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> Iterator[Logits]:
     """Logits ``(batch, class)`` of each batch under one mask, by plain masked forward passes.
 
@@ -148,9 +147,7 @@ def masked_logits(
 
 
 @contextmanager
-def _for_one_batch(
-    model: nn.Module, batch: Batch, device: str | torch.device | None
-) -> Iterator[Batch]:
+def _for_one_batch(model: nn.Module, batch: Batch, device: Device) -> Iterator[Batch]:
     """The batch on the device, while the model is ready for it.
 
     Entered anew for each batch: a generator that yields from inside would leave the model in
@@ -173,11 +170,7 @@ def _logits(outputs: Any, _batch: Batch) -> Logits:
 
 
 def _ablate_batch(
-    model: nn.Module,
-    batch: Batch,
-    how: _How,
-    reduce: Reduce | None,
-    device: str | torch.device | None,
+    model: nn.Module, batch: Batch, how: _How, reduce: Reduce | None, device: Device
 ) -> tuple[Logits, dict[Head, Logits]]:
     """What a sweep yields of one batch."""
     blocks = find_heads(model)
@@ -188,23 +181,21 @@ def _ablate_batch(
             result = (reduce or _logits)(model(**model_inputs(model, inputs)), inputs)
             return result.to("cpu", non_blocking=result.is_cuda)  # waited for once, at the end
 
-        paths = _paths(blocks)
-        with record_outputs([model.get_submodule(path) for path in paths]) as records:
+        whole = _Pass(model, blocks)
+        with whole.recorded():
             uncut = run()
-        calls = dict(zip(paths, records, strict=True))
         if reduce is None:
             _check_size(uncut, sum(len(block.kept_heads) for block in blocks))
-        if _can_be_reused(model, blocks, calls):
+        if whole.can_be_reused():
             for block in blocks:
                 heads = [(block.kind, block.layer, head) for head in block.kept_heads]
-                if not calls[
-                    _path(block, "output")
-                ].times:  # attention to an encoder that is not there
+                if not whole.calls[_path(block, "output")].times:
+                    # attention to an encoder that is not there
                     cut |= {head: uncut.clone() for head in heads}
                     continue
-                with _returning(model, _unchanged(blocks, block, calls)):
+                with whole.returning(whole.unchanged(block)):
                     for place, head in enumerate(heads):
-                        with _returning(model, _attention(model, block, calls, place, how)):
+                        with whole.returning(whole.attention(block, place, how)):
                             cut[head] = run()
         else:
             for head, mask in _masks(model, how).items():
@@ -228,97 +219,9 @@ def _path(block: AttentionLayer, part: str) -> str:
     return ".".join(filter(None, (block.path, getattr(block.spec, part))))
 
 
-def _cross_kv(block: AttentionLayer) -> list[str]:
-    """Paths of what makes keys and values of another side's states."""
-    if block.kind != "enc-dec" or block.spec.fused:
-        return []
-    return [_path(block, "key"), _path(block, "value")]
-
-
-def _paths(blocks: Sequence[AttentionLayer]) -> list[str]:
-    """What is recorded: attention modules, their parts and all that they lie in."""
-    paths = []
-    for block in blocks:
-        names = block.path.split(".")
-        paths += [".".join(names[:end]) for end in range(1, len(names) + 1)]
-        paths += [_path(block, "core"), _path(block, "output"), *_cross_kv(block)]
-    return list(dict.fromkeys(paths))
-
-
-def _can_be_reused(
-    model: nn.Module, blocks: Sequence[AttentionLayer], calls: dict[str, ModuleCall]
-) -> bool:
-    """Whether a block's part in the pass, and what came before it, can be told apart."""
-    for block in blocks:
-        core, output = calls[_path(block, "core")], calls[_path(block, "output")]
-        if output.times > 1 or core.times != output.times:
-            return False
-        if block.source in ("found", "assumed") or block.why_keep_groups:
-            return False
-        if output.times and not _is_linear(model, block, core, output):
-            return False
-    return True
-
-
-def _is_linear(
-    model: nn.Module, block: AttentionLayer, core: ModuleCall, output: ModuleCall
-) -> bool:
-    """Whether a block returned what its output projection's weights make of the heads."""
-    projection: Any = block.part(model, "output")
-    if not_plain(projection) is not None:
-        return False
-    made = _product(projection, output.inputs[0], slice(None))
-    made = made if projection.bias is None else made + projection.bias
-    returned = output.output if block.spec.core else _states(core.output)
-    return close(output.output, made, made) and torch.equal(returned, output.output)
-
-
-def _unchanged(
-    blocks: Sequence[AttentionLayer], block: AttentionLayer, calls: dict[str, ModuleCall]
-) -> dict[str, Any]:
-    """By path what the heads of a block cannot change, outermost modules only, and its output."""
-    start = calls[_path(block, "core")].place
-    before = {
-        path: call.output
-        for path, call in calls.items()
-        if call.times == 1 and call.place < start and not f"{path}.".startswith(f"{block.path}.")
-    }
-    states = [_states(output) for output in before.values()]
-    before |= {
-        path: calls[path].output
-        for path in itertools.chain(*map(_cross_kv, blocks))
-        if calls[path].times == 1 and any(calls[path].inputs[0] is one for one in states)
-    }
-    return {
-        path: output
-        for path, output in before.items()
-        if not any(path.startswith(f"{outer}.") for outer in before)
-    }
-
-
 def _states(output: Any) -> Any:
     """The first of what a module returns: hidden states, where it is a layer or an encoder."""
     return output[0] if isinstance(output, tuple | list | ModelOutput) and output else output
-
-
-def _attention(
-    model: nn.Module, block: AttentionLayer, calls: dict[str, ModuleCall], place: int, how: _How
-) -> dict[str, Any]:
-    """By path what a block's attention returns where its kept head of this place is cut, or left.
-
-    The head's share of the projection: (B, T, width) x (width, hidden) -> (B, T, hidden).
-    """
-    core, output = calls[_path(block, "core")].output, calls[_path(block, "output")]
-    projection: Any = block.part(model, "output")
-    columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
-    projected = _product(projection, output.inputs[0], columns)
-    if how == "cut":
-        projected = output.output - projected
-    elif projection.bias is not None:
-        projected = projected + projection.bias
-    if block.spec.core:  # the module around the core applies the projection
-        return {_path(block, "core"): core, _path(block, "output"): projected}
-    return {block.path: (projected, *core[1:]) if isinstance(core, tuple) else projected}
 
 
 def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
@@ -327,6 +230,91 @@ def _product(projection: Any, context: Tensor, columns: slice) -> Tensor:
     return nn.functional.linear(context[..., columns], weight[:, columns])
 
 
-def _returning(model: nn.Module, outputs: dict[str, Any]) -> AbstractContextManager[None]:
-    """Inside, the modules of these paths return this, without computing anything."""
-    return replace_outputs([model.get_submodule(path) for path in outputs], list(outputs.values()))
+class _Pass:
+    """What modules did in the uncut pass: attention, its parts and all that they lie in."""
+
+    def __init__(self, model: nn.Module, blocks: Sequence[AttentionLayer]) -> None:
+        self.model, self.blocks = model, blocks
+        # what makes keys and values of another side's states
+        self.cross = [
+            _path(block, part)
+            for block in blocks
+            if block.kind == "enc-dec" and not block.spec.fused
+            for part in ("key", "value")
+        ]
+        paths = list(self.cross)
+        for block in blocks:
+            paths += itertools.accumulate(block.path.split("."), "{}.{}".format)
+            paths += [_path(block, "core"), _path(block, "output")]
+        self.paths = list(dict.fromkeys(paths))
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Inside, the pass is made."""
+        with record_outputs([self.model.get_submodule(path) for path in self.paths]) as calls:
+            yield
+        self.calls = dict(zip(self.paths, calls, strict=True))
+
+    def returning(self, outputs: dict[str, Any]) -> AbstractContextManager[None]:
+        """Inside, the modules of these paths return this, without computing anything."""
+        modules = [self.model.get_submodule(path) for path in outputs]
+        return replace_outputs(modules, list(outputs.values()))
+
+    def can_be_reused(self) -> bool:
+        """Whether each block's part in the pass, and what came before it, can be told apart."""
+        return all(map(self._stands_apart, self.blocks))
+
+    def _stands_apart(self, block: AttentionLayer) -> bool:
+        core, output = self.calls[_path(block, "core")], self.calls[_path(block, "output")]
+        if output.times > 1 or core.times != output.times:
+            return False
+        if block.source in ("found", "assumed") or block.why_keep_groups:
+            return False
+        if not output.times:
+            return True
+        projection: Any = block.part(self.model, "output")
+        if not_plain(projection) is not None:
+            return False
+        # whether it returned what its output projection's weights make of the heads
+        made = _product(projection, output.inputs[0], slice(None))
+        made = made if projection.bias is None else made + projection.bias
+        returned = output.output if block.spec.core else _states(core.output)
+        return close(output.output, made, made) and torch.equal(returned, output.output)
+
+    def unchanged(self, block: AttentionLayer) -> dict[str, Any]:
+        """By path what the heads of a block cannot change, outermost modules only, and its output."""
+        start = self.calls[_path(block, "core")].place
+        before = {
+            path: call.output
+            for path, call in self.calls.items()
+            if call.times == 1
+            and call.place < start
+            and not f"{path}.".startswith(f"{block.path}.")
+        }
+        states = [_states(output) for output in before.values()]
+        for path in self.cross:
+            call = self.calls[path]
+            if call.times == 1 and any(call.inputs[0] is one for one in states):
+                before[path] = call.output
+        return {
+            path: output
+            for path, output in before.items()
+            if not any(path.startswith(f"{outer}.") for outer in before)
+        }
+
+    def attention(self, block: AttentionLayer, place: int, how: _How) -> dict[str, Any]:
+        """By path what a block's attention returns without its kept head of this place, or with it alone.
+
+        The head's share of the projection: (B, T, width) x (width, hidden) -> (B, T, hidden).
+        """
+        core, output = self.calls[_path(block, "core")].output, self.calls[_path(block, "output")]
+        projection: Any = block.part(self.model, "output")
+        columns = slice(place * block.head_dim, (place + 1) * block.head_dim)
+        projected = _product(projection, output.inputs[0], columns)
+        if how == "cut":
+            projected = output.output - projected
+        elif projection.bias is not None:
+            projected = projected + projection.bias
+        if block.spec.core:  # the module around the core applies the projection
+            return {_path(block, "core"): core, _path(block, "output"): projected}
+        return {block.path: (projected, *core[1:]) if isinstance(core, tuple) else projected}

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from headprune_lib.hooks import hooking
-from headprune_lib.messages import former_names
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import NO_LABEL, Batch, eval_mode, in_double, model_inputs
 
@@ -72,13 +71,13 @@ def recorded_weights(
             'with attn_implementation="eager", or call model.set_attn_implementation("eager")'
         )
     found: list[list[Recorded]] = [[] for _ in blocks]
-    before = getattr(config, "output_attentions", False)
     cores = [block.part(model, "core") for block in blocks]
     outputs = [block.part(model, "output") for block in blocks]
     with hooking(cores + outputs), ExitStack() as stack:
-        for block, core, own in zip(blocks, cores, found, strict=True):
-            hook = core.register_forward_hook(_keep(own, block), with_kwargs=True)
+        for block, core, records in zip(blocks, cores, found, strict=True):
+            hook = core.register_forward_hook(_recording(records, block), with_kwargs=True)
             stack.callback(hook.remove)
+        before = getattr(config, "output_attentions", False)
         stack.callback(setattr, config, "output_attentions", before)
         config.output_attentions = True
         yield found
@@ -94,12 +93,12 @@ def eager_attention(model: nn.Module) -> Iterator[None]:
     if not kernels:  # of timm, say: no model of transformers chooses
         yield
         return
-    own: Any = model
-    own.set_attn_implementation("eager")
+    choosing: Any = model
+    choosing.set_attn_implementation("eager")
     try:
         yield
     finally:
-        own.set_attn_implementation(kernels)
+        choosing.set_attn_implementation(kernels)
 
 
 def _kernels(config: Any) -> dict[str, Any]:
@@ -107,14 +106,11 @@ def _kernels(config: Any) -> dict[str, Any]:
     if config is None:
         return {}
     inner = {name: getattr(config, name, None) for name in config.sub_configs}
-    return {"": config._attn_implementation} | {
-        name: _kernels(sub) for name, sub in inner.items() if sub is not None
-    }
+    named = {name: _kernels(sub) for name, sub in inner.items() if sub is not None}
+    return {"": config._attn_implementation, **named}
 
 
-def _keep(
-    own: list[Recorded], block: AttentionLayer
-) -> Callable[[nn.Module, tuple, dict[str, Any], Any], None]:
+def _recording(records: list[Recorded], block: AttentionLayer) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         given = output if isinstance(output, tuple) else (output,)
         # a relative position bias has four axes too, and comes first
@@ -133,51 +129,40 @@ def _keep(
                 "query, key): of local attention, or of some queries alone. Its class cannot be "
                 "scored by what its heads look at; choose a criterion that reads no weights"
             )
-        own.append(Recorded(values, _mask_given(module, args, kwargs, values)))
+        names = inspect.signature(module.forward).parameters
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
+        masks = (x for name, x in named.items() if "mask" in name and _is_added(x, values))
+        records.append(Recorded(values, next(masks, None)))
 
     return hook
 
 
-def _mask_given(
-    module: nn.Module, args: tuple, kwargs: dict[str, Any], values: Tensor
-) -> Tensor | None:
-    """The mask among a module's arguments that is added to scores of this shape, if there is one."""
+def _is_added(mask: Any, values: Tensor) -> bool:
+    """Whether an argument is a mask that is added to scores of this shape."""
+    if not (isinstance(mask, Tensor) and mask.ndim == 4 and mask.is_floating_point()):
+        return False
     rows, _, n_queries, n_keys = values.shape
-    named = {
-        **dict(zip(inspect.signature(module.forward).parameters, args, strict=False)),
-        **kwargs,
-    }
-    for name, one in named.items():
-        if "mask" in name and isinstance(one, Tensor) and one.ndim == 4 and one.is_floating_point():
-            fits = one.shape[0] in (1, rows) and one.shape[2] in (1, n_queries)
-            if fits and one.shape[1] == 1 and one.shape[3] == n_keys:
-                return one
-    return None
+    fits = mask.shape[0] in (1, rows) and mask.shape[2] in (1, n_queries)
+    return fits and mask.shape[1] == 1 and mask.shape[3] == n_keys
 
 
 def read_weights(
     blocks: Sequence[AttentionLayer], found: list[list[Recorded]], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied.
-
-    Raises:
-        ValueError: padding in a batch whose positions are not a block's queries.
-    """
-    for number, (block, own) in enumerate(zip(blocks, found, strict=True)):
-        for values, mask in own:
-            seen = _visible(block, values, mask, batch)
-            yield number, Weights(values, seen, _ids(block, values, batch))
-        own.clear()
+    """What was recorded of a batch as ``(number of the block, Weights)``; the places are emptied."""
+    for number, (block, records) in enumerate(zip(blocks, found, strict=True)):
+        for values, mask in records:
+            ids = batch.get("decoder_input_ids" if block.kind == "dec-dec" else "input_ids")
+            if ids is not None and ids.shape != (len(values), values.shape[-1]):
+                ids = None
+            yield number, Weights(values, _visible(block, values, mask, batch), ids)
+        records.clear()
 
 
 def attention_weights(
     model: nn.Module, blocks: Sequence[AttentionLayer], batch: Batch
 ) -> Iterator[tuple[int, Weights]]:
-    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass.
-
-    Raises:
-        ValueError: see :func:`recorded_weights` and :func:`read_weights`.
-    """
+    """``(number of the block, Weights)`` of a batch where the model is, from one forward pass."""
     with eval_mode(model), torch.no_grad(), recorded_weights(model, blocks) as recorded:
         model(**model_inputs(model, batch))
     return read_weights(blocks, recorded, batch)
@@ -195,8 +180,7 @@ def _visible(
     precision. A module that was given no mask shows what it closes by the weights alone.
     """
     rows, _, n_queries, n_keys = values.shape
-    queries = query_mask(block, batch)
-    keys = _real(batch, "target" if block.kind == "dec-dec" else "source")
+    queries, keys = query_mask(block, batch), _real(batch, target=block.kind == "dec-dec")
     seen = (values > 0).any(1)
     if mask is not None:
         seen = seen | (mask[:, 0] > _OPEN)
@@ -214,23 +198,17 @@ def _visible(
 
 def query_mask(block: AttentionLayer, batch: Batch) -> Bool[Tensor, "example position"] | None:
     """Which of a block's queries are no padding; None where nothing says so."""
-    return _real(batch, "target" if block.kind in ("enc-dec", "dec-dec") else "source")
+    return _real(batch, target=block.kind in ("enc-dec", "dec-dec"))
 
 
-def _real(batch: Batch, side: str) -> Bool[Tensor, "example position"] | None:
-    """Which positions are no padding; None where nothing says so."""
-    if side == "source":
+def _real(batch: Batch, *, target: bool) -> Bool[Tensor, "example position"] | None:
+    """Which positions of the source, or the target, are no padding; None where nothing says so."""
+    if not target:
         mask = batch.get("attention_mask")
         return None if mask is None or mask.ndim != 2 else mask.bool()
     if "decoder_attention_mask" in batch:
         return batch["decoder_attention_mask"].bool()
     return batch["labels"] != NO_LABEL if "labels" in batch else None
-
-
-def _ids(block: AttentionLayer, values: Tensor, batch: Batch) -> Tensor | None:
-    name = "decoder_input_ids" if block.kind == "dec-dec" else "input_ids"
-    ids = batch.get(name)
-    return ids if ids is not None and ids.shape == (len(values), values.shape[-1]) else None
 
 
 ENDS = ("eos", "sep")
@@ -240,16 +218,18 @@ _SPECIAL = ("pad", "bos", "eos", "cls", "sep", "decoder_start")
 
 def special_ids(model: nn.Module, names: Sequence[str] = _SPECIAL) -> tuple[int, ...]:
     """Ids that the model's configuration names: padding, begin, end, classification, separator."""
-    config: Any = model.config
-    found = [getattr(config, f"{name}_token_id", None) for name in names]
-    flat = [id_ for each in found for id_ in (each if isinstance(each, list) else [each])]
-    return tuple(sorted({id_ for id_ in flat if id_ is not None}))
+    return _named_ids(model.config, names)
 
 
 def end_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids of the end mark and the separator, as a tokenizer names them."""
-    found = (getattr(tokenizer, f"{name}_token_id", None) for name in ENDS)
-    return tuple(sorted({id_ for id_ in found if id_ is not None}))
+    return _named_ids(tokenizer, ENDS)
+
+
+def _named_ids(names_ids: Any, names: Sequence[str]) -> tuple[int, ...]:
+    found = [getattr(names_ids, f"{name}_token_id", None) for name in names]
+    flat = (id_ for ids in found for id_ in (ids if isinstance(ids, list) else [ids]))
+    return tuple(sorted({id_ for id_ in flat if id_ is not None}))
 
 
 def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
@@ -271,8 +251,7 @@ def entropies(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor
     counted = (n_keys > 1) & (mass[..., 0] > 0)  # (example, head, query)
     shares = values / mass.where(mass > 0, 1)
     entropy = -torch.special.xlogy(shares, shares).sum(-1)
-    entropy = entropy / in_double(n_keys.clamp(min=2)).log()
-    return (entropy * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+    return _summed(entropy / in_double(n_keys.clamp(min=2)).log(), counted)
 
 
 def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor, Tensor]:
@@ -283,16 +262,13 @@ def greatest(weights: Weights, leave_out: Collection[int] = ()) -> tuple[Tensor,
     """
     keys = weights.seen & ~_named(weights, leave_out)
     values = in_double(weights.values) * keys[:, None]
-    counted = keys.any(-1)[:, None].expand(values.shape[:-1])
-    return (values.amax(-1) * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+    return _summed(values.amax(-1), keys.any(-1)[:, None])
 
 
 def mass_on(weights: Weights, ids: Collection[int]) -> tuple[Tensor, Tensor]:
     """The weight that every query puts on some tokens, summed over queries; see :func:`entropies`."""
-    named, queries = weights.seen & _named(weights, ids), weights.seen.any(-1)[:, None]
-    values = in_double(weights.values) * named[:, None]
-    counted = queries.expand(values.shape[:-1])
-    return values.sum((0, 2, 3)), in_double(counted.sum((0, 2)))
+    values = in_double(weights.values) * (weights.seen & _named(weights, ids))[:, None]
+    return _summed(values.sum(-1), weights.seen.any(-1)[:, None])
 
 
 def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
@@ -307,8 +283,13 @@ def mass_at(weights: Weights, offset: int) -> tuple[Tensor, Tensor]:
         See :func:`entropies`.
     """
     beside = in_double(weights.values.diagonal(offset, -2, -1))  # (example, head, query)
-    counted = weights.seen.diagonal(offset, -2, -1)[:, None].expand(beside.shape)
-    return (beside * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
+    return _summed(beside, weights.seen.diagonal(offset, -2, -1)[:, None])
+
+
+def _summed(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over the queries that count and their numbers, (head,), of (example, head, query)."""
+    counted = counted.expand(values.shape)
+    return (values * counted).sum((0, 2)), in_double(counted.sum((0, 2)))
 
 
 def _named(weights: Weights, ids: Collection[int]) -> Tensor:
@@ -317,7 +298,3 @@ def _named(weights: Weights, ids: Collection[int]) -> Tensor:
         return torch.zeros_like(weights.seen[:, :1])
     wanted = torch.tensor(sorted(ids), device=weights.ids.device)
     return torch.isin(weights.ids, wanted)[:, None]
-
-
-if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    __getattr__ = former_names(__name__, {"eager": "eager_attention"})

@@ -25,7 +25,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ from transformers.cache_utils import Cache
 
 from headprune_lib.discovery import alike, find_heads
 from headprune_lib.masking import HeadTensors, head_mask
-from headprune_lib.messages import former_names, one_line
+from headprune_lib.messages import one_line
 from headprune_lib.selection import Step
 from headprune_lib.slicing import keep_heads, layer_number
 from headprune_lib.specs import AttentionLayer
@@ -118,7 +118,7 @@ def prune_while(
         raise ValueError(f"the uncut model reaches {walk.at(0):.6g} itself, not {at_least:.6g}")
     good, bad = 0, len(steps)
     if walk.at(bad) >= at_least:
-        good = bad
+        return walk.until(bad)
     while bad - good > 1:
         middle = (good + bad) // 2
         if walk.at(middle) >= at_least:
@@ -135,69 +135,66 @@ class _Walk:
         self.model, self.steps, self.look = model, steps, look
         self.seen: dict[int, float] = {}
 
-    def mask(self, n: int) -> HeadTensors:
-        return head_mask(self.model, [head for step in self.steps[:n] for head in step])
+    def heads(self, n: int) -> Step:
+        return [head for step in self.steps[:n] for head in step]
 
     def at(self, n: int) -> float:
         if n not in self.seen:
-            self.seen[n] = self.look(self.mask(n))
+            self.seen[n] = self.look(head_mask(self.model, self.heads(n)))
         return self.seen[n]
 
     def until(self, n: int) -> BudgetResult:
-        curve = tuple(
-            Point(place, sum(map(len, self.steps[:place])), value)
-            for place, value in sorted(self.seen.items())
-        )
-        return BudgetResult(self.mask(n), n, curve)
+        points = (Point(i, len(self.heads(i)), value) for i, value in sorted(self.seen.items()))
+        return BudgetResult(head_mask(self.model, self.heads(n)), n, tuple(points))
 
 
 Size = tuple[int, int]
 """Query heads and key and value heads that a layer has left."""
 
 
-def heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
-    """Which heads a mask leaves of a block."""
+def _heads_left(block: AttentionLayer, mask: HeadTensors) -> list[int]:
     row = mask[block.kind][block.layer].tolist()
     return [head for head in block.kept_heads if row[head] != 0]
 
 
-def size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
+def _size_of(block: AttentionLayer, heads: Collection[int]) -> Size:
     """The size of a block that is left with these heads."""
     return len(heads), sum(not set(group).isdisjoint(heads) for group in block.groups)
 
 
 def parameters_cost(model: nn.Module) -> Measured:
     """The number of parameters that a mask would leave, exactly."""
-    whole = sum(parameter.numel() for parameter in model.parameters())
+    whole = _n_parameters(model)
     blocks = [block for block in find_heads(model) if not block.why_not_prunable]
     gone: dict[tuple[str, Size], int] = {}
 
     def cost(mask: HeadTensors) -> float:
         left = whole
         for block in blocks:
-            heads = heads_left(block, mask)
-            if len(heads) == len(block.kept_heads):
-                continue
-            size = block.path, size_of(block, heads)
-            if size not in gone:
-                gone[size] = _parameters(model, block) - _parameters(model, block, heads)
-            left -= gone[size]
+            heads = _heads_left(block, mask)
+            size = block.path, _size_of(block, heads)
+            if len(heads) < len(block.kept_heads):
+                if size not in gone:
+                    gone[size] = _parameters_gone(model.get_submodule(block.path), block, heads)
+                left -= gone[size]
         return float(left)
 
     return cost
 
 
-def _parameters(model: nn.Module, block: AttentionLayer, heads: Sequence[int] | None = None) -> int:
-    """How many parameters an attention module has, or would have with these heads alone."""
-    module = model.get_submodule(block.path)
-    if heads is not None:
-        without_weights: dict[int, Any] = {
-            id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
-            for weight in module.parameters()
-        }
-        module = copy.deepcopy(module, without_weights)
-        keep_heads(module, replace(block, path=""), heads)
+def _n_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _parameters_gone(module: nn.Module, block: AttentionLayer, heads: Sequence[int]) -> int:
+    """How many parameters an attention module loses that is left with these heads alone."""
+    without_numbers: dict[int, Any] = {
+        id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
+        for weight in module.parameters()
+    }
+    smaller = copy.deepcopy(module, without_numbers)
+    keep_heads(smaller, replace(block, path=""), heads)
+    return _n_parameters(module) - _n_parameters(smaller)
 
 
 def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
@@ -233,7 +230,7 @@ def cache_cost(model: nn.Module, batch_size: int, length: int) -> Measured:
     def cost(mask: HeadTensors) -> float:
         total = 0
         for block, (by_group, size, mark) in each.items():
-            heads, groups = size_of(block, heads_left(block, mask))
+            heads, groups = _size_of(block, _heads_left(block, mask))
             total += (groups if by_group else heads) * size or mark
         return float(total * batch_size)
 
@@ -266,22 +263,16 @@ def _cached(model: nn.Module, length: int) -> Iterator[tuple[AttentionLayer, Ten
 
 
 def random_tokens(model: nn.Module, batch_size: int, length: int) -> Batch:
-    """So many texts of so many random tokens; for an encoder-decoder as many on either side.
-
-    Raises:
-        ValueError: a model that does not read text.
-    """
+    """So many texts of so many random tokens; for an encoder-decoder as many on either side."""
     config: Any = getattr(model, "config", None)
     words = getattr(config.get_text_config(), "vocab_size", None) if config is not None else None
     if words is None or getattr(model, "main_input_name", "input_ids") != "input_ids":
         raise ValueError(f"{type(model).__name__} does not read tokens; give a batch of its inputs")
-    drawn = torch.Generator().manual_seed(0)
-    ids = torch.randint(words, (batch_size, length), generator=drawn)
-    device = ensure_device(model, None)
-    made = {"input_ids": ids.to(device), "attention_mask": torch.ones_like(ids, device=device)}
-    if config.is_encoder_decoder:
-        made["decoder_input_ids"] = made["input_ids"]
-    return made
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(words, (batch_size, length), generator=generator)
+    ids = ids.to(ensure_device(model, None))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return inputs | ({"decoder_input_ids": ids} if config.is_encoder_decoder else {})
 
 
 @dataclass(frozen=True)
@@ -306,13 +297,13 @@ class Seconds:
         """
         total = self.whole
         for block in self.blocks:
-            table, left = self.layers[block.path], size_of(block, heads_left(block, mask))
+            table, left = self.layers[block.path], _size_of(block, _heads_left(block, mask))
             if left not in table:
                 raise ValueError(
                     f"{block.path} was not measured with {left[0]} heads of {left[1]} groups: "
                     "give seconds_cost the steps that the mask is of"
                 )
-            total += table[left] - table[len(block.kept_heads), len(block.groups)]
+            total += table[left] - table[_size_of(block, block.kept_heads)]
         return total
 
 
@@ -332,8 +323,7 @@ def seconds_cost(
     Raises:
         ValueError: the model does not run on the batch, or not through a layer that loses heads.
     """
-    device = ensure_device(model, None)
-    inputs = model_inputs(model, to_device(batch, device))
+    inputs = model_inputs(model, to_device(batch, ensure_device(model, None)))
     blocks = tuple(
         block for block in find_heads(model) if block.kept_heads and not block.why_not_prunable
     )
@@ -341,17 +331,17 @@ def seconds_cost(
     measured: dict[Any, dict[Size, float]] = {}
     wholes: list[float] = []
     with eval_mode(model), torch.inference_mode():
-        ran, problem = record(model, [block.path for block in blocks], inputs)
-        if missing := [block.path for block in blocks if block.path not in ran]:
+        calls, problem = record(model, [block.path for block in blocks], inputs)
+        if missing := [block.path for block in blocks if block.path not in calls]:
             raise ValueError(f"{missing[0]} does not run on this batch {problem}".rstrip())
         for block in blocks:
-            module, sizes = model.get_submodule(block.path), _sizes(block, steps)
-            shape = (alike(module), block.kept_heads, frozenset(sizes))
+            sizes = _sizes(block, steps)
+            shape = alike(model.get_submodule(block.path)), block.kept_heads, frozenset(sizes)
             if shape not in measured:
-                measured[shape], whole = _timed(
-                    model, inputs, block, ran[block.path], sizes, rounds
-                )
-                wholes += whole
+                run = partial(model, **inputs)
+                layers = _smaller(model, block, sizes)
+                measured[shape], passes = _timed(run, layers, calls[block.path], rounds)
+                wholes += passes
             tables[block.path] = measured[shape]
     return Seconds(statistics.median(wholes), tables, blocks)
 
@@ -359,46 +349,36 @@ def seconds_cost(
 def _sizes(block: AttentionLayer, steps: Sequence[Step]) -> dict[Size, list[int]]:
     """The sizes that a layer has along an order, with the heads that it has left there."""
     left = list(block.kept_heads)
-    sizes = {size_of(block, left): left}
+    sizes = {_size_of(block, left): left}
     for step in steps:
         gone = {head for kind, layer, head in step if (kind, layer) == (block.kind, block.layer)}
-        if gone:
-            left = [head for head in left if head not in gone]
-            sizes[size_of(block, left)] = left
+        left = [head for head in left if head not in gone]
+        sizes.setdefault(_size_of(block, left), left)
     return sizes
 
 
-def _timed(
-    model: nn.Module,
-    inputs: Batch,
-    block: AttentionLayer,
-    ran: CapturedCall,
-    sizes: dict[Size, list[int]],
-    rounds: int,
-) -> tuple[dict[Size, float], list[float]]:
-    """The median seconds of a layer in each size, and those of passes of the model between them."""
-    module, copies = model.get_submodule(block.path), {}
+def _smaller(
+    model: nn.Module, block: AttentionLayer, sizes: dict[Size, list[int]]
+) -> dict[Size, nn.Module]:
+    """A copy of a layer for each size."""
+    copies = {size: copy.deepcopy(model.get_submodule(block.path)) for size in sizes}
     for size, keep in sizes.items():
-        copies[size] = copy.deepcopy(module)
         if len(keep) < len(block.kept_heads):
             keep_heads(copies[size], replace(block, path=""), keep)
-    times: dict[Size, list[float]] = {size: [] for size in sizes}
-    wholes: list[float] = []
-    device = next(module.parameters()).device
-    for number in range(rounds + 1):
-        whole = seconds_of(partial(model, **inputs), device)
-        for size, layer in copies.items():
-            args, kwargs = copied((ran.args, ran.kwargs))
-            taken = seconds_of(partial(layer, *args, **kwargs), device)
-            if number:  # the first round warms up
-                times[size].append(taken)
-        if number:
-            wholes.append(whole)
-    return {size: statistics.median(taken) for size, taken in times.items()}, wholes
+    return copies
 
 
-if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    __getattr__ = former_names(
-        __name__,
-        {"Cut": "BudgetResult", "cut_until": "prune_to_budget", "cut_while": "prune_while"},
-    )
+def _timed(
+    run: Callable[[], Any], layers: dict[Size, nn.Module], call: CapturedCall, rounds: int
+) -> tuple[dict[Size, float], list[float]]:
+    """The median seconds of a layer in each size, and those of passes of the model between them."""
+    times: dict[Size, list[float]] = {size: [] for size in layers}
+    passes: list[float] = []
+    device = next(next(iter(layers.values())).parameters()).device
+    for _ in range(rounds + 1):
+        passes.append(seconds_of(run, device))
+        for size, layer in layers.items():
+            args, kwargs = copied((call.args, call.kwargs))
+            times[size].append(seconds_of(partial(layer, *args, **kwargs), device))
+    # the first round warms up
+    return {size: statistics.median(taken[1:]) for size, taken in times.items()}, passes[1:]

@@ -4,12 +4,11 @@ A gate multiplies a head's output where it enters the output projection. The los
 batch, so that one backward pass gives the derivative of every example's own loss.
 
 Code that detaches, computes without gradients or brings a backward pass of its own may give another
-gradient: a part of the way from the heads to the loss is then missing, or made up. Where such code
-is seen, the gradient is compared with finite differences before it is believed. How far apart the
-two may be is computed, and so is the same on every processor. Differences are exact to what two
-extrapolations of them differ by, to the measured noise of the losses, and to kinks. A gradient may
-lose half of the digits that the losses have (``unit ** 0.5``: 1.5e-8 in float64, 3.5e-4 in float32):
-rounding in a backward pass takes far fewer, errors in code far more.
+gradient. Where such code is seen, the gradient is compared with finite differences before it is
+believed. Differences are exact to what two extrapolations of them differ by, to the measured noise
+of the losses, and to kinks. A gradient may lose half of the digits that the losses have
+(``unit ** 0.5``: 1.5e-8 in float64, 3.5e-4 in float32): rounding in a backward pass takes far
+fewer, errors in code far more. These bounds are computed, and so the same on every processor.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -49,12 +48,14 @@ from headprune_lib.utils import (
 _TELLING = 2.0**-8  # of the slopes: less exact differences would let an error of 0.5% pass
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parent)
+# What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
+_NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 def gate_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionLayer] | None = None,
+    blocks: Sequence[AttentionLayer] | None = None,
     loss: Loss | None = None,
     *,
     checked: bool = True,
@@ -78,37 +79,33 @@ def gate_gradients(
             whose own code gives another gradient than the derivative.
     """
     blocks = find_heads(model) if blocks is None else blocks
-    gates = [_Gates(len(block.kept_heads)) for block in blocks]
-    watch = Watch() if checked and not _is_trusted(model, loss) else None
-    with gated(model, gates), torch.enable_grad():
+    gates = [_OpenGates(len(block.kept_heads)) for block in blocks]
+    watch = _Watch() if checked and not _is_trusted(model, loss) else None
+    with gated(model, gates, blocks), torch.enable_grad():
         with watch or nullcontext():
             losses = differentiable_losses(model, batch, loss)
         if watch:
             watch.look_back(losses)
-        # what is missing is not made zeros by autograd: it cannot tell "no influence" from "no
-        # derivative"
-        used = [gate for block_gates in gates for gate in block_gates.by_shape.values()]
-        found = iter(torch.autograd.grad(losses.sum(), used, allow_unused=True))
+        made = [gate for open_gates in gates for gate in open_gates.by_shape.values()]
+        # allow_unused: zeros in place of what is missing would make "no influence" of
+        # "no derivative"
+        found = iter(torch.autograd.grad(losses.sum(), made, allow_unused=True))
     result: list[Tensor] = []
     unused: list[AttentionLayer] = []
-    for block, block_gates in zip(blocks, gates, strict=True):
-        gradients = [next(found) for _ in block_gates.by_shape]
-        there = [
-            _by_example(gradient[0], len(losses), block)
-            for gradient in gradients
-            if gradient is not None
-        ]
+    for block, open_gates in zip(blocks, gates, strict=True):
+        gradients = [next(found) for _ in open_gates.by_shape]
+        used = [_by_example(g[0], len(losses), block) for g in gradients if g is not None]
         # one that did not run (attention to an encoder that is not there) is not used anyway
-        unused += [block] if gradients and not there else []
-        nothing = losses.detach().new_zeros(len(losses), 1, len(block.kept_heads))
-        result.append(torch.cat(there, 1) if there else nothing)
+        unused += [block] if gradients and not used else []
+        zeros = losses.detach().new_zeros(len(losses), 1, open_gates.n_heads)
+        result.append(torch.cat(used or [zeros], 1))
     check_unused(model, batch, loss, unused)
     if watch:
-        check_derivatives(model, batch, loss, blocks, result, watch.seen)
+        _check_derivatives(model, batch, loss, blocks, result, watch.seen)
     return result
 
 
-class _Gates:
+class _OpenGates:
     """Gates of a block's heads that are 1 and want a gradient, one for each row and position.
 
     They are made when the block runs. Layers that share a module share them, and what activation
@@ -123,37 +120,34 @@ class _Gates:
         """Gates of shape (1, row, position, head) for the output projection's input."""
         shape = context.shape[:-1]
         if shape not in self.by_shape:
-            self.by_shape[shape] = torch.ones(
-                1, *shape, self.n_heads, dtype=context.dtype, device=context.device
-            ).requires_grad_()
+            gates = torch.ones(1, *shape, self.n_heads, dtype=context.dtype, device=context.device)
+            self.by_shape[shape] = gates.requires_grad_()
         return self.by_shape[shape]
 
 
 def _by_example(gradient: Tensor, n: int, block: AttentionLayer) -> Tensor:
     """(rows, position, head) -> (example, positions of its rows, head)."""
-    if not block.batch_first:
-        if n > 1:
-            raise ValueError(
-                f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
-                "turned, so that one example's part cannot be told; give batches of one example"
-            )
-        return gradient.reshape(1, -1, gradient.shape[-1])
-    if len(gradient) % n:
+    if not block.batch_first and n > 1:
+        raise ValueError(
+            f"{block.path} takes its examples {tuple(gradient.shape)}, windowed, flattened or "
+            "turned, so that one example's part cannot be told; give batches of one example"
+        )
+    if block.batch_first and len(gradient) % n:
         raise ValueError(
             f"{block.path} runs on {len(gradient)} rows for {n} examples: which rows are whose "
             "is not known, so there is no derivative of each example's loss"
         )
-    return gradient.unflatten(0, (n, len(gradient) // n)).flatten(1, 2)
+    return gradient.flatten(0, -2).unflatten(0, (n, -1))
 
 
 def batch_gradients(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionLayer],
+    blocks: Sequence[AttentionLayer],
     loss: Loss | None,
     oom_limit: OomLimit | None = None,
 ) -> list[Tensor]:
-    """:func:`gate_gradients` of a batch where the model is, in evaluation mode, by :func:`in_parts`."""
+    """:func:`gate_gradients` of a batch where the model is, by :func:`in_parts`."""
     return in_parts(
         model, batch, blocks, lambda part: gate_gradients(model, part, blocks, loss), oom_limit
     )
@@ -162,34 +156,30 @@ def batch_gradients(
 def in_parts(
     model: nn.Module,
     batch: Batch,
-    blocks: list[AttentionLayer],
+    blocks: Sequence[AttentionLayer],
     compute: Callable[[Batch], list[Tensor]],
     oom_limit: OomLimit | None,
 ) -> list[Tensor]:
-    """What is computed of a batch, ``(example, …)`` each, joined of its parts.
+    """What is computed of a batch in evaluation mode, ``(example, …)`` each, joined of its parts.
 
     A batch that memory has no room for is taken in halves, and one whose examples a model takes
     windowed or flattened one by one: an example's derivatives do not depend on the others.
     """
+
+    def joined(parts: list[list[Tensor]]) -> list[Tensor]:
+        return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+
     n = 0 if all(block.batch_first for block in blocks) else n_rows(batch)
     with eval_mode(model, frozen=True):
         if n > 1:
-            return _joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
-        return split_on_oom(compute, batch, _joined, oom_limit)
-
-
-def _joined(parts: list[list[Tensor]]) -> list[Tensor]:
-    return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+            return joined([compute(rows(batch, slice(i, i + 1))) for i in range(n)])
+        return split_on_oom(compute, batch, joined, oom_limit)
 
 
 def prove_gradients(
-    model: nn.Module, batch: Batch, blocks: list[AttentionLayer], loss: Loss | None
+    model: nn.Module, batch: Batch, blocks: Sequence[AttentionLayer], loss: Loss | None
 ) -> None:
-    """Refuse gradients that are missing or wrong, unless this model and loss are trusted already.
-
-    Raises:
-        ValueError: see :func:`gate_gradients`.
-    """
+    """As :func:`gate_gradients` refuses, unless this model and loss are trusted already."""
     if not _is_trusted(model, loss):
         batch_gradients(model, batch, blocks, loss)
 
@@ -198,10 +188,8 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """Each example's loss (batch,), the model's usual one if none is given.
 
     Raises:
-        TypeError: a loss that takes something else than outputs and a batch, as torch's own do, or
-            that returns no tensor.
-        ValueError: a loss that is not one number an example, or a model whose usual loss is not
-            known.
+        TypeError: a loss that takes something else than outputs and a batch, or returns no tensor.
+        ValueError: a loss that is not one number an example, or is not known.
     """
     loss_of = loss or default_loss(model)
     outputs = model(**(model_inputs(model, batch) if loss is None else batch))
@@ -218,21 +206,21 @@ def example_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
         raise TypeError(
             f"the loss is a {type(losses).__name__}, not a tensor of one number an example, (batch,)"
         )
-    if losses.ndim != 1 or len(losses) not in _sizes(batch):
+    # examples are rows of the labels, or of any input where there are none
+    labels = [batch[name] for name in ("labels", "start_positions") if name in batch]
+    tensors = [x for x in labels or batch.values() if isinstance(x, Tensor) and x.ndim]
+    sizes = sorted({len(x) for x in tensors})
+    if losses.ndim != 1 or len(losses) not in sizes:
         raise ValueError(
             f"the loss has shape {tuple(losses.shape)} for a batch of "
-            f"{' or '.join(map(str, _sizes(batch)))} examples, expected one number "
+            f"{' or '.join(map(str, sizes))} examples, expected one number "
             "an example, (batch,): neither their mean nor their sum"
         )
     return losses
 
 
 def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """As :func:`example_losses`, where a gradient is asked for next.
-
-    Raises:
-        ValueError: besides, layers that are quantised for inference, or losses without gradient.
-    """
+    """As :func:`example_losses`, which must have a gradient besides."""
     if torch.is_inference_mode_enabled():
         raise ValueError(
             "this runs under torch.inference_mode, which no gradient can be had in: call it "
@@ -254,41 +242,27 @@ def differentiable_losses(model: nn.Module, batch: Batch, loss: Loss | None) -> 
     return losses
 
 
-# What torch.ao.quantization makes; its own warning that a gradient is missing is easily overlooked.
-_NO_GRADIENT = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.ao.nn.intrinsic.quantized")
-
-
-def check_labelled(model: nn.Module, batches: Iterable[Batch], loss: Loss | None) -> None:
-    """Raises ValueError where no label of any batch counts: of no loss there is no order.
-
-    A loss of one's own says itself what counts, and no labels at all are refused elsewhere.
-    """
-    if loss is not None:
+def check_labelled(model: nn.Module, batches: Sequence[Batch], loss: Loss | None) -> None:
+    """Raises ValueError where no label of any batch counts: of no loss there is no order."""
+    # a loss of one's own says itself what counts, and no labels at all are refused elsewhere
+    labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
+    if loss is not None or not labelled:
         return
     usual = default_loss(model)
-    labelled = [batch for batch in batches if isinstance(batch.get("labels"), Tensor)]
-    if labelled and not any(n_labels(usual, batch) for batch in labelled):
+    if not any(n_labels(usual, batch) for batch in labelled):
         raise ValueError(f"there is no loss to score heads by: {NOTHING_COUNTS}")
 
 
 def check_unused(
     model: nn.Module, batch: Batch, loss: Loss | None, unused: Sequence[AttentionLayer]
 ) -> None:
-    """Blocks that have no gradient must be without influence too, or the gradient is wrong.
-
-    Args:
-        unused: the blocks that autograd found no way to from the loss.
-
-    Raises:
-        ValueError: the loss changes with the heads of a block without gradient.
-    """
+    """Raises ValueError where the loss changes with heads that autograd found no way to."""
     unused = [block for block in unused if block.kept_heads]
     if not unused:
         return
 
     def without(closed: Sequence[AttentionLayer]) -> Tensor:
-        gates = [torch.zeros(len(b.kept_heads)) if b in closed else None for b in unused]
-        with gated(model, gates, unused):
+        with gated(model, [torch.zeros(len(block.kept_heads)) for block in closed], closed):
             return example_losses(model, batch, loss)
 
     with torch.no_grad():
@@ -305,16 +279,10 @@ def check_unused(
 
 
 def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None) -> None:
-    """An example's loss must not depend on the others of its batch: Eq. 2 is of each alone.
+    """Raises ValueError where an example's loss depends on the others: Eq. 2 is of each alone.
 
     The last example is run alone and with the one before it. A batch that cannot be taken apart,
     because some tensor has no row an example, is not checked.
-
-    Args:
-        batch: where the model is.
-
-    Raises:
-        ValueError: the example's loss alone is another one.
     """
     n = n_rows(batch)
     if n <= 1:
@@ -336,40 +304,25 @@ def check_examples_independent(model: nn.Module, batch: Batch, loss: Loss | None
         )
 
 
-def _sizes(batch: Batch) -> list[int]:
-    """How many examples a batch may hold: rows of the labels, or of any input where there are none."""
-    named = [batch[name] for name in ("labels", "start_positions") if name in batch]
-    values = [value for value in named or batch.values() if isinstance(value, Tensor)]
-    return sorted({len(value) for value in values if value.ndim})
-
-
-class Watch(TorchFunctionMode):
-    """Inside, where in a model's code something that has a gradient goes on without it.
-
-    Attributes:
-        seen: the place and what is done there; empty where nothing was seen.
-    """
+class _Watch(TorchFunctionMode):
+    """Inside, where in a model's code something that has a gradient goes on without it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = ""
+        self.seen = ""  # the place, and what is done there
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """As the function; what it returns is looked at."""
         made = func(*args, **(kwargs or {}))
-        if (
-            not self.seen
-            and isinstance(made, Tensor)
-            and made.is_floating_point()
-            and not made.requires_grad
-            and any(isinstance(one, Tensor) and one.requires_grad for one in args)
-        ):
-            name = getattr(func, "__name__", "")
-            if not name.endswith("_like") and not name.startswith("new_"):
-                place = _place()
-                self.seen = f"{place} goes on without a gradient" if place else ""
+        if not isinstance(made, Tensor) or not made.is_floating_point() or made.requires_grad:
+            return made
+        name = getattr(func, "__name__", "")
+        new = name.endswith("_like") or name.startswith("new_")
+        given = any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+        if given and not new and not self.seen and (place := _running_line()):
+            self.seen = f"{place} goes on without a gradient"
         return made
 
     def look_back(self, losses: Tensor) -> None:
@@ -385,14 +338,13 @@ class Watch(TorchFunctionMode):
             waiting += [further for further, _ in node.next_functions]
 
 
-def _place() -> str:
-    """File and line of the model's code that is running; empty where it is a hook of this library."""
+def _running_line() -> str:
+    """File and line of the model's code that runs; empty where it is a hook of this library."""
     frame = sys._getframe(2)
     while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
-    if frame.f_code.co_filename.startswith(_HERE):
-        return ""
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    file = frame.f_code.co_filename
+    return "" if file.startswith(_HERE) else f"{Path(file).name}:{frame.f_lineno}"
 
 
 class _Trusted(weakref.WeakKeyDictionary):
@@ -405,68 +357,51 @@ class _Trusted(weakref.WeakKeyDictionary):
         return _Trusted, ()
 
 
-def _code_of(model: nn.Module) -> tuple:
-    """What runs in a model's passes: classes, replaced forwards and hooks, this library's left out."""
-    found: list[Any] = []
-    for module in model.modules():
-        hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-        codes = (getattr(f, "__code__", type(f)) for f in (module.__dict__.get("forward"), *hooks))
-        found += [type(module), *(c for c in codes if not _is_ours(c))]
-    return tuple(found)
-
-
-def _is_ours(code: Any) -> bool:
-    return getattr(code, "co_filename", "").startswith(_HERE)
-
-
 _MEMORY = "_headprune_trusted"
 
 
 def _is_trusted(model: nn.Module, loss: Loss | None) -> bool:
-    try:
+    with suppress(TypeError):  # a loss that cannot be remembered is watched again
         return model.__dict__.get(_MEMORY, {}).get(loss or _is_trusted) == _code_of(model)
-    except TypeError:  # a loss that cannot be remembered is watched again
-        return False
+    return False
 
 
-def check_derivatives(
+def _code_of(model: nn.Module) -> list[Any]:
+    """What runs in a model's passes: classes, replaced forwards, hooks but this library's."""
+    code: list[Any] = []
+    for module in model.modules():
+        hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        called = (getattr(f, "__code__", type(f)) for f in (module.__dict__.get("forward"), *hooks))
+        code.append(type(module))
+        code += [c for c in called if not getattr(c, "co_filename", "").startswith(_HERE)]
+    return code
+
+
+def _check_derivatives(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionLayer],
+    blocks: Sequence[AttentionLayer],
     gradients: Sequence[Tensor],
     seen: str,
 ) -> None:
-    """Compare a batch's gradients with finite differences, where there was a reason ``seen`` to.
+    """Refuse gradients that finite differences contradict, where there was a reason ``seen`` to ask.
 
-    A float64 copy of the model tells a wrong gradient from a rounded one; while it lasts, it takes
-    twice the memory of float32 weights. Where there is none (no memory, operators without
-    float64), or where it computes another gradient than the model, the model's own differences
-    decide.
-
-    Args:
-        gradients: one tensor (example, position, kept heads) for each block.
-
-    Raises:
-        ValueError: the gradients are not the derivatives of the losses; says what was seen.
-
-    Warns:
-        UserWarning: no difference is exact enough to tell.
+    Warns where no difference is exact enough to tell.
     """
     if seen:
         problem, exact = _compare(model, batch, loss, blocks, _slopes(gradients))
+        advice = "by a criterion without gradients, such as by='greedy' or 'entropy'"
         if problem:
             raise ValueError(
                 f"a gradient in {type(model).__name__} is not the derivative of the loss "
-                f"({seen}; {problem}). Score its heads by a criterion that takes none, such "
-                "as by='greedy' or 'entropy'"
+                f"({seen}; {problem}). Score its heads {advice}"
             )
         if exact > _TELLING:
             warnings.warn(
                 f"the gradient in {type(model).__name__} may not be the derivative of the loss "
                 f"({seen}; finite differences, exact to {exact:.1%} of it, cannot tell). "
-                "Score its heads in a higher precision, or by a criterion without gradients, such "
-                "as by='greedy' or 'entropy'",
+                f"Score its heads in a higher precision, or {advice}",
                 stacklevel=2,
             )
     with suppress(TypeError):
@@ -477,10 +412,16 @@ def _compare(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
-    blocks: list[AttentionLayer],
+    blocks: Sequence[AttentionLayer],
     slopes: Tensor,
 ) -> tuple[str, float]:
-    """What is wrong with the gradients, if anything, and what the differences are exact to."""
+    """What is wrong with the gradients, if anything, and what the differences are exact to.
+
+    A float64 copy of the model tells a wrong gradient from a rounded one; while it lasts, it takes
+    twice the memory of float32 weights. Where there is none (no memory, operators without
+    float64), or where it computes another gradient than the model, the model's own differences
+    decide.
+    """
     unit = max(rounding(model), torch.finfo(torch.float64).eps)
     device = next(model.parameters()).device.type
     for cast in ("double", "float"):  # methods, which leave complex numbers
@@ -490,19 +431,17 @@ def _compare(
         # whatever the model's code makes of another precision, its own differences are left
         with suppress(Exception), torch.autocast(device, enabled=False):
             copied = getattr(copy.deepcopy(model), cast)()
-            inputs = {name: _cast(value, cast) for name, value in batch.items()}
+            inputs = {
+                name: getattr(x, cast)() if isinstance(x, Tensor) and x.is_floating_point() else x
+                for name, x in batch.items()
+            }
             exact = _slopes(gate_gradients(copied, inputs, blocks, loss, checked=False))
-            problem, bound = _differences(copied, inputs, loss, exact, eps)
+            problem, bound = _differences(copied, inputs, loss, blocks, exact, eps)
             apart = (slopes - exact).norm(dim=0) * _weights(exact, unit)
             speaks_for_model = bound <= _TELLING and float(apart.square().mean()) <= unit
             if problem or speaks_for_model:
                 return problem, bound
-    return _differences(model, batch, loss, slopes, unit)
-
-
-def _cast(value: Any, cast: str) -> Any:
-    floating = isinstance(value, Tensor) and value.is_floating_point()
-    return getattr(value, cast)() if floating else value
+    return _differences(model, batch, loss, blocks, slopes, unit)
 
 
 def _slopes(gradients: Sequence[Tensor]) -> Tensor:
@@ -525,25 +464,22 @@ def _differences(
     model: nn.Module,
     batch: Batch,
     loss: Loss | None,
+    blocks: Sequence[AttentionLayer],
     slopes: Tensor,
     unit: float,
 ) -> tuple[str, float]:
     """What finite differences say against the slopes, if anything, and what they are exact to.
 
-    Two directions are tried: all gates alike, then those of small heads more.
-
-    Args:
-        unit: the relative rounding of one operation.
-
-    Returns:
-        the exactness as a part of the slopes' norm; infinite where losses or slopes are.
+    Two directions are tried: all gates alike, then those of small heads more. ``unit`` is the
+    relative rounding of one operation; the exactness is a part of the slopes' norm, and infinite
+    where losses or slopes are.
     """
+    n_heads = [len(block.kept_heads) for block in blocks]
 
     def losses(direction: Tensor, step: float) -> Tensor:
-        with gated(model, (1 + step * direction).split(n_heads)):
+        with gated(model, (1 + step * direction).split(n_heads), blocks):
             return example_losses(model, batch, loss).cpu().double()
 
-    n_heads = [len(block.kept_heads) for block in find_heads(model)]
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, slopes.shape[1:], generator=generator).double() * 2 - 1
     noise, at = _noise(losses, signs, unit)
@@ -596,11 +532,8 @@ def _derivative(
     Central differences at halved steps are extrapolated (Richardson), and are exact to what two
     extrapolations differ by, to rounding, and to kinks: these bend the loss, by which the sides'
     differences differ, more than in proportion to the step. The first step is that at which smooth
-    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact.
-
-    Args:
-        at: the losses with all gates open.
-        enough: an exactness at which no shorter step is tried.
+    bends and rounding count alike; where there are kinks or jumps, shorter ones are more exact. They
+    are tried until the derivative is exact ``enough``. ``at`` are the losses with all gates open.
     """
     best, bound = torch.full_like(at, math.nan), math.inf
     step = 2.0 ** math.floor(math.log2(min(unit**0.2, 0.5)))

@@ -27,16 +27,14 @@ def default_loss(model: nn.Module) -> Loss:
     if name.endswith("ForQuestionAnswering"):
         return span_cross_entropy
     if name.endswith(("ForSequenceClassification", "ImageClassification", "AudioClassification")):
-        problem = getattr(config, "problem_type", None)
+        one = getattr(config, "num_labels", None) == 1
+        problem = getattr(config, "problem_type", None) or ("regression" if one else "")
         if problem == "multi_label_classification":
             return binary_cross_entropy
-        if problem == "regression" or (
-            problem is None and getattr(config, "num_labels", None) == 1
-        ):
+        if problem == "regression":
             return squared_error
-    causal = (
-        not getattr(config, "is_encoder_decoder", False) and getattr(model, "can_generate", bool)()
-    )
+    two_sided = getattr(config, "is_encoder_decoder", False)
+    causal = not two_sided and getattr(model, "can_generate", bool)()
     return next_token_cross_entropy if causal else cross_entropy
 
 
@@ -153,41 +151,29 @@ def span_cross_entropy(outputs: Any, batch: Batch) -> Tensor:
     Raises:
         ValueError: outputs without such logits, or a batch without the two ends.
     """
-    if not hasattr(outputs, "start_logits"):
-        raise ValueError(_no_logits(outputs, "start_logits and end_logits"))
-    if missing := [name for name in ("start_positions", "end_positions") if name not in batch]:
-        raise ValueError(
-            f"the batch has no {missing[0]!r}: give start_positions and end_positions of each "
-            "answer, or a loss=(outputs, batch) of your own"
-        )
-    start = _one_end(outputs.start_logits, batch["start_positions"])
-    return (start + _one_end(outputs.end_logits, batch["end_positions"])) / 2
+    start, end = (_of_one_end(outputs, batch, end) for end in ("start", "end"))
+    return (start + end) / 2
 
 
-def _one_end(logits: Tensor, positions: Tensor) -> Tensor:
+def _of_one_end(outputs: Any, batch: Batch, end: str) -> Tensor:
+    logits, positions = _logits_and_labels(outputs, batch, f"{end}_logits", f"{end}_positions")
     length = logits.shape[1]
     inside = positions.clamp(0, length)  # the last number is ignored
-    return functional.cross_entropy(_exact(logits), inside, reduction="none", ignore_index=length)
+    return functional.cross_entropy(logits, inside, reduction="none", ignore_index=length)
 
 
-def _logits_and_labels(outputs: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-    logits = getattr(outputs, "logits", None)
+def _logits_and_labels(
+    outputs: Any, batch: Batch, logits_name: str = "logits", labels_name: str = "labels"
+) -> tuple[Tensor, Tensor]:
+    logits = getattr(outputs, logits_name, None)
     if not isinstance(logits, Tensor):
-        raise ValueError(_no_logits(outputs, "logits"))
-    if "labels" not in batch:
+        there = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
         raise ValueError(
-            "the batch has no 'labels': give them, or a loss=(outputs, batch) of your own"
+            f"the model returns {there}, no {logits_name}: its usual loss is not known here, so "
+            "give a loss=(outputs, batch) of your own, one number an example"
         )
-    return _exact(logits), batch["labels"]
-
-
-def _exact(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _no_logits(outputs: Any, wanted: str) -> str:
-    there = sorted(outputs) if isinstance(outputs, dict) else type(outputs).__name__
-    return (
-        f"the model returns {there}, no {wanted}: its usual loss is not known here, so give a "
-        "loss=(outputs, batch) of your own, one number an example"
-    )
+    if labels_name not in batch:
+        raise ValueError(
+            f"the batch has no {labels_name!r}: give them, or a loss=(outputs, batch) of your own"
+        )
+    return logits if logits.dtype == torch.float64 else logits.float(), batch[labels_name]

@@ -16,7 +16,7 @@ from headprune_lib.hooks import record_outputs
 from headprune_lib.masking import Gate, Heads, HeadTensors, check_mask, gated, ones_mask
 from headprune_lib.pruning import check_weights
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, ensure_device, eval_mode, model_inputs, to_device
+from headprune_lib.utils import Batch, Device, eval_mode, in_double, model_inputs, on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -31,7 +31,7 @@ def tune_mask(
     mask: HeadTensors | Tensor | Heads,
     batches: Iterable[Batch],
     *,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> HeadTensors:
     r"""Gates of the heads that a mask keeps, fitted so that each layer writes what it wrote uncut.
 
@@ -84,10 +84,7 @@ def tune_mask(
     for kind, values in gates.items():
         if not torch.isin(values[~values.isnan()], torch.tensor([0.0, 1.0]).double()).all():
             raise ValueError(f"mask[{kind!r}] must hold 0 and 1 only: gates are fitted to a cut")
-    device = ensure_device(model, device)
-    kept = [to_device(batch, device) for batch in batches]
-    if not kept:
-        raise ValueError("no batches given: gates are fitted to at least one example")
+    kept = list(on_device(model, batches, device))
     runs = _runs(model, kept[0])
     blocks = list(runs)
     has_cut = [bool((_own(gates, block) == 0).any()) for block in blocks]
@@ -99,15 +96,13 @@ def tune_mask(
     whole = ones_mask(model)
     for block in fitted:
         own = _own(gates, block)
-        fit = _Fit(_output_weight(model, block), block.head_dim, own != 0)
+        fit = _Fit(model, block, own != 0)
         uncut, cut = (_inputs(model, block, runs[block], kept, below) for below in (whole, gates))
         for batch, *contexts in zip(kept, uncut, cut, strict=True):
-            real = query_mask(block, batch)
             for of_uncut, of_cut in zip(*contexts, strict=True):
-                fit.add(_tokens(of_uncut, real), _tokens(of_cut, real))
-        gates[block.kind][block.layer, list(block.kept_heads)] = own.masked_scatter(
-            own != 0, fit.gates()
-        )
+                fit.add(_tokens(of_uncut, block, batch), _tokens(of_cut, block, batch))
+        own[own != 0] = fit.gates()
+        gates[block.kind][block.layer, list(block.kept_heads)] = own
     return gates
 
 
@@ -147,8 +142,8 @@ def _runs(model: nn.Module, batch: Batch) -> dict[AttentionLayer, int]:
     outputs = [block.part(model, "output") for block in blocks]
     with eval_mode(model), torch.no_grad(), record_outputs(outputs) as calls:
         model(**model_inputs(model, batch))
-    ran = [(call.place, i) for i, call in enumerate(calls) if call.times]
-    return {blocks[i]: calls[i].times for _, i in sorted(ran)}
+    ran = sorted((call.place, i) for i, call in enumerate(calls) if call.times)
+    return {blocks[i]: calls[i].times for _, i in ran}
 
 
 class _Reached(Exception):
@@ -162,10 +157,9 @@ def _inputs(
     batches: Sequence[Batch],
     gates: HeadTensors,
 ) -> list[list[Tensor]]:
-    """What a block's output projection is given of each batch, at each of its runs, before its gates.
+    """What a block's projection is given of each batch, at each of its ``times`` runs, ungated.
 
-    Args:
-        times: how often it runs in a pass, which ends there.
+    A pass ends at the last of them.
     """
     inputs: list[list[Tensor]] = []
 
@@ -191,41 +185,35 @@ def _own(gates: HeadTensors, block: AttentionLayer) -> Float[Tensor, " head"]:
     return gates[block.kind][block.layer, list(block.kept_heads)]
 
 
-def _output_weight(model: nn.Module, block: AttentionLayer) -> Float[Tensor, "hidden column"]:
-    projection: Any = block.part(model, "output")
-    weight = projection.weight.detach().double()
-    return weight.T if isinstance(projection, Conv1D) else weight
-
-
-def _tokens(context: Tensor, real: Tensor | None) -> Float[Tensor, "token column"]:
+def _tokens(context: Tensor, block: AttentionLayer, batch: Batch) -> Float[Tensor, "token column"]:
     """What a projection is given of every token that is no padding."""
+    real = query_mask(block, batch)
     if real is not None and context.shape[:2] == real.shape:
         context = context[real]
     return context.flatten(0, -2)
 
 
 class _Fit:
-    """Least squares of one block's gates, from sums over tokens alone.
+    """Least squares of the gates of a block's heads that are left, from sums over tokens alone.
 
     With ``C`` what the projection is given and ``W`` its weight, head h writes ``C_h W_h^T``; inner
     products of what two heads write are sums over entries of ``(C^T C) * (W^T W)``.
-
-    Args:
-        weight: (hidden, heads * width).
-        left: (head,) whether a head is left.
     """
 
-    def __init__(self, weight: Tensor, width: int, left: Tensor) -> None:
-        self.width = width
-        self.columns = left.repeat_interleave(width).to(weight.device)
+    def __init__(self, model: nn.Module, block: AttentionLayer, left: Tensor) -> None:
+        projection: Any = block.part(model, "output")
+        weight = in_double(projection.weight.detach())  # (hidden, column), transposed in a Conv1D
+        weight = weight.T if isinstance(projection, Conv1D) else weight
+        self.width = block.head_dim
+        self.columns = left.repeat_interleave(self.width).to(weight.device)
         self.products = weight[:, self.columns].T @ weight  # (columns left, columns)
         self.both = torch.zeros_like(self.products)
         self.gated = self.both[:, self.columns].clone()
 
     def add(self, uncut: Tensor, gated: Tensor) -> None:
         """Take in some tokens, both (token, column): uncut, and under the gates before."""
-        gated = gated.double()[:, self.columns]
-        self.both += gated.T @ uncut.double()
+        gated = in_double(gated)[:, self.columns]
+        self.both += gated.T @ in_double(uncut)
         self.gated += gated.T @ gated
 
     def gates(self) -> Float[Tensor, " left"]:
@@ -236,12 +224,11 @@ class _Fit:
         if not (normal.isfinite().all() and target.isfinite().all()):
             return ones
         # from 1, so that what the text says nothing of stays there
-        change = torch.linalg.pinv(normal, hermitian=True, rtol=_SINGULAR) @ (
-            target - normal.sum(1)
-        )
-        return ones + change if bool(((ones + change).abs() <= _GREATEST).all()) else ones
+        inverse = torch.linalg.pinv(normal, hermitian=True, rtol=_SINGULAR)
+        gates = 1 + inverse @ (target - normal.sum(1))
+        return gates if bool((gates.abs() <= _GREATEST).all()) else ones
 
     def _by_head(self, products: Tensor) -> Tensor:
         """(columns, columns) summed over each pair of heads, on the CPU."""
         each = products.unflatten(1, (-1, self.width)).unflatten(0, (-1, self.width))
-        return each.sum((1, 3)).cpu()
+        return each.sum((1, 3)).cpu().double()

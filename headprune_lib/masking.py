@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import changed_inputs
-from headprune_lib.messages import former_names
 from headprune_lib.specs import AttentionLayer
 
 Head = tuple[str, int, int]
@@ -50,35 +50,30 @@ def mask_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     return _shapes(find_heads(model))
 
 
-def _shapes(blocks: list[AttentionLayer]) -> dict[str, tuple[int, int]]:
-    grid: dict[str, tuple[int, int]] = {}
+def _shapes(blocks: Sequence[AttentionLayer]) -> dict[str, tuple[int, int]]:
+    shapes: dict[str, tuple[int, int]] = {}
     for block in blocks:
-        layers, heads = grid.get(block.kind, (0, 0))
-        grid[block.kind] = (layers + 1, max(heads, block.n_heads))
-    return grid
+        layers, heads = shapes.get(block.kind, (0, 0))
+        shapes[block.kind] = (layers + 1, max(heads, block.n_heads))
+    return shapes
 
 
-def by_kind(kinds: Collection[str], values: Any, what: str) -> HeadTensors:
-    """Kind -> tensor, also of the tensor or array alone where a model has one kind.
-
-    Args:
-        what: subject and verb of the error, such as ``"a mask is"``.
-
-    Raises:
-        TypeError: neither a dict nor, of one kind, a tensor.
-    """
+def _by_kind(kinds: Collection[str], values: Any, what: str, maker: str) -> HeadTensors:
+    """Kind -> tensor, also of the tensor or array alone where a model has one kind."""
     if isinstance(values, Tensor | np.ndarray) and len(kinds) == 1:
         values = dict.fromkeys(kinds, values)
     if not isinstance(values, Mapping):
         alone = ", or the tensor alone" if len(kinds) == 1 else ""
         raise TypeError(
-            f"{what} a dict of kind -> tensor{alone}, given {type(values).__name__}; the kinds "
-            f"are {list(kinds)}"
+            f"{what} must be a dict of kind -> tensor{alone}, given {type(values).__name__}; the "
+            f"kinds are {list(kinds)}. {maker}"
         )
-    return {
-        kind: torch.from_numpy(given.copy()) if isinstance(given, np.ndarray) else given
-        for kind, given in values.items()
-    }
+    tensors = {}
+    for kind, given in values.items():
+        tensors[kind] = torch.from_numpy(given.copy()) if isinstance(given, np.ndarray) else given
+        if not isinstance(tensors[kind], Tensor):
+            raise TypeError(f"{what}[{kind!r}] is a {type(given).__name__}, not a tensor. {maker}")
+    return tensors
 
 
 def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTensors:
@@ -101,44 +96,37 @@ def check_mask(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> HeadTens
     full = ones_mask(model)
     if _names_heads(mask):
         return without_heads(full, mask)
-    grid = {kind: tuple(ones.shape) for kind, ones in full.items()}
-    ways = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
-    try:
-        values_by_kind = by_kind(grid, mask, "a mask is")
-    except TypeError as error:
-        raise TypeError(f"{error}. {ways}") from None
-    if set(values_by_kind) != set(grid):
+    maker = "ones_mask(model) keeps every head, head_mask(model, heads) cuts some"
+    by_kind = _by_kind(full, mask, "mask", maker)
+    if set(by_kind) != set(full):
         raise ValueError(
-            f"the mask has kinds {list(values_by_kind)}, {type(model).__name__} has {list(grid)}; "
-            f"give one tensor for each kind. {ways}"
+            f"the mask has kinds {list(by_kind)}, {type(model).__name__} has {list(full)}; "
+            f"give one tensor for each kind. {maker}"
         )
-    checked = {}
-    for kind, values in values_by_kind.items():
-        if not isinstance(values, Tensor) or not (
-            values.dtype == torch.bool or values.is_floating_point()
-        ):
-            given = values.dtype if isinstance(values, Tensor) else type(values).__name__
-            raise TypeError(
-                f"mask[{kind!r}] must be a bool or floating-point tensor, given {given}; "
-                "convert it with .bool() or .float()"
-            )
-        if tuple(values.shape) != grid[kind]:
-            raise ValueError(
-                f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
-                f"{grid[kind]}"
-            )
-        there = ~full[kind].isnan()
-        numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
-        wrong = there & ~torch.isfinite(numbers)
-        if wrong.any():
-            layer, head = wrong.nonzero()[0].tolist()
-            raise ValueError(
-                f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}; "
-                "every entry must be finite, 1 to keep a head and 0 to cut it"
-            )
-        learned = values.requires_grad and torch.is_grad_enabled()
-        checked[kind] = values if learned else numbers.masked_fill(~there, torch.nan)
-    return checked
+    return {kind: _check_entries(kind, values, full[kind]) for kind, values in by_kind.items()}
+
+
+def _check_entries(kind: str, values: Tensor, full: Tensor) -> Tensor:
+    if not (values.dtype == torch.bool or values.is_floating_point()):
+        raise TypeError(
+            f"mask[{kind!r}] must be a bool or floating-point tensor, given {values.dtype}; "
+            "convert it with .bool() or .float()"
+        )
+    if values.shape != full.shape:
+        raise ValueError(
+            f"mask[{kind!r}] has shape {tuple(values.shape)}, expected (layer, head) = "
+            f"{tuple(full.shape)}"
+        )
+    numbers = values.detach().cpu().to(torch.promote_types(values.dtype, torch.float32))
+    wrong = ~full.isnan() & ~numbers.isfinite()
+    if wrong.any():
+        layer, head = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"mask[{kind!r}][{layer}, {head}] is {numbers[layer, head].item()}; "
+            "every entry must be finite, 1 to keep a head and 0 to cut it"
+        )
+    learned = values.requires_grad and torch.is_grad_enabled()
+    return values if learned else numbers.masked_fill(full.isnan(), torch.nan)
 
 
 def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
@@ -151,40 +139,34 @@ def _names_heads(given: HeadTensors | Tensor | Heads) -> TypeGuard[Heads]:
 def check_scores(
     model: nn.Module, scores: HeadTensors | Tensor, kinds: Sequence[str] | None = None
 ) -> HeadTensors:
-    """Scores by kind, of this model, that say something of every head that is still there.
+    """Scores by kind on the CPU, of this model, that say something of every head still there.
 
     Args:
         scores: kind -> ``(layer, head)``; of a model of one kind the tensor alone will do.
         kinds: those that matter; all kinds if not given.
 
     Raises:
-        TypeError: not a dict of tensors.
-        ValueError: a kind missing or unknown, another shape than ``(layer, head)``, or NaN for a
-            head that was not removed.
+        TypeError, ValueError: no tensors, another model's shapes, or NaN for a head that is there.
     """
-    grid = mask_shapes(model)
-    scores = by_kind(grid, scores, "scores are")
-    for kind, values in scores.items():
-        if not isinstance(values, Tensor):
-            raise TypeError(f"scores[{kind!r}] is a {type(values).__name__}, not a tensor")
-    wanted = {kind: grid[kind] for kind in kinds or grid}
-    found = {kind: tuple(values.shape) for kind, values in scores.items()}
-    if found not in (wanted, grid):
+    shapes = mask_shapes(model)
+    by_kind = _by_kind(shapes, scores, "scores", "score_heads(model, batches) makes them")
+    scores = {kind: values.cpu() for kind, values in by_kind.items()}
+    wanted = {kind: shapes[kind] for kind in kinds or shapes}
+    given = {kind: tuple(values.shape) for kind, values in scores.items()}
+    if given not in (wanted, shapes):
         raise ValueError(
-            f"scores of shape {found}, but {type(model).__name__} has {grid} as (layer, head): "
+            f"scores of shape {given}, but {type(model).__name__} has {shapes} as (layer, head): "
             "are they another model's?"
         )
     for block in find_heads(model):
-        if block.kind not in wanted:
-            continue
-        row = scores[block.kind][block.layer]
-        lost = [head for head in block.kept_heads if row[head].isnan()]
-        if lost:
-            raise ValueError(
-                f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, which "
-                "marks a head that was removed, and this one was not: was a loss infinite or NaN "
-                "(float16, a row of padding alone)?"
-            )
+        if block.kind in wanted:
+            row = scores[block.kind][block.layer].tolist()
+            if lost := [head for head in block.kept_heads if math.isnan(row[head])]:
+                raise ValueError(
+                    f"the score of ({block.kind!r}, layer {block.layer}, head {lost[0]}) is NaN, "
+                    "which marks a head that was removed, and this one was not: was a loss "
+                    "infinite or NaN (float16, a row of padding alone)?"
+                )
     return scores
 
 
@@ -203,15 +185,11 @@ def head_mask(model: nn.Module, heads: Heads) -> HeadTensors:
 
 
 def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
-    """A mask with further heads cut, as :func:`head_mask` for a model that was looked at before.
-
-    Raises:
-        IndexError, TypeError: see :func:`head_mask`.
-    """
+    """As :func:`head_mask`, of a mask with further heads cut."""
     mask = {kind: values.clone() for kind, values in mask.items()}
     for kind, layer, head in _named(heads, mask):
-        shape = tuple(mask[kind].shape) if kind in mask else None
-        inside = shape is not None and 0 <= layer < shape[0] and 0 <= head < shape[1]
+        shape = tuple(mask[kind].shape) if kind in mask else (0, 0)
+        inside = 0 <= layer < shape[0] and 0 <= head < shape[1]
         if not inside or mask[kind][layer, head].isnan():
             raise IndexError(
                 f"no head ({kind!r}, layer {layer}, head {head}); the model has "
@@ -224,22 +202,19 @@ def without_heads(mask: HeadTensors, heads: Heads) -> HeadTensors:
 def _named(heads: Heads, kinds: Collection[str]) -> Iterator[Head]:
     """Each head as ``(kind, layer, head)``."""
     if isinstance(heads, Mapping):
-        heads = [
-            (layer, head)
-            for layer, some in heads.items()
-            for head in (some if isinstance(some, Iterable) else [some])
-        ]
-    for one in heads:
-        given: Any = tuple(one) if isinstance(one, Iterable) and not isinstance(one, str) else ()
-        if len(given) == 2 and len(kinds) == 1:
-            given = (*kinds, *given)
-        if len(given) != 3 or not all(isinstance(place, Integral) for place in given[1:]):
+        by_layer = ((k, v if isinstance(v, Iterable) else [v]) for k, v in heads.items())
+        heads = [(layer, head) for layer, some in by_layer for head in some]
+    for head in heads:
+        place: Any = tuple(head) if isinstance(head, Iterable) and not isinstance(head, str) else ()
+        if len(place) == 2 and len(kinds) == 1:
+            place = (*kinds, *place)
+        if len(place) != 3 or not all(isinstance(number, Integral) for number in place[1:]):
             short = ", or (layer, head), or {layer: [head, ...]}" if len(kinds) == 1 else ""
             raise TypeError(
-                f"{one!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
+                f"{head!r} is no head; give a list of (kind, layer, head){short}, counted from 0. "
                 f"The kinds are {list(kinds)}"
             )
-        yield given
+        yield place
 
 
 Gate = Tensor | Callable[[Tensor], Tensor] | None
@@ -348,29 +323,22 @@ def _gates_of_blocks(blocks: Sequence[AttentionLayer], gates: Mapping[str, Tenso
     """Gates by kind as those of each block; None where all of them are 1."""
 
     def of_block(block: AttentionLayer, _context: Tensor | None = None) -> Tensor:
-        kept = (
-            slice(block.n_heads)
-            if len(block.kept_heads) == block.n_heads
-            else list(block.kept_heads)
-        )
-        return gates[block.kind][block.layer][..., kept]
+        return gates[block.kind][block.layer][..., list(block.kept_heads)]
 
     if any(values.requires_grad for values in gates.values()):
         # read at every run: an optimizer may change them inside the block
         return [partial(of_block, block) for block in blocks]
     each = [of_block(block) for block in blocks]
-    placed: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
+    copies: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
 
-    def of_place(i: int, context: Tensor) -> Tensor:
+    def copy_of(i: int, context: Tensor) -> Tensor:
         place = context.device, context.dtype
-        if place not in placed:  # all blocks' gates in one copy
+        if place not in copies:  # all blocks' gates at once
             together = torch.cat([gate.flatten() for gate in each]).to(*place)
-            placed[place] = together.split([gate.numel() for gate in each])
-        return placed[place][i].view(each[i].shape)
+            copies[place] = together.split([gate.numel() for gate in each])
+        return copies[place][i].view(each[i].shape)
 
-    return [
-        None if bool((gate == 1).all()) else partial(of_place, i) for i, gate in enumerate(each)
-    ]
+    return [None if bool((gate == 1).all()) else partial(copy_of, i) for i, gate in enumerate(each)]
 
 
 def _gated(
@@ -402,9 +370,3 @@ def _by_row(gate: Tensor, context: Tensor, block: AttentionLayer) -> Tensor:
     if len(gate) < len(context):
         gate = gate.repeat_interleave(len(context) // len(gate), dim=0)
     return gate[:, None] if gate.ndim == 2 else gate
-
-
-if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    __getattr__ = former_names(
-        __name__, {"cut_heads": "head_mask", "full_mask": "ones_mask", "head_grid": "mask_shapes"}
-    )

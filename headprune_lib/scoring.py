@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from headprune_lib.attention import eager_attention
@@ -15,7 +14,7 @@ from headprune_lib.criteria.registry import Normalize, normalize_l2
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, check_scores
 from headprune_lib.messages import unknown
-from headprune_lib.utils import Batch
+from headprune_lib.utils import Batch, Device
 
 
 def score_heads(
@@ -25,7 +24,7 @@ def score_heads(
     *,
     loss: Loss | None = None,
     normalize: Normalize | Literal["own"] = "own",
-    device: str | torch.device | None = None,
+    device: Device = None,
     **settings: Any,
 ) -> HeadTensors:
     """Every head's score by a criterion; :func:`headprune_lib.prune_mask` cuts the lowest.
@@ -56,11 +55,12 @@ def score_heads(
         torch.Size([2, 4])
     """
     criterion = get_criterion(by)
-    wanted = check_normalisation(criterion.normalize if normalize == "own" else normalize)
+    normalize = criterion.normalize if normalize == "own" else normalize
+    _check_normalisation(normalize)
     with eager_attention(model) if criterion.weights else nullcontext():
         scores = criterion.score(model, batches, loss=loss, device=device, **settings)
     check_scores(model, scores)
-    return normalize_l2(scores) if wanted == "l2" else scores
+    return normalize_l2(scores) if normalize == "l2" else scores
 
 
 def head_importance(
@@ -70,7 +70,7 @@ def head_importance(
     loss: Loss | None = None,
     normalize: Normalize = "l2",
     variant: str = "example",
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> HeadTensors:
     r"""Expected sensitivity of the loss to each head's gate (paper, Eq. 2).
 
@@ -107,14 +107,12 @@ def head_importance(
     variants = {each.variant: name for name, each in CRITERIA.items() if each.variant}
     if variant not in variants:
         raise ValueError(unknown("variant", variant, variants))
-    normalize = check_normalisation(normalize)
+    _check_normalisation(normalize)
     return score_heads(
         model, batches, variants[variant], loss=loss, normalize=normalize, device=device
     )
 
 
-def check_normalisation(normalize: str | None) -> Normalize:
-    """Raises ValueError for a normalisation that is not known."""
-    if normalize is None or normalize == "l2":
-        return normalize  # type: ignore[return-value]
-    raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")
+def _check_normalisation(normalize: str | None) -> None:
+    if normalize not in ("l2", None):
+        raise ValueError(f"unknown normalisation {normalize!r}; expected 'l2' or None")

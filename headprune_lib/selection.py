@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from headprune_lib.masking import (
     ones_mask,
     without_heads,
 )
-from headprune_lib.messages import former_names
 from headprune_lib.specs import AttentionLayer
 
 
@@ -57,19 +56,13 @@ def order_mask(model: nn.Module, order: Sequence[Head], n_cut: int) -> HeadTenso
         ValueError: a negative number, or more than the order has.
         IndexError: a head outside the model.
     """
-    (mask,) = order_masks(model, order, [n_cut])
-    return mask
+    return order_masks(model, order, [n_cut])[0]
 
 
 def order_masks(
     model: nn.Module, order: Sequence[Head], n_cuts: Iterable[int]
 ) -> list[HeadTensors]:
-    """As :func:`order_mask` for each number of heads; the model is looked at once.
-
-    Raises:
-        ValueError: a negative number, or more than the order has.
-        IndexError: a head outside the model.
-    """
+    """As :func:`order_mask` for each number of heads; the model is looked at once."""
     full, masks = ones_mask(model), []
     for n_cut in n_cuts:
         if not 0 <= n_cut <= len(order):
@@ -78,12 +71,12 @@ def order_masks(
     return masks
 
 
-def known_kinds(model: nn.Module, kinds: Sequence[str] | None) -> list[str]:
-    """The kinds of a model's heads; raises ValueError where ``kinds`` names one that it has not."""
+def _blocks_of(model: nn.Module, kinds: Sequence[str] | None) -> list[AttentionLayer]:
+    """The blocks of some kinds, of all if not given; ValueError for a kind that there is not."""
     known = list(mask_shapes(model))
     if unknown := sorted(set(kinds or ()) - set(known)):
         raise ValueError(f"no kind {unknown[0]!r} in {type(model).__name__}; it has {known}")
-    return known
+    return [block for block in find_heads(model) if block.kind in (kinds or known)]
 
 
 GroupScore = Literal["mean", "sum"]
@@ -122,35 +115,31 @@ def removal_units(
             shape than the model's heads, or NaN for a head that is still there; ``per_group`` where
             heads can only go in whole groups.
     """
-    blocks, known = find_heads(model), known_kinds(model, kinds)
+    blocks = _blocks_of(model, kinds)
     if keep_at_least < 0:
         raise ValueError(f"keep_at_least is {keep_at_least}; give 0 or more heads a layer")
     if group_score not in get_args(GroupScore):
         raise ValueError(f"group_score is {group_score!r}; give 'mean' or 'sum'")
-    scores = check_scores(model, scores, kinds or known)
+    scores = check_scores(model, scores, kinds)
     ranked: list[tuple[float, Step]] = []
     for block in blocks:
-        if block.kind not in (kinds or known) or block.why_not_prunable:
+        if block.why_not_prunable or not block.kept_heads:
             continue
         row = scores[block.kind][block.layer].double()
         even = block.why_keep_groups or (per_group and block.queries_per_kv > 1)
-        together = _rounds(block, row) if even else block.groups
-        steps = [
-            (float(values.mean() if group_score == "mean" else values.sum()), heads)
-            for heads in together
-            for values in [row[list(heads)]]
-        ]
-        steps.sort(key=itemgetter(0))
-        # all steps of a layer are of one size
+        units = _one_of_each_group(block, row) if even else block.groups
+        steps = []
+        for heads in units:
+            values = row[list(heads)]
+            value = float(values.mean() if group_score == "mean" else values.sum())
+            steps.append((value, [(block.kind, block.layer, head) for head in heads]))
         least = max(keep_at_least, 1 if block.why_keep_one else 0)
-        n = max(0, len(block.kept_heads) - least) // len(steps[0][1]) if steps else 0
-        ranked += [
-            (value, [(block.kind, block.layer, h) for h in heads]) for value, heads in steps[:n]
-        ]
+        n = max(0, len(block.kept_heads) - least) // len(units[0])  # all units are of one size
+        ranked += sorted(steps, key=itemgetter(0))[:n]
     return [step for _, step in sorted(ranked, key=itemgetter(0))]
 
 
-def _rounds(block: AttentionLayer, row: Tensor) -> list[tuple[int, ...]]:
+def _one_of_each_group(block: AttentionLayer, row: Tensor) -> list[tuple[int, ...]]:
     """The lowest head of each group, the lowest but one of each, and so on."""
     if block.why_whole_groups:
         raise ValueError(
@@ -191,38 +180,29 @@ def prune_mask(
     """
     _check_amount(amount)
     steps = removal_units(
-        model,
-        scores,
-        kinds=kinds,
-        keep_at_least=keep_at_least,
-        per_group=per_group,
+        model, scores, kinds=kinds, keep_at_least=keep_at_least, per_group=per_group,
         group_score=group_score,
-    )
-    blocks = [block for block in find_heads(model) if not kinds or block.kind in kinds]
+    )  # fmt: skip
+    blocks = _blocks_of(model, kinds)
     n_heads = sum(len(block.kept_heads) for block in blocks)
     budget = _share(amount, n_heads)
     cut: list[Head] = []
     for step in steps:  # one that is too large is passed over, for smaller ones may still fit
         if len(cut) + len(step) <= budget:
             cut += step
-    grouped = [
-        len(b.groups) if per_group else b.queries_per_kv for b in blocks if b.queries_per_kv > 1
-    ]
-    together = max(map(len, steps), default=max(grouped, default=1))
-    reasons = []
+    why = []
     if len(cut) == sum(map(len, steps)):
         masked = [block.why_not_prunable for block in blocks if block.why_not_prunable]
-        held = [
-            block.why_keep_one
-            for block in blocks
-            if block.why_keep_one and not block.why_not_prunable
-        ]
-        reasons += [f"heads can only be masked ({reason})" for reason in masked]
-        reasons += [f"a layer cannot lose all its heads ({reason})" for reason in held]
-        reasons += [_kept_in_each(keep_at_least)] if keep_at_least else []
-    if keep_at_least % together or not reasons:
-        reasons.append(_go_together(together, per_group))
-    _warn_of_less(amount, n_heads, budget, len(cut), reasons)
+        kept = [b.why_keep_one for b in blocks if b.why_keep_one and not b.why_not_prunable]
+        why += [f"heads can only be masked ({reason})" for reason in masked]
+        why += [f"a layer cannot lose all its heads ({reason})" for reason in kept]
+        why += [_kept_in_each(keep_at_least)] if keep_at_least else []
+    shared = [block for block in blocks if block.queries_per_kv > 1]
+    sizes = [len(block.groups) if per_group else block.queries_per_kv for block in shared]
+    together = max(map(len, steps), default=max(sizes, default=1))
+    if keep_at_least % together or not why:
+        why.append(_go_together(together, per_group))
+    _warn_of_less(amount, n_heads, budget, len(cut), why)
     return head_mask(model, cut)
 
 
@@ -258,17 +238,16 @@ def uniform_mask(
         ValueError: an amount outside 0 to 1, an unknown kind, ``keep_at_least`` below 1, a layer
             without heads; scores that do not fit, or NaN for a head that is still there.
     """
-    blocks, known = find_heads(model), known_kinds(model, kinds)
+    blocks = _blocks_of(model, kinds)
     _check_amount(amount)
     if keep_at_least < 1:
         raise ValueError(
             f"keep_at_least is {keep_at_least}; no configuration says 0 heads, so give 1 or more"
         )
-    scores = check_scores(model, scores, kinds or known)
+    scores = check_scores(model, scores, kinds)
     alike: dict[tuple[str, int, int], list[AttentionLayer]] = {}
     for block in blocks:
-        if block.kind in (kinds or known):
-            alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)
+        alike.setdefault((block.kind, block.n_heads, block.head_dim), []).append(block)
     cut: list[Head] = []
     for layers in alike.values():
         fewest = min(layers, key=lambda block: len(block.kept_heads))
@@ -277,11 +256,11 @@ def uniform_mask(
                 f"{fewest.path} has no heads left, and no configuration says 0 heads: prune the "
                 "unpruned model again, with at least one head in every layer"
             )
-        n_groups, n_heads = len(fewest.groups), len(fewest.kept_heads)
+        n_groups, n_heads, size = len(fewest.groups), len(fewest.kept_heads), fewest.queries_per_kv
         asked = _share(amount, n_groups)
-        gone = min(asked, max(0, n_groups + -keep_at_least // fewest.queries_per_kv))
-        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(fewest.queries_per_kv)
-        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * fewest.queries_per_kv, [why])
+        gone = min(asked, max(0, n_groups + -keep_at_least // size))
+        why = _kept_in_each(keep_at_least) if gone < asked else _go_together(size)
+        _warn_of_less(amount, n_heads, _share(amount, n_heads), gone * size, [why])
         together = [layers] if shares_biases(model, layers) else [[block] for block in layers]
         for same in together:
             keep = _best_groups(same, scores, n_groups - gone)
@@ -300,13 +279,12 @@ def _best_groups(layers: Sequence[AttentionLayer], scores: HeadTensors, n_groups
             f"same heads, but only {[head for group in groups for head in group]} are left in all of "
             "them: prune the unpruned model again with --uniform (uniform_mask)"
         )
-    means = {
-        group: float(
-            torch.stack([scores[b.kind][b.layer, list(group)].double() for b in layers]).mean()
-        )
-        for group in groups
-    }
-    best = sorted(groups, key=lambda group: means[group], reverse=True)[:n_groups]
+
+    def mean(group: Sequence[int]) -> float:
+        rows = [scores[b.kind][b.layer, list(group)].double() for b in layers]
+        return float(torch.stack(rows).mean())
+
+    best = sorted(groups, key=mean, reverse=True)[:n_groups]
     return {head for group in best for head in group}
 
 
@@ -350,9 +328,3 @@ def _warn_of_less(amount: float, n_heads: int, asked: int, gone: int, reasons: l
     else:
         return
     warnings.warn(said, stacklevel=3)
-
-
-if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    __getattr__ = former_names(
-        __name__, {"prune_order": "rank_heads", "prune_steps": "removal_units"}
-    )

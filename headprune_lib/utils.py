@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Batch = dict[str, Tensor]
 """A model's keyword arguments, ``labels`` among them."""
+
+Device = str | torch.device | None
+"""Where to compute; None: where the model is."""
 
 NO_LABEL = -100
 """transformers' mark of a position without label."""
@@ -185,6 +188,19 @@ def to_device(batch: Mapping[str, Any], device: str | torch.device) -> Batch:
         return value if to_gpu else value.to(device)
 
     return {name: moved(value) for name, value in batch.items()}
+
+
+def on_device(model: nn.Module, batches: Iterable[Batch], device: Device) -> Iterator[Batch]:
+    """The model is moved to a device, and each batch after it when it is asked for.
+
+    Raises:
+        ValueError: no batches.
+    """
+    device, batch = ensure_device(model, device), None
+    for batch in batches:
+        yield to_device(batch, device)
+    if batch is None:
+        raise ValueError("no batches given: give at least one, with one example or more")
 
 
 def rounding(model: nn.Module) -> float:

@@ -36,6 +36,14 @@ def bert(model_class, **config):
     return model_class(transformers.BertConfig(**SMALL, initializer_range=0.3, **config)).eval()
 
 
+def bloom():
+    """A classifier whose heads can only be masked."""
+    torch.manual_seed(0)
+    config = {"vocab_size": 64, "hidden_size": 16, "n_layer": 2, "n_head": 4, "pad_token_id": 0}
+    model_class = transformers.BloomForSequenceClassification
+    return model_class(transformers.BloomConfig(**config, **CLASSES)).eval()
+
+
 def language_model():
     torch.manual_seed(0)
     return transformers.LlamaForCausalLM(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import BUILDERS, DECODERS, ENCODER_DECODERS, batch_for, build, inputs_of
 
-from headprune_lib import head_mask, prune_heads
+from headprune_lib import prune_heads
 from headprune_lib.attention import (
     Weights,
     attention_weights,
@@ -21,11 +21,9 @@ from headprune_lib.attention import (
 from headprune_lib.discovery import find_heads
 
 OWN = {
-    "self": "attentions",
-    "enc-enc": "encoder_attentions",
-    "dec-dec": "decoder_attentions",
+    "self": "attentions", "enc-enc": "encoder_attentions", "dec-dec": "decoder_attentions",
     "enc-dec": "cross_attentions",
-}
+}  # fmt: skip
 
 
 def by_block(model, batch):
@@ -83,9 +81,7 @@ def test_a_weight_too_small_for_the_precision_is_on_a_key_that_is_seen():
     sharp = build("bert")
     for layer in sharp.bert.encoder.layer:
         layer.attention.self.query.weight.data *= 300
-    sharp = prune_heads(
-        sharp, head_mask(sharp, [("self", i, h) for i in range(3) for h in (1, 2, 3)])
-    )
+    sharp = prune_heads(sharp, [(i, head) for i in range(3) for head in (1, 2, 3)])
     given = batch_for("bert")
     for (kind, _), weights in by_block(sharp, given).items():
         expected = expected_seen("bert", kind, given, None)
@@ -106,17 +102,17 @@ def made_up(seed, n_keys=6):
     return Weights(values, seen, torch.randint(0, 4, (2, n_keys), generator=generator))
 
 
-def by_loops(weights, leave_out, of):
-    """(sum, count) of each head, a query and a key at a time."""
+def by_loops(weights, of):
+    """(sum, count) of each head, a query at a time: ``of`` is given weight, id and distance of keys."""
     n_rows, n_heads, n_queries, n_keys = weights.values.shape
     sums, counts = [0.0] * n_heads, [0] * n_heads
     for row, head, query in itertools.product(range(n_rows), range(n_heads), range(n_queries)):
-        given = [
-            float(weights.values[row, head, query, key])
+        keys = [
+            (float(weights.values[row, head, query, key]), int(weights.ids[row, key]), key - query)
             for key in range(n_keys)
-            if weights.seen[row, query, key] and int(weights.ids[row, key]) not in leave_out
+            if weights.seen[row, query, key]
         ]
-        if (value := of(given)) is not None:
+        if (value := of(keys)) is not None:
             sums[head] += value
             counts[head] += 1
     return sums, counts
@@ -130,41 +126,25 @@ def plain_entropy(given):
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), leave_out=st.sets(st.integers(0, 3), max_size=3))
-def test_entropy_and_greatest_weight_are_plain_loops(seed, leave_out):
+@given(st.integers(0, 10_000), st.sets(st.integers(0, 3), max_size=3), st.integers(-1, 1))
+def test_statistics_are_plain_loops_over_queries_and_keys(seed, ids, offset):
     weights = made_up(seed)
+
+    def others(keys):
+        return [weight for weight, id_, _ in keys if id_ not in ids]
+
+    def on_them(keys):
+        return sum(weight for weight, id_, _ in keys if id_ in ids) if keys else None
+
+    def beside(keys):
+        return next((weight for weight, _, distance in keys if distance == offset), None)
+
     for found, of in (
-        (entropies(weights, leave_out), plain_entropy),
-        (greatest(weights, leave_out), lambda given: max(given, default=None)),
+        (entropies(weights, ids), lambda keys: plain_entropy(others(keys))),
+        (greatest(weights, ids), lambda keys: max(others(keys), default=None)),
+        (mass_on(weights, ids), on_them),
+        (mass_at(weights, offset), beside),
     ):
-        sums, counts = by_loops(weights, leave_out, of)
+        sums, counts = by_loops(weights, of)
         torch.testing.assert_close(found[0], torch.tensor(sums, dtype=torch.float64))
         torch.testing.assert_close(found[1], torch.tensor(counts, dtype=torch.float64))
-
-
-def test_the_mass_on_some_tokens():
-    ids = torch.tensor([[7, 1, 2, 7]])
-    values = torch.tensor([[[[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.5, 0.0]]]])
-    seen = torch.tensor([[[True] * 4, [True, True, True, False]]])
-    sums, counts = mass_on(Weights(values, seen, ids), [7])
-    assert float(sums) == pytest.approx(0.1 + 0.4 + 0.25) and counts.tolist() == [2]
-
-
-@pytest.mark.parametrize("offset", [-1, 0, 1])
-def test_the_mass_beside_a_query_is_a_plain_loop_over_what_the_model_hands_out(offset):
-    model, batch = build("bert"), batch_for("bert")
-    with torch.no_grad():
-        handed = model(**inputs_of(batch), output_attentions=True).attentions
-    lengths = batch["attention_mask"].sum(1).tolist()
-    assert len({*lengths}) > 1, "without padding the test says less"
-    for layer, weights in attention_weights(model, find_heads(model), batch):
-        sums, counts = mass_at(weights, offset)
-        for head in range(sums.shape[0]):
-            given = [
-                float(handed[layer][row, head, query, query + offset])
-                for row, length in enumerate(lengths)
-                for query in range(length)
-                if 0 <= query + offset < length
-            ]
-            assert int(counts[head]) == len(given) > 0
-            assert float(sums[head]) == pytest.approx(sum(given), rel=1e-5)

@@ -21,7 +21,7 @@ ALWAYS = {
 # Further packages, each for a part of the core alone; all but typer are optional and so must be
 # imported inside a function.
 FURTHER = {
-    "cli": {"typer", "huggingface_hub", "jinja2", "sacrebleu", "tqdm"},
+    "cli": {"typer", "huggingface_hub", "jinja2", "rich", "sacrebleu", "tqdm"},
     "export": {"gguf", "onnxruntime"},
     "fairseq_import": {"fairseq", "sentencepiece", "subword_nmt"},
 }

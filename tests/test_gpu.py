@@ -1,106 +1,78 @@
-"""On a GPU as on the CPU: scores, sweeps, removal, files and generation of the same small model."""
+"""On a GPU as on the CPU: every public function, and each criterion, of the same small model."""
 
-import copy
+import hashlib
 
 import pytest
 import torch
-from census import tiny as census_tiny
-from tiny import build
+from census import tiny as census
+from tiny import batch, build, logits_of
 
 import headprune_lib as hp
-from headprune_lib.ablation import all_but_one, masked_logits, one_head_ablation
+from headprune_lib.ablation import masked_logits
 from headprune_lib.criteria import CRITERIA
 from headprune_lib.replication.models.generation import generate
 
-pytestmark = pytest.mark.gpu
+BATCHES = [batch(6)]
+CUT = [("self", 0, 1), ("self", 1, 3)]
+SCORES = {"self": torch.rand(3, 4, generator=torch.Generator().manual_seed(0))}
 
 
-def batches(device="cpu"):
-    drawn = torch.Generator().manual_seed(0)
-    ids = torch.randint(4, 30, (6, 9), generator=drawn, device="cpu").to(device)
-    return [{"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0] % 2}]
+def logits(model):
+    return logits_of(model, {k: v.to(model.device) for k, v in BATCHES[0].items()}).cpu()
 
 
-@pytest.fixture
-def pair():
-    model = build("bert").eval()
-    return model, copy.deepcopy(model).cuda()
+def sweep(kind):
+    return lambda model, _: list(next(iter(kind(model, BATCHES)))[1].values())
 
 
-def near(one, two, bound=1e-4):
-    torch.testing.assert_close(one.cpu().double(), two.cpu().double(), rtol=bound, atol=bound)
+def saved(model, path):
+    return hp.load_pruned(hp.save_pruned(hp.prune_heads(model, CUT), path), device=model.device)
 
 
-@pytest.mark.parametrize("by", sorted(CRITERIA))
-def test_every_criterion_scores_alike(pair, by):
-    here, there = (hp.score_heads(model, batches(), by=by) for model in pair)
-    for kind, scores in here.items():
-        assert there[kind].device.type == "cpu"
-        near(scores, there[kind], 1e-3)
-    near(*(hp.example_importance(model, batches())["self"] for model in pair), 1e-3)
+def masked(model, _):
+    with hp.masked_heads(model, CUT):
+        return logits(model)
 
 
-@pytest.mark.parametrize("sweep", [one_head_ablation, all_but_one])
-def test_sweeps_give_the_same_logits(pair, sweep):
-    (here, cut_here), (there, cut_there) = (next(iter(sweep(m, batches()))) for m in pair)
-    near(here, there)
-    for head, logits in cut_here.items():
-        near(logits, cut_there[head])
+def exported(export, file=""):
+    def run(model, path):
+        model = build("llama", dtype=torch.float32).to(model.device)
+        export(hp.prune_heads(model, hp.uniform_mask(model, SCORES, 0.5)), path)
+        return hashlib.sha256((path / file if file else path).read_bytes()).hexdigest()
+
+    return run
 
 
-def test_masks_removal_and_files(pair, tmp_path):
-    here, there = pair
-    order = hp.rank_heads(hp.head_importance(here, batches()))
-    mask = hp.order_mask(here, order, len(order) // 2)
-    (expected,) = masked_logits(here, batches(), mask)
-    (masked,) = masked_logits(there, batches(), mask)
-    near(expected, masked)
-    pruned = hp.prune_heads(there, mask)
-    loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "pruned"), device="cuda")
-    for model in (pruned, loaded, hp.unprune_heads(pruned)):
-        assert next(model.parameters()).is_cuda
-        with torch.no_grad():
-            inputs = {k: v for k, v in batches("cuda")[0].items() if k != "labels"}
-            near(expected, model(**inputs).logits)
+# name -> what a model on either device makes, and a path that it may write to
+USES = {
+    **{by: lambda m, _, by=by: hp.score_heads(m, BATCHES, by) for by in CRITERIA},
+    "head_importance": lambda m, _: hp.head_importance(m, BATCHES),
+    "example_importance": lambda m, _: hp.example_importance(m, BATCHES),
+    "one_head_ablation": sweep(hp.one_head_ablation),
+    "all_but_one": sweep(hp.all_but_one),
+    "masked_heads": masked,
+    "masked_logits": lambda m, _: list(masked_logits(m, BATCHES, CUT)),
+    "prune_heads": lambda m, _: logits(hp.prune_heads(m, CUT)),
+    "load_pruned": lambda m, path: logits(saved(m, path)),
+    "unprune_heads": lambda m, _: logits(hp.unprune_heads(hp.prune_heads(m, CUT))),
+    "tune_mask": lambda m, _: hp.tune_mask(m, CUT, BATCHES),
+    "fold_gates": lambda m, _: logits(hp.fold_gates(m, SCORES)),
+    "prune_mask": lambda m, _: hp.prune_mask(m, SCORES, 0.5),
+    "find_heads": lambda m, _: [
+        block.source == "found" for block in hp.find_heads(census.build("xlm-roberta").to(m.device))
+    ],
+    "generate": lambda m, _: generate(build("marian").to(m.device), [[5, 6, 7, 2], [8, 9, 2]]),
+    "export_transformers": exported(hp.export_transformers, "model.safetensors"),
+    "export_onnx": exported(hp.export_onnx, "model.onnx.data"),
+    "export_gguf": exported(hp.export_gguf),
+}
 
 
-def test_gates_are_fitted_and_folded_alike(pair):
-    mask = hp.head_mask(pair[0], [("self", 0, 1), ("self", 1, 3)])
-    here, there = (hp.tune_mask(model, mask, batches())["self"] for model in pair)
-    assert there.device.type == "cpu"
-    near(here, there, 1e-3)
-    (expected,) = masked_logits(pair[0], batches(), {"self": here})
-    pruned = hp.prune_heads(hp.fold_gates(pair[1], {"self": here}), mask)
-    assert next(pruned.parameters()).is_cuda
-    near(expected, next(iter(masked_logits(pruned, batches()))))
-
-
-def test_a_translator_generates_the_same():
-    model = build("marian").eval()
-    sources = [[5, 6, 7, 2], [8, 9, 2]]
-    assert generate(copy.deepcopy(model).cuda(), sources) == generate(model, sources)
-
-
-def test_heads_that_nobody_registered_are_found_and_proved():
-    model = census_tiny.build("xlm-roberta").cuda()
-    assert {block.source for block in hp.find_heads(model)} == {"found"}
-    assert next(model.parameters()).is_cuda
-
-
-def test_exports_are_of_the_same_weights(tmp_path):
-    here = build("llama", dtype=torch.float32)
-    mask = hp.uniform_mask(here, {"self": torch.rand(hp.ones_mask(here)["self"].shape)}, 0.5)
-    here = hp.prune_heads(here, mask)
-    there = copy.deepcopy(here).cuda()
-    for name, export, file in (
-        ("plain", hp.export_transformers, "model.safetensors"),
-        ("graph", hp.export_onnx, "model.onnx"),
-        ("gguf", hp.export_gguf, ""),
-    ):
-        paths = [tmp_path / f"{name}-{device}" for device in ("cpu", "cuda")]
-        for model, path in zip((here, there), paths, strict=True):
-            export(model, path)
-            assert next(model.parameters()).is_cuda == (model is there)
-        one, two = (path / file if file else path for path in paths)
-        assert one.stat().st_size == two.stat().st_size
-        assert file == "model.onnx" or one.read_bytes() == two.read_bytes()
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", USES)
+def test_it_is_the_same_on_both_devices_and_ends_on_the_cpu(name, tmp_path):
+    here, there = (USES[name](build().to(device), tmp_path / device) for device in ("cpu", "cuda"))
+    if isinstance(here, str):
+        assert here == there
+    else:
+        torch.testing.assert_close(there, here, rtol=1e-3, atol=1e-4)

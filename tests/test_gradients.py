@@ -7,63 +7,46 @@ import warnings
 import pytest
 import torch
 import transformers as t
-from tiny import SHAPE, WIDE, batch, batch_for, build
+from tiny import SHAPE, WIDE, batch, build
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import headprune_lib as hp
 
-CONFIG = {**SHAPE, **WIDE}
+CLASSIFIER, SEVERAL = "BertForSequenceClassification", "multi_label_classification"
+INPUTS = batch(4, labels=False)
 
 
 def model_of(name, **config):
     torch.manual_seed(0)
-    model = getattr(t, name)(t.BertConfig(**{**CONFIG, **config}))
+    model = getattr(t, name)(t.BertConfig(**{**SHAPE, **WIDE, **config}))
     for parameter in model.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     return model.double().eval()
 
 
-def choices():
-    inputs = batch(12, labels=False)
-    return {k: v.view(4, 3, -1) for k, v in inputs.items()} | {"labels": torch.tensor([0, 2, 1, 1])}
+def labelled(labels):
+    return {**INPUTS, "labels": torch.as_tensor(labels)}
 
 
-def with_labels(labels):
-    return lambda: batch(4, labels=False) | {"labels": labels}
-
-
-def span():
-    # the third answer was cut off with the end of its text
-    return batch(4, labels=False) | {
-        "start_positions": torch.tensor([1, 3, 50, 0]),
-        "end_positions": torch.tensor([2, 3, 50, 8]),
-    }
-
-
-def tagged():
-    labels = torch.randint(0, 3, (4, 9), generator=torch.Generator().manual_seed(3))
-    return batch(4, labels=False) | {"labels": labels.masked_fill(labels == 2, -100)}
-
-
+CHOICES = {k: v.view(4, 3, -1) for k, v in batch(12, labels=False).items()}
+TAGS = torch.randint(0, 3, (4, 9), generator=torch.Generator().manual_seed(3))
+TAGGED = labelled(TAGS.masked_fill(TAGS == 2, -100))
+YES_OR_NO = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]).double()
+SPAN = {  # the third answer was cut off with the end of its text
+    **INPUTS, "start_positions": torch.tensor([1, 3, 50, 0]),
+    "end_positions": torch.tensor([2, 3, 50, 8]),
+}  # fmt: skip
 TASKS = [
-    ("BertForMultipleChoice", {}, choices),
-    (
-        "BertForSequenceClassification",
-        {"problem_type": "multi_label_classification"},
-        with_labels(torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]).double()),
-    ),
-    ("BertForSequenceClassification", {"num_labels": 1}, with_labels(torch.randn(4))),
-    (
-        "BertForSequenceClassification",
-        {"problem_type": "regression"},
-        with_labels(torch.randn(4, 3)),
-    ),
-    ("BertForQuestionAnswering", {"num_labels": 2}, span),
-    ("BertForTokenClassification", {}, tagged),
-    ("BertForNextSentencePrediction", {}, with_labels(torch.tensor([0, 1, 1, 0]))),
-    ("BertForMaskedLM", {}, tagged),
+    ("BertForMultipleChoice", {}, {**CHOICES, "labels": torch.tensor([0, 2, 1, 1])}),
+    (CLASSIFIER, {"problem_type": SEVERAL}, labelled(YES_OR_NO)),
+    (CLASSIFIER, {"num_labels": 1}, labelled(torch.randn(4))),
+    (CLASSIFIER, {"problem_type": "regression"}, labelled(torch.randn(4, 3))),
+    ("BertForQuestionAnswering", {"num_labels": 2}, SPAN),
+    ("BertForTokenClassification", {}, TAGGED),
+    ("BertForNextSentencePrediction", {}, labelled([0, 1, 1, 0])),
+    ("BertForMaskedLM", {}, TAGGED),
 ]
 
 
@@ -72,19 +55,18 @@ def transformers_losses(model, inputs):
     found = []
     for i in range(4):
         row = {name: value[i : i + 1] for name, value in inputs.items()}
-        labels = row.get("labels")
-        positions = labels is not None and labels.ndim == 2 and not labels.is_floating_point()
         with torch.no_grad():
             # of an answer that is cut off transformers gives the mean of nothing
             loss = model(**row).loss.nan_to_num()
-        found.append(loss * ((labels != -100).sum() if positions else 1))
+        positions = inputs is TAGGED
+        found.append(loss * ((row["labels"] != -100).sum() if positions else 1))
     return torch.stack(found)
 
 
-@pytest.mark.parametrize(("name", "config", "make"), TASKS)
-def test_importance_is_the_derivative_of_transformers_own_loss(name, config, make):
+@pytest.mark.parametrize(("name", "config", "inputs"), TASKS)
+def test_importance_is_the_derivative_of_transformers_own_loss(name, config, inputs):
     """By differences in the columns of each head's output projection, whatever the batches."""
-    model, inputs, step = model_of(name, **config), make(), 1e-5
+    model, step = model_of(name, **config), 1e-5
     expected = hp.ones_mask(model)["self"].double()
     for block in hp.find_heads(model):
         weight = block.part(model, "output").weight.data
@@ -102,74 +84,50 @@ def test_importance_is_the_derivative_of_transformers_own_loss(name, config, mak
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-CLASSIFIER, SEVERAL = "BertForSequenceClassification", "multi_label_classification"
-
-
-@pytest.mark.parametrize(
-    ("name", "config", "inputs", "message"),
-    [
-        ("BertModel", {}, batch(), "no logits: its usual loss is not known here.*loss="),
-        (CLASSIFIER, {}, with_labels(torch.rand(4, 3))(), "set model.config.problem_type"),
-        (CLASSIFIER, {"problem_type": SEVERAL}, batch(4), "one number in 0 to 1 for each example"),
-        ("BertForTokenClassification", {}, batch(4), r"shape \(4,\).*logits of shape \(4, 9, 3\)"),
-    ],
-)
-def test_a_model_whose_loss_is_not_known_or_whose_labels_do_not_fit(name, config, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        hp.head_importance(model_of(name, **config), [inputs])
-
-
-def probabilities(outputs, _batch):
-    return -outputs.logits.log_softmax(-1)[:, 0]
-
-
-@pytest.mark.parametrize("by", ["importance", "greedy", "gates"])
-@pytest.mark.parametrize(
-    "reduce", [torch.mean, lambda losses: losses.mean().view(1), lambda losses: losses[:2]]
-)
-def test_a_loss_that_is_not_one_number_an_example_is_refused(reduce, by):
-    with pytest.raises(ValueError, match=r"the loss has shape .*expected one number an example"):
-        hp.score_heads(build(), [batch(5)], by, loss=lambda *given: reduce(probabilities(*given)))
+def first_class(change):
+    return lambda outputs, _batch: change(-outputs.logits.log_softmax(-1)[:, 0])
 
 
 def in_batch_negatives(outputs, _batch):
-    similar = outputs.logits @ outputs.logits.T
-    return -similar.log_softmax(-1).diagonal()
+    return -(outputs.logits @ outputs.logits.T).log_softmax(-1).diagonal()
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        in_batch_negatives,
-        lambda outputs, batch: probabilities(outputs, batch).mean().expand(len(outputs.logits)),
-        lambda outputs, batch: probabilities(outputs, batch) / len(outputs.logits),
-    ],
-)
-@pytest.mark.parametrize("by", ["importance", "fisher", "importance-integrated"])
-def test_examples_that_interact_are_refused(loss, by):
-    with pytest.raises(ValueError, match="examples interact"):
-        hp.score_heads(build(), [batch(5)], by=by, loss=loss)
-
-
-def broken_at(model, layer):
+def broken_at(layer):
+    model = build()
     model.bert.encoder.layer[layer].register_forward_hook(lambda _m, _i, made: made.detach())
     return model
 
 
-@pytest.mark.parametrize("by", ["importance", "fisher", "second-order", "gates"])
-def test_a_graph_that_is_broken_on_the_way_is_refused(by):
-    paths = r"bert\.encoder\.layer\.0\.attention, bert\.encoder\.layer\.1\.attention, but no grad"
-    with pytest.raises(ValueError, match=f"depends on the heads of {paths}"):
-        hp.score_heads(broken_at(build(), 1), [batch_for("bert")], by=by)
+def one(loss, message, *by):
+    return [(each, build, batch(5), loss, message) for each in by or ("importance",)]
 
 
-def test_a_loss_without_any_gradient_is_refused():
-    with pytest.raises(ValueError, match="the loss has no gradient in any head"):
-        hp.head_importance(broken_at(build(), 2).requires_grad_(False), [batch_for("bert")])
-    with pytest.raises(ValueError, match="the loss has no gradient in any head"):
-        hp.head_importance(
-            build(), [batch_for("bert")], loss=lambda o, _b: o.logits[:, 0].detach().clone()
-        )
+ALL = "importance fisher gates second-order"
+ONE_EACH = "the loss has shape .*expected one number an example"
+NO_WAY = r"heads of bert\S*\.0\.attention, bert\S*\.1\.attention, but no grad"
+SEVERAL_SHAPES = r"shape \(4,\).*logits of shape \(4, 9, 3\)"
+# criterion, model, batch, loss, and what is said
+REFUSED = [
+    ("importance", lambda: model_of("BertModel"), batch(), None, "its usual loss is not known"),
+    ("importance", build, labelled(torch.rand(4, 3)), None, "set model.config.problem_type"),
+    ("importance", lambda: model_of(CLASSIFIER, problem_type=SEVERAL), batch(4), None, "in 0 to 1"),
+    ("importance", lambda: model_of("BertForTokenClassification"), batch(4), None, SEVERAL_SHAPES),
+    *one(first_class(torch.mean), ONE_EACH, "importance", "greedy", "gates"),
+    *one(first_class(lambda x: x.mean().view(1)), ONE_EACH),
+    *one(first_class(lambda x: x[:2]), ONE_EACH),
+    *one(in_batch_negatives, "examples interact", "importance", "fisher", "importance-integrated"),
+    *one(first_class(lambda x: x.mean().expand(len(x))), "examples interact"),
+    *one(first_class(lambda x: x / len(x)), "examples interact"),
+    *((by, lambda: broken_at(1), batch(5), None, NO_WAY) for by in ALL.split()),
+    ("importance", lambda: broken_at(2).requires_grad_(False), batch(5), None, "no gradient in any"),
+    *one(first_class(lambda x: x.detach().clone()), "no gradient in any"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by", "make", "inputs", "loss", "message"), REFUSED)
+def test_losses_without_a_derivative_of_each_example_are_refused(by, make, inputs, loss, message):
+    with pytest.raises(ValueError, match=message):
+        hp.score_heads(make(), [inputs], by, loss=loss)
 
 
 class _Halved(torch.autograd.Function):
@@ -182,12 +140,6 @@ class _Halved(torch.autograd.Function):
         return gradient / 2
 
 
-def under_no_grad(x):
-    with torch.no_grad():
-        other = x * 1
-    return (x + other) / 2
-
-
 def logged(x):
     x.detach().abs().mean()  # what the loss does not use
     return x
@@ -197,7 +149,7 @@ def logged(x):
 HALF = {
     "detach": lambda x: (x + x.detach()) / 2,
     "data": lambda x: (x + x.data) / 2,
-    "no_grad": under_no_grad,
+    "no_grad": lambda x: (x + torch.no_grad()(lambda y: y * 1)(x)) / 2,
     "own backward": _Halved.apply,
 }
 WHOLE = {
@@ -226,10 +178,14 @@ def hiding(way):
     return model
 
 
-@pytest.mark.parametrize("by", ["importance", "fisher", "gates", "second-order"])
-@pytest.mark.parametrize("way", HALF)
+SEEN = r"test_gradients.py:\d+ goes on without"
+
+
+@pytest.mark.parametrize(
+    ("way", "by"), [*(("detach", by) for by in ALL.split()), *((way, "importance") for way in HALF)]
+)
 def test_half_a_gradient_is_refused_with_what_was_seen(way, by):
-    seen = "_HalvedBackward" if way == "own backward" else r"test_gradients.py:\d+ goes on without"
+    seen = "_HalvedBackward" if way == "own backward" else SEEN
     with pytest.raises(ValueError, match=f"BertFor.*is not the derivative of the loss.*{seen}"):
         hp.score_heads(hiding(way), [batch(3)], by)
 
@@ -241,7 +197,7 @@ def test_a_small_part_is_held_too_where_the_loss_does_not_depend_on_another():
     without.weight.data.zero_()  # no head of the last layer matters
     hp.score_heads(model, [batch(3)], "importance")
     small.register_forward_hook(lambda _module, _given, made: (made + made.detach()) / 2)
-    with pytest.raises(ValueError, match=r"test_gradients.py:\d+ goes on without a gradient"):
+    with pytest.raises(ValueError, match=SEEN):
         hp.score_heads(model, [batch(3)], "importance")  # its code is another now
 
 
@@ -273,48 +229,34 @@ class _Linear(torch.autograd.Function):
 
 def of_head(number, factor):
     """One factor a column: of a head of four columns, and 1 for all others."""
-
-    def spoil(gradient):
-        factors = torch.ones_like(gradient[0, 0])
-        factors[4 * number : 4 * number + 4] = factor
-        return factors
-
-    return spoil
+    factors = torch.ones(16)
+    factors[4 * number : 4 * number + 4] = factor
+    return factors.to
 
 
-def of_example(factor):
-    def spoil(gradient):
-        return torch.where(torch.arange(len(gradient)) == 0, factor, 1.0)[:, None, None].to(
-            gradient
-        )
-
-    return spoil
+def of_the_first_example(gradient):
+    return torch.tensor([1.005, 1, 1])[:, None, None].to(gradient)
 
 
-SPOILED = {
-    "scaled by 1.005": lambda _: 1.005,
-    "no head 0": of_head(0, 0),
-    "another sign of head 1": of_head(1, -1),
-}
-SUBTLE = {
-    "head 2 scaled by 1.005": of_head(2, 1.005),
-    "example 0 scaled by 1.005": of_example(1.005),
-}
+RIGHT = 1.0
+SPOILED = [lambda _: 1.005, of_head(0, 0), of_head(1, -1)]
+SUBTLE = [of_head(2, 1.005), of_the_first_example]
 BLIND = "finite differences, exact to .*% of it, cannot tell"
 
 
 def own_backward(spoil, dtype, only=None, layer=0, seed=0):
     model = build("bert", seed=seed)
     linear = model.bert.encoder.layer[layer].attention.output.dense
+    spoil = spoil if callable(spoil) else lambda _, by=spoil: by
     linear.__class__, linear.spoil, linear.only = Linear, spoil, only
     return model.to(dtype)
 
 
-def importance(model, n=3):
+def importance(model, **options):
     """Without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return hp.head_importance(model, [batch(n)])["self"]
+        return hp.head_importance(model, [batch(3)], **options)["self"]
 
 
 @pytest.mark.parametrize(
@@ -328,8 +270,8 @@ def importance(model, n=3):
     ],
 )
 def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dtype, only, layer):
-    assert importance(own_backward(lambda _: 1, dtype, only, layer)).isfinite().all()
-    for spoil in (SPOILED if only else SPOILED | SUBTLE).values():
+    assert importance(own_backward(RIGHT, dtype, only, layer)).isfinite().all()
+    for spoil in SPOILED if only else SPOILED + SUBTLE:
         with pytest.raises(ValueError, match="is not the derivative of the loss"):
             importance(own_backward(spoil, dtype, only, layer))
 
@@ -338,8 +280,7 @@ def test_a_right_gradient_of_unknown_code_is_believed_and_a_wrong_one_is_not(dty
 @pytest.mark.filterwarnings(f"ignore:.*{BLIND}")
 def test_kinks_between_the_differences_refuse_no_right_gradient(seed):
     right, wrong = (
-        own_backward(lambda _, by=by: by, torch.float32, torch.float32, seed=seed)
-        for by in (1, 1.5)
+        own_backward(by, torch.float32, torch.float32, seed=seed) for by in (RIGHT, 1.5)
     )
     for model in (right, wrong):
         for layer in model.bert.encoder.layer:
@@ -355,15 +296,14 @@ def test_a_loss_that_jumps_nearby_has_a_derivative_where_it_stands(dtype):
         losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
         return losses + (losses.detach() * 2**12).round() / 2**10
 
-    right, wrong = (own_backward(lambda _, by=by: by, dtype) for by in (1, 1.01))
-    assert hp.head_importance(right, [batch(3)], loss=jumping)["self"].isfinite().all()
+    assert importance(own_backward(RIGHT, dtype), loss=jumping).isfinite().all()
     with pytest.raises(ValueError, match="is not the derivative"):
-        hp.head_importance(wrong, [batch(3)], loss=jumping)
+        importance(own_backward(1.01, dtype), loss=jumping)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_where_nothing_can_tell_it_is_said(dtype):
-    model = own_backward(lambda _: 1, dtype, dtype)
+    model = own_backward(RIGHT, dtype, dtype)
     with pytest.warns(UserWarning, match=f"BertFor.*test_gradients.py.*{BLIND}"):
         hp.head_importance(model, [batch(3)])
     importance(model)  # once
@@ -371,7 +311,7 @@ def test_where_nothing_can_tell_it_is_said(dtype):
 
 def test_a_model_that_is_seen_to_be_right_is_left_as_it_was_and_no_copy_is_asked_again():
     passes, counts = [], []
-    for model in (build("bert"), own_backward(lambda _: 1, torch.float32)):
+    for model in (build("bert"), own_backward(RIGHT, torch.float32)):
         model.register_forward_hook(lambda *_: passes.append(1))
         before = copy.deepcopy(model.state_dict())
         for of_a_copy in (False, False, True):
@@ -398,8 +338,9 @@ def test_what_is_seen_and_does_no_harm_is_let_through(way):
 
 def test_weights_that_are_noted_are_those_of_the_plain_pass():
     # finite differences are passes too; and what this library detaches hides nothing
-    expected = hp.score_heads(build("bert"), [batch(3)], "importance-entropy")["self"]
-    found = hp.score_heads(hiding("straight"), [batch(3)], "importance-entropy")["self"]
+    found, expected = (
+        hp.score_heads(hiding(way), [batch(3)], "importance-entropy") for way in ("straight", "")
+    )
     torch.testing.assert_close(found, expected)
 
 

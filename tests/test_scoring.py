@@ -27,10 +27,7 @@ def test_a_variant_is_a_criterion(variant, name):
         assert torch.equal(found, expected)
 
 
-def test_l2_normalisation_is_per_layer():
-    raw, normal = (head_importance(build(), BATCHES, normalize=way) for way in (None, "l2"))
-    torch.testing.assert_close(normal["self"].norm(dim=1), torch.ones(3, dtype=torch.float64))
-    torch.testing.assert_close(normalize_l2(raw), normal)
+def test_a_layer_of_zeros_stays_zero_when_it_is_normalised():
     assert not normalize_l2({"self": torch.zeros(2, 3)})["self"].any()
 
 

@@ -61,11 +61,8 @@ def test_names_that_contradict_each_other_are_refused(names, message):
 
 NAMES = {
     "cut_heads": "head_mask", "full_mask": "ones_mask", "prune_order": "rank_heads",
-    "masking.head_grid": "masking.mask_shapes", "selection.prune_steps": "selection.removal_units",
-    "budgets.cut_until": "budgets.prune_to_budget", "budgets.cut_while": "budgets.prune_while",
-    "budgets.Cut": "budgets.BudgetResult", "specs.ARCHITECTURES": "specs.ATTENTION_SPECS",
-    "specs.Architecture": "specs.AttentionSpec", "specs.AttentionBlock": "specs.AttentionLayer",
-    "attention.eager": "attention.eager_attention",
+    "specs.ARCHITECTURES": "specs.ATTENTION_SPECS", "specs.Architecture": "specs.AttentionSpec",
+    "specs.AttentionBlock": "specs.AttentionLayer",
 }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import warnings
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headprune_lib.cli.app import Device, app, check_new, refuse, short, user_errors
-from headprune_lib.cli.bounds import Budget, one_bound, removed_units
+from headprune_lib.cli.bounds import one_bound
 
 if TYPE_CHECKING:  # imported where a command needs them: --help must not wait for torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from headprune_lib.budgets import BudgetResult
-    from headprune_lib.cli.data import Rows
     from headprune_lib.masking import HeadTensors
-    from headprune_lib.utils import Batch
 
 PANEL = "A model of your own"
 BOUNDS = "How many heads go: exactly one of these"
@@ -81,67 +78,6 @@ Normalised = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Reads files for a model that is loaded."""
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    batch_size: int
-    max_length: int
-    text_columns: list[str]
-
-    @classmethod
-    def load(
-        cls, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
-    ) -> Reader:
-        """The reader of a model by its name."""
-        from headprune_lib.cli.models import load_model, load_tokenizer
-
-        loaded, tokenizer = load_model(name, device=device), load_tokenizer(name)
-        return cls(loaded, tokenizer, batch_size, max_length, columns or [])
-
-    def rows(self, path: Path) -> Rows:
-        """What a file holds."""
-        from headprune_lib.cli.data import kind_of, read_rows
-
-        return read_rows(path, kind_of(self.model), self.text_columns)
-
-    def numbered(self, path: Path) -> list[tuple[list[int], Batch]]:
-        """The batches of a file with the numbers of their rows."""
-        from headprune_lib.cli.data import numbered_batches
-
-        return numbered_batches(
-            self.model, self.tokenizer, self.rows(path), self.batch_size, self.max_length
-        )
-
-    def batches(self, path: Path) -> list[Batch]:
-        """The batches of a file, on the first of which the model was run."""
-        from headprune_lib.cli.data import check_runs
-
-        batches = [batch for _, batch in self.numbered(path)]
-        check_runs(self.model, batches[0])
-        return batches
-
-    def scores(self, batches: list[Batch], by: str, normalize: Normalise) -> HeadTensors:
-        """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
-        from headprune_lib import find_heads, score_heads
-        from headprune_lib.attention import end_ids
-        from headprune_lib.cli.data import OTHER_TOKENIZER
-        from headprune_lib.cli.output import Watched
-        from headprune_lib.criteria import get_criterion
-
-        if not any(block.kept_heads for block in find_heads(self.model)):
-            raise ValueError("no head is left in the model: there is nothing to score")
-        criterion, ends = get_criterion(by), end_ids(self.tokenizer)
-        settings: dict[str, Any] = {"normalize": None if normalize == "none" else normalize.value}
-        settings |= {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
-        try:
-            return score_heads(self.model, Watched(batches), by, **settings)
-        except IndexError as error:
-            raise ValueError(f"{error}: {OTHER_TOKENIZER}") from None
-
-
 @app.command(rich_help_panel=PANEL)
 def inspect(model: Model, as_json: AsJson = False) -> None:
     """Show the attention heads of a model, and the attention modules that were not taken.
@@ -187,6 +123,7 @@ def score(
 
     Example: headprune score ./my-model train.tsv
     """
+    from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import printed, scores_table
     from headprune_lib.criteria import get_criterion
 
@@ -292,8 +229,9 @@ def prune(
         tune_mask,
         uniform_mask,
     )
+    from headprune_lib.cli.data import Reader
     from headprune_lib.cli.output import compared_table, printed
-    from headprune_lib.cli.quality import bleu, check_bleu, measure
+    from headprune_lib.cli.quality import Budget, bleu, check_bleu, measure, removed_units
     from headprune_lib.cli.report import page, write
     from headprune_lib.criteria import get_criterion
     from headprune_lib.saving import new_folder
@@ -305,19 +243,18 @@ def prune(
         loaded, batches = reader.model, reader.batches(data)
         if with_bleu:
             check_bleu(loaded)
+        measured_on = test or data
         tested = reader.batches(test) if test else batches
         held = reader.batches(held_out) if held_out else []
-        rules: dict[str, Any] = {
+        rules = {
             "kinds": kind,
             "keep_at_least": keep_at_least,
             "per_group": per_group,
             "group_score": group_score.value,
         }
-        choose = (
-            partial(uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
-            if uniform
-            else partial(prune_mask, loaded, **rules)
-        )
+        choose = partial(prune_mask, loaded, **rules)
+        if uniform:
+            choose = partial(uniform_mask, loaded, kinds=kind, keep_at_least=max(keep_at_least, 1))
         # what is wrong with the bounds is said before minutes are spent on scores
         every = ones_mask(loaded)
         possible = removal_units(loaded, every, **rules)
@@ -327,7 +264,7 @@ def prune(
             raise ValueError(f"no head of {type(loaded).__name__} can be removed: {nothing}")
         budget = Budget(bound, loaded, possible, held)
         _mask_of(choose, every, amount)
-        scores = reader.scores(batches, by, normalize)
+        scores = reader.scores(batches, by, normalize.value)
         mask, less = _mask_of(choose, scores, amount)
         for why in less:
             typer.echo(f"headprune: {why}", err=True)
@@ -340,11 +277,11 @@ def prune(
         both = {"before": loaded, "after": smaller}
         measured = measure(both, tested)
         if with_bleu:
-            numbered, references = (read(test or data) for read in (reader.numbered, reader.rows))
+            numbered, targets = reader.numbered(measured_on), reader.rows(measured_on).targets
             for moment, each in both.items():
-                value = bleu(each, reader.tokenizer, numbered, references.targets, max_length)
+                value = bleu(each, reader.tokenizer, numbered, targets, max_length)
                 measured[moment] = {"bleu": value} | measured[moment]
-        asked = {"model": model, "by": by, "measured_on": str(test or data)}
+        asked = {"model": model, "by": by, "measured_on": str(measured_on)}
         if report:
             gone = removed_units(steps, cut.mask)
             html = page(loaded, smaller, budget, cut, scores, gone, tested, measured, asked)
@@ -353,7 +290,14 @@ def prune(
             reader.tokenizer.save_pretrained(staged)
             if report:
                 write(report, html)
-    walked = _walked(budget, cut, int(measured["before"]["heads"]))
+    walked = [
+        {
+            "heads gone": point.heads,
+            "heads left": int(measured["before"]["heads"]) - point.heads,
+            bound.title: budget.shown(point.value),
+        }
+        for point in cut.curve
+    ]
     if as_json:
         given = {"option": bound.option, "value": bound.value}
         told = asked | {"model": str(out), "bound": given, "mask_tuned": tuned, "walked": walked}
@@ -366,7 +310,7 @@ def prune(
     typer.echo(printed(compared_table(measured)))
     if tuned:
         typer.echo(f"gates of the heads that stay were fitted on {data}")
-    typer.echo(f"measured on {test or data}; written to {short(out)}")
+    typer.echo(f"measured on {measured_on}; written to {short(out)}")
     if report:
         typer.echo(f"report: {short(report)}")
 
@@ -398,18 +342,6 @@ def _mask_of(
     if amount and not any(bool((part == 0).any()) for part in mask.values()):
         raise ValueError("; ".join(less))
     return mask, less
-
-
-def _walked(budget: Budget, cut: BudgetResult, n_heads: int) -> list[dict[str, float]]:
-    """Every place that was looked at, in order of heads gone."""
-    return [
-        {
-            "heads gone": point.heads,
-            "heads left": n_heads - point.heads,
-            budget.bound.title: budget.shown(point.value),
-        }
-        for point in cut.curve
-    ]
 
 
 def _curve(walked: list[dict[str, float]], cut: BudgetResult) -> list[dict[str, Any]]:

@@ -14,13 +14,18 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from headprune_lib import find_heads, score_heads
+from headprune_lib.attention import end_ids
 from headprune_lib.cli.app import did_you_mean
+from headprune_lib.cli.models import load_model, load_tokenizer
+from headprune_lib.criteria import get_criterion
 from headprune_lib.losses import binary_cross_entropy, default_loss, squared_error
+from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import one_line, out_of_memory, unknown
 from headprune_lib.utils import NO_LABEL, Batch, by_length, model_inputs, pad, to_device
 
 _FROM_PYTHON = "use head_importance and prune_heads from Python"
-OTHER_TOKENIZER = "is the tokenizer that of another model?"
+_OTHER_TOKENIZER = "is the tokenizer that of another model?"
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ _COLUMNS = {
     "language model": {"texts": "text"},
 }
 Table = tuple[list[str], list[dict[str, Any]]]
-"""Names of the columns, and the rows; a cell that is missing is not in its row."""
+"""Names of the columns, and the rows."""
+_MORE = ""  # where a row keeps cells that have no column
 
 
 def kind_of(model: PreTrainedModel) -> str:
@@ -71,9 +77,7 @@ def kind_of(model: PreTrainedModel) -> str:
 
 
 def read_rows(path: Path, kind: str, text_columns: Sequence[str] = ()) -> Rows:
-    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns.
-
-    Columns that a model has no use for are passed over.
+    """The rows of a ``.tsv``, ``.csv`` or ``.jsonl`` file with named columns; others are passed over.
 
     Args:
         kind: what the model does, as :func:`kind_of` says. Classification takes the columns
@@ -136,20 +140,20 @@ def _table(path: Path) -> Table:
     # in a .tsv quotes are part of the text
     form = {"strict": True} if comma else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = [line for line in csv.reader(file, **form) if line]
-    if not lines:
+        reader = csv.DictReader(file, restkey=_MORE, **form)
+        names, rows = list(reader.fieldnames or ()), list(reader)
+    if not names:
         raise ValueError("the file is empty; its first line is to name the columns")
-    header, *lines = lines
-    if len(set(header)) < len(header):
-        raise ValueError(f"a column is named twice: {header}")
-    for number, cells in enumerate(lines, 1):
-        if len(cells) > len(header):
+    if len(set(names)) < len(names):
+        raise ValueError(f"a column is named twice: {names}")
+    for number, row in enumerate(rows, 1):
+        if more := row.get(_MORE):
             hint = "a comma in a text that is not in quotes" if comma else "a tab in a text"
             raise ValueError(
-                f"row {number} has {len(cells)} cells, and there are {len(header)} columns; is "
-                f"there {hint}?"
+                f"row {number} has {len(names) + len(more)} cells, and there are {len(names)} "
+                f"columns; is there {hint}?"
             )
-    return header, [dict(zip(header, cells, strict=False)) for cells in lines]
+    return names, rows
 
 
 def _jsonl(path: Path) -> Table:
@@ -186,8 +190,7 @@ def make_batches(
     """Batches of like length with ``labels``, as the model wants them.
 
     Raises:
-        ValueError: labels that the model does not know, or a text that is longer than it has
-            positions for.
+        ValueError: labels that the model does not know, or a text longer than it has positions for.
     """
     return [batch for _, batch in numbered_batches(model, tokenizer, rows, batch_size, max_length)]
 
@@ -295,21 +298,62 @@ def positions(model: PreTrainedModel) -> int | None:
     return min([*sizes, getattr(model.config, "max_position_embeddings", sizes[0])])
 
 
-def check_runs(model: PreTrainedModel, batch: Batch) -> None:
-    """Run a model on a batch.
+@dataclass(frozen=True)
+class Reader:
+    """Reads files for a model that is loaded."""
 
-    Raises:
-        ValueError: it cannot, for whatever reason but a lack of memory.
-    """
-    device = next(model.parameters()).device
-    try:
-        with torch.inference_mode():
-            model(**to_device(model_inputs(model, batch), device))
-    except Exception as error:  # whatever a class makes of what it cannot read
-        if out_of_memory(error):
-            raise
-        hint = OTHER_TOKENIZER if isinstance(error, IndexError) else _FROM_PYTHON
-        raise ValueError(
-            f"{type(model).__name__} does not run on rows of text "
-            f"({type(error).__name__}: {one_line(error)}); {hint}"
-        ) from None
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    batch_size: int
+    max_length: int
+    text_columns: Sequence[str]
+
+    @classmethod
+    def load(
+        cls, name: str, device: str, batch_size: int, max_length: int, columns: list[str] | None
+    ) -> Reader:
+        """The reader of a model by its name."""
+        model, tokenizer = load_model(name, device=device), load_tokenizer(name)
+        return cls(model, tokenizer, batch_size, max_length, columns or ())
+
+    def rows(self, path: Path) -> Rows:
+        """What a file holds."""
+        return read_rows(path, kind_of(self.model), self.text_columns)
+
+    def numbered(self, path: Path) -> list[tuple[list[int], Batch]]:
+        """The batches of a file with the numbers of their rows."""
+        sizes = self.batch_size, self.max_length
+        return numbered_batches(self.model, self.tokenizer, self.rows(path), *sizes)
+
+    def batches(self, path: Path) -> list[Batch]:
+        """The batches of a file where the model is; ValueError where it does not run on the first."""
+        device = next(self.model.parameters()).device
+        batches = [to_device(batch, device) for _, batch in self.numbered(path)]
+        try:
+            with torch.inference_mode():
+                self.model(**model_inputs(self.model, batches[0]))
+        except Exception as error:  # whatever a class makes of what it cannot read
+            if out_of_memory(error):
+                raise
+            hint = _OTHER_TOKENIZER if isinstance(error, IndexError) else _FROM_PYTHON
+            raise ValueError(
+                f"{type(self.model).__name__} does not run on rows of text "
+                f"({type(error).__name__}: {one_line(error)}); {hint}"
+            ) from None
+        return batches
+
+    def scores(self, batches: list[Batch], by: str, normalize: str) -> HeadTensors:
+        """Every head's score; end marks are left out where the criterion leaves it to a tokenizer."""
+        from tqdm import tqdm
+
+        if not any(block.kept_heads for block in find_heads(self.model)):
+            raise ValueError("no head is left in the model: there is nothing to score")
+        criterion, ends = get_criterion(by), end_ids(self.tokenizer)
+        settings: dict[str, Any] = {"normalize": None if normalize == "none" else normalize}
+        settings |= {"leave_out": ends} if ends and criterion.leaves_ends_out else {}
+        # no bar unless there is a terminal
+        watched = tqdm(batches, "scoring heads", unit="batch", leave=False, disable=None)
+        try:
+            return score_heads(self.model, watched, by, **settings)
+        except IndexError as error:
+            raise ValueError(f"{error}: {_OTHER_TOKENIZER}") from None

@@ -43,11 +43,6 @@ def _named_models() -> dict[str, NamedModel]:
     return {name: model for models in _REGISTERED for name, model in models().items()}
 
 
-def _named_model(name: str) -> NamedModel | None:
-    """The model that a plugin knows by this name, unless there is a folder of that name."""
-    return None if Path(name).exists() else _named_models().get(name)
-
-
 def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     """A model in evaluation mode.
 
@@ -65,14 +60,16 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
     from headprune_lib.saving import load_pruned
 
     check_device(device)
-    if (named := _named_model(name)) is not None:
+    if named := None if Path(name).exists() else _named_models().get(name):
         model: Any = named.load()
     elif (file := _gguf_file(name)) is not None:
         model = read_gguf(file)
     else:
         try:
             with quiet():
-                model = load_pruned(name, local_files_only=_on_disk_only(name))
+                model = load_pruned(
+                    name, local_files_only=Path(name).is_dir() or not _hub_answers()
+                )
         except OSError as error:
             near = did_you_mean(name, _named_models())
             raise FileNotFoundError(one_line(error) + near) from None
@@ -80,23 +77,19 @@ def load_model(name: str, *, device: str = "cpu") -> PreTrainedModel:
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model; ``name`` as of :func:`load_model`.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: its files are damaged.
-    """
+    """The tokenizer beside a model; FileNotFoundError for none, ValueError for damaged files."""
     from transformers import AutoTokenizer
 
     from headprune_lib.export.gguf import read_gguf_tokenizer
 
-    if (named := _named_model(name)) is not None:
+    if named := None if Path(name).exists() else _named_models().get(name):
         return named.load_tokenizer()
     if (file := _gguf_file(name)) is not None:
         return read_gguf_tokenizer(file)
     missing = f"no tokenizer beside {name}: write it into the folder with tokenizer.save_pretrained"
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_on_disk_only(name))
+        on_disk_only = Path(name).is_dir() or not _hub_answers()
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=on_disk_only)
     except Exception as error:  # whatever a class makes of files that cannot be
         if any(Path(name).glob("tokenizer*")):
             raise ValueError(
@@ -133,20 +126,12 @@ def _gguf_file(name: str) -> Path | None:
     return path
 
 
-def _on_disk_only(name: str) -> bool:
-    """Whether to look for a model in its folder or the Hub's cache alone."""
-    return Path(name).is_dir() or not _hub_answers()
-
-
 @cache
 def _hub_answers() -> bool:
-    """Whether the Hub can be reached: where it cannot, its client tries again for 18 seconds.
-
-    Behind a proxy the client finds out by itself.
-    """
+    """Whether the Hub can be reached: where it cannot, its client tries again for 18 seconds."""
     from huggingface_hub.constants import ENDPOINT
 
-    if getproxies():
+    if getproxies():  # behind which the client finds out by itself
         return True
     address = urlsplit(ENDPOINT)
     try:

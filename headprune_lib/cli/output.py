@@ -1,12 +1,11 @@
-"""What the commands print: rows of layers, heads and criteria, and a bar while they compute."""
+"""What the commands print: rows of layers, heads and criteria."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import math
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -123,7 +122,7 @@ def compared_table(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
 def printed(rows: Sequence[Row], as_json: bool = False) -> str:
     """Rows with the same columns as text: numbers to the right, words to the left.
 
-    The widest column of words is broken where lines would have more than 100 letters.
+    Columns of words are broken where lines would have more than 100 letters.
 
     >>> print(printed([{"layer": 1, "kept": [1, 2, 3, 5]}, {"layer": 12, "kept": []}]))
     layer  kept
@@ -134,26 +133,21 @@ def printed(rows: Sequence[Row], as_json: bool = False) -> str:
         return json.dumps(list(rows), indent=1)
     if not rows:
         return ""
-    names = list(rows[0])
-    lines = [names, *([_cell(row[name]) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    words = [isinstance(rows[0][name], str | list) for name in names]
-    widest = max(range(len(names)), key=lambda i: widths[i] * words[i])
-    over = sum(widths) + 2 * (len(names) - 1) - WIDEST
-    if over > 0:
-        widths[widest] = max(widths[widest] - over, 20)
-    wrapped = [
-        [textwrap.wrap(cell, width) for cell, width in zip(line, widths, strict=True)]
-        for line in lines
-    ]
-    return "\n".join(
-        "  ".join(
-            part.ljust(width) if left else part.rjust(width)
-            for part, width, left in zip(parts, widths, words, strict=True)
-        ).rstrip()
-        for cells in wrapped
-        for parts in itertools.zip_longest(*cells, fillvalue="")
-    )
+    from rich.console import Console  # typer brings it
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name, value in rows[0].items():
+        words = isinstance(value, str | list)
+        table.add_column(
+            name, justify="left" if words else "right", no_wrap=not words, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    console = Console(width=WIDEST, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def _cell(value: Any) -> str:
@@ -173,14 +167,3 @@ def _ranges(numbers: list[int]) -> str:
     runs = itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ends = [[number for _, number in run] for _, run in runs]
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
-
-
-class Watched(list):
-    """Batches with a bar on standard error, if that is a terminal, each time they are gone through."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """The batches."""
-        from tqdm import tqdm
-
-        batches, n = super().__iter__(), len(self)
-        yield from tqdm(batches, "scoring heads", n, unit="batch", leave=False, disable=None)

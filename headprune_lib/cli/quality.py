@@ -1,20 +1,32 @@
-"""How good and how fast models are on batches."""
+"""How good and how fast models are on batches, and how far an order of heads goes by that."""
 
 from __future__ import annotations
 
 import copy
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from headprune_lib.budgets import (
+    BudgetResult,
+    cache_cost,
+    parameters_cost,
+    prune_to_budget,
+    prune_while,
+    random_tokens,
+    seconds_cost,
+)
+from headprune_lib.cli.bounds import HELD_OUT, Bound
 from headprune_lib.cli.data import kind_of, positions
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import NOTHING_COUNTS, default_loss, n_labels
+from headprune_lib.masking import HeadTensors, masked_heads, ones_mask
+from headprune_lib.selection import Step
 from headprune_lib.utils import Batch, model_inputs, pass_seconds, to_device
 
 _ROUNDS = 3
@@ -23,18 +35,11 @@ Figures = dict[str, float]
 
 
 def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, Figures]:
-    """Quality and speed of each model.
+    """For each model what :func:`quality` returns, ``examples_per_second``, ``parameters``, ``heads``.
 
-    Returns:
-        for each name what :func:`quality` returns; ``examples_per_second``, the median of three
-        passes after a warm-up, the models in turn, so that a slower moment of the machine hits all;
-        ``parameters``, ``heads``.
-
-    Raises:
-        ValueError: the first model's loss is no finite number.
+    Speed is the median of three passes after a warm-up, the models in turn, so that a slower moment
+    of the machine hits all. Where the first model's loss is no finite number, it is refused.
     """
-    device = next(next(iter(models.values())).parameters()).device
-    batches = [to_device(batch, device) for batch in batches]
     figures = {name: quality(model, batches) for name, model in models.items()}
     first, loss = next((name, each["loss"]) for name, each in figures.items())
     if not math.isfinite(loss):
@@ -58,14 +63,10 @@ def measure(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[s
 
 
 def quality(model: nn.Module, batches: Sequence[Batch]) -> Figures:
-    """Loss, and accuracy where labels are classes, on batches that are where the model is.
+    """``loss``, and ``accuracy`` (0 to 1) where labels are classes, of batches where the model is.
 
-    Returns:
-        ``loss`` in nats an example, or a token where the labels are tokens, or of a regression the
-        squared error; ``accuracy``, 0 to 1.
-
-    Raises:
-        ValueError: no label counts in any batch.
+    The loss is in nats an example, or a token where the labels are tokens, or the squared error of a
+    regression; ValueError where no label counts in any batch.
     """
     loss, classes = default_loss(model), names_classes(batches[0])
     losses, right, total = [], [], 0
@@ -88,11 +89,7 @@ def names_classes(batch: Batch) -> bool:
 
 
 def check_bleu(model: PreTrainedModel) -> None:
-    """Refuse before minutes are spent.
-
-    Raises:
-        ValueError: the model does not translate, or sacrebleu is not installed.
-    """
+    """Raises ValueError where the model does not translate, or sacrebleu is not installed."""
     if kind_of(model) != "translation":
         raise ValueError(
             f"--bleu is for translators, {type(model).__name__} is for {kind_of(model)}"
@@ -112,11 +109,8 @@ def bleu(
 ) -> float:
     """sacrebleu's BLEU, 0 to 100, of the translations that the model's generation settings give.
 
-    Args:
-        numbered: sources as :func:`headprune_lib.cli.data.numbered_batches` makes them, once for
-            all models that are compared.
-        references: what translations are compared with, in the order of the rows.
-        max_length: tokens that a translation has at most.
+    Sources are numbered as :func:`headprune_lib.cli.data.numbered_batches` numbers rows, references
+    in the order of the rows; a translation has at most ``max_length`` tokens.
     """
     import sacrebleu
 
@@ -134,3 +128,76 @@ def bleu(
         for i, text in zip(members, texts, strict=True):
             translations[i] = text
     return sacrebleu.corpus_bleu(translations, [list(references)]).score
+
+
+class Budget:
+    """A bound on a model, ready to be held against orders; what it needs is measured once.
+
+    ``limit`` is what the model may cost at most, or must be good for at least; None of a share of
+    the heads. ``steps`` are of any order of the model under the same options. A bound that no order
+    keeps, or that the model has no figure for, is refused with a ValueError.
+    """
+
+    def __init__(
+        self, bound: Bound, model: nn.Module, steps: Sequence[Step], held_out: Sequence[Batch]
+    ) -> None:
+        self.bound, self.model, whole = bound, model, ones_mask(model)
+        self.limit: float | None = None
+        if bound.option in HELD_OUT:
+            self.value = _masked_quality(bound.option, model, held_out)
+            unit = 100 if bound.option == "--lose-points" else 1
+            self.limit = self.value(whole) - bound.value / unit
+        elif bound.option != "--amount":
+            self.value = _cost(bound, model, steps)
+            share = bound.option == "--parameters" and bound.value <= 1
+            self.limit = bound.value * (self.value(whole) if share else 1)
+            # refuses a bound that is out of reach before minutes are spent on scores
+            everything = [[head for step in steps for head in step]]
+            prune_to_budget(model, everything, self.value, self.limit)
+
+    def cut(self, steps: Sequence[Step], mask: HeadTensors) -> BudgetResult:
+        """How far an order goes; ``mask`` is what a share of the heads leaves, if that is asked."""
+        if self.limit is None:
+            return BudgetResult(mask, len(removed_units(steps, mask)), ())
+        walk = prune_while if self.bound.option in HELD_OUT else prune_to_budget
+        return walk(self.model, steps, self.value, self.limit)
+
+    def shown(self, value: float) -> float:
+        """A value of the walk as people know it: a loss falls as a quality rises."""
+        if self.bound.option in ("--parameters", "--cache-bytes"):
+            return round(value)
+        return -value if self.bound.option == "--lose-nats" else value
+
+
+def removed_units(steps: Sequence[Step], mask: HeadTensors) -> list[Step]:
+    """The steps that a mask cuts."""
+    return [
+        step for step in steps if all(mask[kind][layer, head] == 0 for kind, layer, head in step)
+    ]
+
+
+def _cost(bound: Bound, model: nn.Module, steps: Sequence[Step]) -> Callable[[HeadTensors], float]:
+    """What a masked model would cost without the heads that the mask cuts."""
+    if bound.at is None:
+        return parameters_cost(model)
+    if bound.option == "--cache-bytes":
+        return cache_cost(model, *bound.at)
+    return seconds_cost(model, random_tokens(model, *bound.at), steps)
+
+
+def _masked_quality(
+    option: str, model: nn.Module, batches: Sequence[Batch]
+) -> Callable[[HeadTensors], float]:
+    """Accuracy, or the loss with its sign turned, of a model under a mask."""
+    if option == "--lose-points" and not names_classes(batches[0]):
+        raise ValueError(
+            f"--lose-points counts points of accuracy, and {type(model).__name__} names no class "
+            "of a text; give --lose-nats"
+        )
+
+    def value(mask: HeadTensors) -> float:
+        with masked_heads(model, mask):
+            figures = quality(model, batches)
+        return figures["accuracy"] if option == "--lose-points" else -figures["loss"]
+
+    return value

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -17,19 +16,15 @@ from torch import nn
 
 import headprune_lib
 from headprune_lib.budgets import BudgetResult
-from headprune_lib.cli.bounds import Budget
 from headprune_lib.cli.output import shown, title
-from headprune_lib.cli.quality import quality
+from headprune_lib.cli.quality import Budget, quality
 from headprune_lib.discovery import find_heads
 from headprune_lib.masking import HeadTensors, head_mask, masked_heads
 from headprune_lib.selection import Step
-from headprune_lib.utils import Batch, to_device
+from headprune_lib.utils import Batch
 
 _PLACES = 8  # that quality is looked at between the uncut model and the pruned one
 _POINTS = {"accuracy": 100, "bleu": 1}  # what is told in points: how many of them 1 is
-
-Walk = Sequence[tuple[int, float]]
-"""Heads gone, and the value that was seen there."""
 
 
 def page(
@@ -54,15 +49,13 @@ def page(
 
     environment = Environment(loader=PackageLoader("headprune_lib.cli", "."), autoescape=True)
     figures = measured["before"], measured["after"]
-    n_gone = sum(map(len, gone))
-    charts = [
-        chart(f"{title(name)} on the way", walk, n_gone)
-        for name, walk in _on_the_way(before, gone, tested).items()
-    ]
+    n_gone, charts = sum(map(len, gone)), []
     if cut.curve:
         walk = [(point.heads, budget.shown(point.value)) for point in cut.curve]
         limit = budget.shown(budget.limit)
-        charts.insert(0, chart(f"What was walked: {budget.bound.title}", walk, n_gone, limit))
+        charts.append((f"What was walked: {budget.bound.title}", walk, limit))
+    for name, walk in _on_the_way(before, gone, tested).items():
+        charts.append((f"{title(name)} on the way", walk, None))
     return environment.get_template("report.html.jinja").render(
         asked=asked,
         bound=f"{budget.bound.option} {budget.bound.value:g}",
@@ -73,6 +66,7 @@ def page(
         ],
         maps=maps(before, after, scores),
         charts=charts,
+        n_gone=n_gone,
         command=shlex.join(["headprune", *sys.argv[1:]]),
         versions={
             "headprune": headprune_lib.__version__,
@@ -107,15 +101,13 @@ def maps(
         values = scores[block.kind]
         known = values[~values.isnan()]
         low, span = float(known.min()), float(known.max() - known.min()) or 1.0
-        states = dict.fromkeys(range(block.n_heads), "gone")
-        states |= dict.fromkeys(block.kept_heads, "removed") | dict.fromkeys(
-            left.kept_heads, "kept"
-        )
         cells = []
         for head, score in enumerate(values[block.layer].tolist()):
-            state = states.get(head, "none")
-            there = state in ("kept", "removed")
-            cells.append((state, f"{score:.2g}" * there, (score - low) / span if there else 0.0))
+            if head in block.kept_heads:
+                state = "kept" if head in left.kept_heads else "removed"
+                cells.append((state, f"{score:.2g}", (score - low) / span))
+            else:
+                cells.append(("gone" if head < block.n_heads else "none", "", 0.0))
         rows[block.kind].append(cells)
     return rows
 
@@ -124,38 +116,13 @@ def _on_the_way(
     model: nn.Module, gone: Sequence[Step], tested: Sequence[Batch]
 ) -> dict[str, list[tuple[int, float]]]:
     """Loss and accuracy at some places on the way from the uncut model to the pruned one."""
-    device = next(model.parameters()).device
-    batches = [to_device(batch, device) for batch in tested]
     walks: dict[str, list[tuple[int, float]]] = {}
     for place in sorted({round(len(gone) * i / _PLACES) for i in range(_PLACES + 1)}):
         heads = [head for step in gone[:place] for head in step]
         with masked_heads(model, head_mask(model, heads)):
-            for name, value in quality(model, batches).items():
+            for name, value in quality(model, tested).items():
                 walks.setdefault(name, []).append((len(heads), value))
     return walks
-
-
-def chart(label: str, walk: Walk, n_gone: int, limit: float | None = None) -> dict[str, Any]:
-    """A curve in a square of 100 by 100, y downwards, and its points as a table has them."""
-    values = [value for _, value in walk] + ([] if limit is None else [limit])
-    low, high = min(values), max(values)
-    most = max(heads for heads, _ in walk) or 1
-
-    def place(heads: int, value: float) -> tuple[float, float]:
-        return round(100 * heads / most, 1), round(100 * (high - value) / (high - low or 1), 1)
-
-    return {
-        "label": label,
-        "most": most,
-        "low": f"{low:,.4g}",
-        "high": f"{high:,.4g}",
-        "points": [place(*point) for point in walk],
-        "taken": next(place(*point) for point in walk if point[0] == n_gone),
-        "limit": None if limit is None else (place(0, limit)[1], f"{limit:,.4g}"),
-        "rows": [
-            (f"{heads}{' (taken)' * (heads == n_gone)}", f"{value:,.5g}") for heads, value in walk
-        ],
-    }
 
 
 def _change(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:

@@ -20,7 +20,7 @@ from headprune_lib.attention import (
     special_ids,
 )
 from headprune_lib.criteria.gradient import check_some
-from headprune_lib.criteria.registry import mean_over_batches, normalize_l2, register_criterion
+from headprune_lib.criteria.registry import Sum, mean_over_batches, normalize_l2, register_criterion
 from headprune_lib.discovery import find_heads
 from headprune_lib.gradients import (
     check_examples_independent,
@@ -32,7 +32,7 @@ from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, OomLimit, in_double
+from headprune_lib.utils import Batch, Device, OomLimit, in_double
 
 Among = Literal["kind", "model"]
 Statistic = Callable[[Weights], tuple[Tensor, Tensor]]
@@ -46,7 +46,7 @@ def confidence(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     leave_out: Collection[int] | None = None,
 ) -> HeadTensors:
     """Greatest attention weight of each query, end marks left out.
@@ -57,9 +57,6 @@ def confidence(
         leave_out: ids of tokens whose keys do not count, such as :func:`end_ids` of the tokenizer;
             the end mark and the separator that the model's configuration names if not given, with a
             warning where it names neither, as BERT's does not.
-
-    Raises:
-        ValueError: no batches, or an attention kernel that makes no weights.
     """
     ends = special_ids(model, ENDS) if leave_out is None else leave_out
     if leave_out is None and not ends and getattr(model, "main_input_name", "") == "input_ids":
@@ -78,7 +75,7 @@ def entropy(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     leave_out: Collection[int] = (),
 ) -> HeadTensors:
     """Entropy of attention weights; heads that look widely are kept.
@@ -89,54 +86,42 @@ def entropy(
     Args:
         leave_out: ids of tokens whose keys do not count, such as those of
             :func:`headprune_lib.attention.special_ids`.
-
-    Raises:
-        ValueError: no batches, or an attention kernel that makes no weights.
     """
     (means,) = means_over_queries(model, batches, [lambda w: entropies(w, leave_out)], device)
     return means
 
 
 @register_criterion("entropy-low", weights=True)
-def entropy_low(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    leave_out: Collection[int] = (),
-) -> HeadTensors:
+def entropy_low(model: nn.Module, batches: Iterable[Batch], **settings: Any) -> HeadTensors:
     """1 minus the entropy; heads that look at few places are kept.
 
     With the arguments and errors of :func:`headprune_lib.criteria.attention.entropy`.
     """
-    scores = entropy(model, batches, device=device, leave_out=leave_out)
-    return {kind: 1 - values for kind, values in scores.items()}
+    return {kind: 1 - values for kind, values in entropy(model, batches, **settings).items()}
 
 
 def means_over_queries(
     model: nn.Module,
     batches: Iterable[Batch],
     statistics: Sequence[Statistic],
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> list[HeadTensors]:
-    """Each statistic's sums over its counts as scores, all from the same forward passes.
+    """The scores by each statistic, such as :func:`headprune_lib.attention.entropies`, in one pass.
 
     Where there was nothing to count a head has 0.
-
-    Args:
-        statistics: functions such as :func:`headprune_lib.attention.entropies`.
-
-    Raises:
-        ValueError: no batches, or an attention kernel that makes no weights.
     """
     blocks = find_heads(model)
 
-    def sums_of(batch: Batch) -> list[tuple[Tensor, Tensor]]:
+    def sums_of(batch: Batch) -> Iterable[Sum]:
         return _over_queries(blocks, attention_weights(model, blocks, batch), statistics)
 
-    means = mean_over_batches(model, batches, device, sums_of)
-    return [{kind: values[i] for kind, values in means.items()} for i in range(len(statistics))]
+    return _apart(mean_over_batches(model, batches, device, sums_of))
+
+
+def _apart(means: HeadTensors) -> list[HeadTensors]:
+    """Kind -> (quantity, layer, head) as one kind -> (layer, head) for each quantity."""
+    n = len(next(iter(means.values())))
+    return [{kind: values[i] for kind, values in means.items()} for i in range(n)]
 
 
 def _over_queries(
@@ -149,7 +134,7 @@ def _over_queries(
     for number, weights in found:
         of_weights = torch.stack([torch.stack(of(weights)) for of in statistics], 1)
         sums[number] = sums[number].to(of_weights) + of_weights
-    return [tuple(both) for both in sums]
+    return [tuple(sums_and_counts) for sums_and_counts in sums]
 
 
 @register_criterion("importance-entropy", weights=True)
@@ -158,7 +143,7 @@ def importance_entropy(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     alpha: float = 0.5,
     low: bool = False,
     among: Among = "kind",
@@ -175,10 +160,6 @@ def importance_entropy(
         low: rank by low entropy in place of high.
         among: heads are ranked among those of their kind, or of the whole model.
         leave_out: see :func:`headprune_lib.criteria.attention.entropy`.
-
-    Raises:
-        ValueError: an alpha outside 0 to 1, an unknown ``among``, no batches, or an attention
-            kernel that makes no weights.
     """
     if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha!r}; give the weight of importance, a number from 0 to 1")
@@ -192,29 +173,25 @@ def importance_entropy(
 
 @register_criterion("importance-times-entropy", normalize="l2", weights=True)
 def importance_times_entropy(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    leave_out: Collection[int] = (),
+    model: nn.Module, batches: Iterable[Batch], **settings: Any
 ) -> HeadTensors:
-    """Importance (Eq. 2) times the entropy (0 to 1)."""
-    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    """Importance (Eq. 2) times the entropy (0 to 1).
+
+    With the arguments of :func:`headprune_lib.criteria.attention.both`.
+    """
+    important, wide = both(model, batches, **settings)
     return {kind: values * wide[kind] for kind, values in important.items()}
 
 
 @register_criterion("importance-times-focus", normalize="l2", weights=True)
 def importance_times_focus(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
-    leave_out: Collection[int] = (),
+    model: nn.Module, batches: Iterable[Batch], **settings: Any
 ) -> HeadTensors:
-    """Importance (Eq. 2) times 1 minus the entropy."""
-    important, wide = both(model, batches, loss=loss, device=device, leave_out=leave_out)
+    """Importance (Eq. 2) times 1 minus the entropy.
+
+    With the arguments of :func:`headprune_lib.criteria.attention.both`.
+    """
+    important, wide = both(model, batches, **settings)
     return {kind: values * (1 - wide[kind]) for kind, values in important.items()}
 
 
@@ -223,14 +200,10 @@ def both(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     leave_out: Collection[int] = (),
 ) -> tuple[HeadTensors, HeadTensors]:
-    """Importance (Eq. 2, not normalised) and entropy of every head, from the same passes.
-
-    Raises:
-        ValueError: see :func:`importance_entropy`.
-    """
+    """Importance (Eq. 2, not normalised) and entropy of every head, from the same passes."""
     blocks, oom_limit = find_heads(model), OomLimit()
 
     def check(batch: Batch) -> None:
@@ -240,11 +213,11 @@ def both(
     def of_part(part: Batch) -> list[Tensor]:
         with recorded_weights(model, blocks) as recorded:
             gradients = gate_gradients(model, part, blocks, loss, checked=False)
-        statistics = [lambda weights: entropies(weights, leave_out)]
-        entropy = _over_queries(blocks, read_weights(blocks, recorded, part), statistics)
+        weights = read_weights(blocks, recorded, part)
+        entropy = _over_queries(blocks, weights, [lambda w: entropies(w, leave_out)])
         return gradients + [torch.cat(sums_and_counts)[None] for sums_and_counts in entropy]
 
-    def sums_of(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+    def sums_of(batch: Batch) -> Iterator[Sum]:
         of_parts = in_parts(model, batch, blocks, of_part, oom_limit)
         gradients, of_queries = of_parts[: len(blocks)], of_parts[len(blocks) :]
         for gradient, sums_and_counts in zip(gradients, of_queries, strict=True):
@@ -253,8 +226,7 @@ def both(
             examples = torch.full_like(importance, len(gradient))
             yield torch.stack([importance, entropy]), torch.stack([examples, queries])
 
-    means = mean_over_batches(model, batches, device, sums_of, check)
-    important, wide = ({kind: values[i] for kind, values in means.items()} for i in range(2))
+    important, wide = _apart(mean_over_batches(model, batches, device, sums_of, check))
     return check_some(model, important), wide
 
 
@@ -273,7 +245,7 @@ def ranks(scores: HeadTensors, among: Among = "kind") -> HeadTensors:
     >>> ranks({"self": torch.tensor([[3.0, 1.0], [1.0, float("nan")]])})["self"].tolist()
     [[1.0, 0.25], [0.25, nan]]
     """
-    if among == "kind" or len(scores) == 1:
+    if among == "kind":
         return {kind: _ranks(values) for kind, values in scores.items()}
     flat = _ranks(torch.cat([values.flatten() for values in scores.values()]))
     of_kinds = flat.split([values.numel() for values in scores.values()])

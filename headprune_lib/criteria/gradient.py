@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headprune_lib.criteria.registry import (
     ScoreFunction,
+    Sum,
     mean_over_batches,
     register_criterion,
     to_head_tensors,
@@ -27,18 +28,8 @@ from headprune_lib.hooks import hooked
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, gated
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import (
-    NO_LABEL,
-    Batch,
-    OomLimit,
-    ensure_device,
-    eval_mode,
-    in_double,
-    to_device,
-)
+from headprune_lib.utils import NO_LABEL, Batch, Device, OomLimit, eval_mode, in_double, on_device
 
-Sum = tuple[Tensor, Tensor | int]
-"""A sum over what is averaged, (kept head,), and how much that is."""
 Reduce = Callable[[Tensor, Batch, AttentionLayer], Sum]
 """What a criterion makes of a block's gradients (example, position, kept head) of a batch."""
 
@@ -52,7 +43,7 @@ def _of_gradients(name: str, **settings: Any) -> Callable[[Reduce], ScoreFunctio
             batches: Iterable[Batch],
             *,
             loss: Loss | None = None,
-            device: str | torch.device | None = None,
+            device: Device = None,
         ) -> HeadTensors:
             return _mean_of_gradients(model, batches, loss, device, reduce)
 
@@ -64,30 +55,24 @@ def _of_gradients(name: str, **settings: Any) -> Callable[[Reduce], ScoreFunctio
 
 
 def _mean_of_gradients(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    loss: Loss | None,
-    device: str | torch.device | None,
-    reduce: Reduce,
+    model: nn.Module, batches: Iterable[Batch], loss: Loss | None, device: Device, reduce: Reduce
 ) -> HeadTensors:
     blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[Sum]:
         gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
-        return [
-            reduce(in_double(gradient), batch, block)
-            for block, gradient in zip(blocks, gradients, strict=True)
-        ]
+        pairs = zip(blocks, gradients, strict=True)
+        return [reduce(in_double(gradient), batch, block) for block, gradient in pairs]
 
-    return _mean_over_examples(model, batches, loss, device, sums_of)
+    return mean_over_examples(model, batches, loss, device, sums_of)
 
 
-def _mean_over_examples(
+def mean_over_examples(
     model: nn.Module,
     batches: Iterable[Batch],
     loss: Loss | None,
-    device: str | torch.device | None,
-    sums_of: Callable[[Batch], list[Sum]],
+    device: Device,
+    sums_of: Callable[[Batch], Iterable[Sum]],
 ) -> HeadTensors:
     """The mean over batches of what is made of each example's own derivatives."""
 
@@ -98,10 +83,8 @@ def _mean_over_examples(
 
 
 def check_some(model: nn.Module, scores: HeadTensors) -> HeadTensors:
-    """The scores; ValueError where every head has exactly 0: no order could be made of that.
-
-    Under a mask it may be so: what is left of a model may have no influence.
-    """
+    """The scores; ValueError where every head has exactly 0: no order could be made of that."""
+    # under a mask it may be so: what is left of a model may have no influence
     there = [values[~values.isnan()] for values in scores.values()]
     nothing = any(map(len, there)) and not any(values.any() for values in there)
     if nothing and not hooked(block.part(model, "output") for block in find_heads(model)):
@@ -129,31 +112,20 @@ def importance(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
 
 
 def example_importance(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> HeadTensors:
     r""":math:`|\partial L(x) / \partial \xi_h|` of each example, ``(example, layer, head)`` a kind.
 
     Its mean over examples is :func:`headprune_lib.head_importance` without normalisation; NaN where
     a head was removed. For intervals of what is computed from importance.
-
-    Raises:
-        ValueError: no batches, a label outside the classes, or examples whose losses depend on each
-            other.
     """
-    blocks, device, oom_limit = find_heads(model), ensure_device(model, device), OomLimit()
+    blocks, oom_limit = find_heads(model), OomLimit()
     parts: list[list[Tensor]] = []
-    for batch in batches:
-        batch = to_device(batch, device)
+    for batch in on_device(model, batches, device):
         gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
         if not parts:
             check_examples_independent(model, batch, loss)
         parts.append([gradient.sum(1).abs() for gradient in gradients])
-    if not parts:
-        raise ValueError("no batches given: expected at least one example")
     return to_head_tensors(model, blocks, [torch.cat(rows) for rows in zip(*parts, strict=True)])
 
 
@@ -169,11 +141,7 @@ def importance_batch(gradient: Tensor, _batch: Batch, _block: AttentionLayer) ->
 
 @register_criterion("importance-bertology", variant="bertology", normalize="l2")
 def importance_bertology(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> HeadTensors:
     """Absolute running total of the batches' derivatives.
 
@@ -227,18 +195,11 @@ def fisher(gradient: Tensor, _batch: Batch, _block: AttentionLayer) -> Sum:
 
 @register_criterion("logits-norm")
 def logits_norm(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    *,
-    loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    model: nn.Module, batches: Iterable[Batch], *, loss: Loss | None = None, device: Device = None
 ) -> HeadTensors:
     """Absolute derivative of the logits' l2 norm; needs no labels.
 
     Guo et al. 2026 (Greedy-Gnorm), whose code calls it Taylor importance.
-
-    Raises:
-        ValueError: a loss of one's own, which would not be used.
     """
     if loss is not None:
         raise ValueError(
@@ -262,7 +223,7 @@ def importance_integrated(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     steps: int = 8,
 ) -> HeadTensors:
     r"""Absolute derivative integrated while all gates open together.
@@ -271,30 +232,23 @@ def importance_integrated(
     :math:`\mathbb{E}_x |\int_0^1 \partial L(x) / \partial \xi_h |_{\xi = \alpha 1} d\alpha|`, in
     nats. Over all heads the integrals sum to the loss with no head minus the loss with all of them.
     The midpoint rule takes ``steps`` passes of what :func:`headprune_lib.head_importance` takes one.
-
-    Raises:
-        ValueError: no batches, or fewer steps than 1.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; the integral needs at least 1")
     blocks, oom_limit = find_heads(model), OomLimit()
 
     def sums_of(batch: Batch) -> list[Sum]:
-        integrals: list[Tensor] = []
+        integrals: list[Any] = [0] * len(blocks)
         for step in range(steps):
             at = (step + 0.5) / steps
             with gated(model, [torch.full((len(block.kept_heads),), at) for block in blocks]):
                 gradients = batch_gradients(model, batch, blocks, loss, oom_limit)
             # a gate's derivative is that of its factor, which multiplies what is already scaled
-            terms = [in_double(gradient.sum(1)) / at / steps for gradient in gradients]
-            integrals = (
-                [total + term for total, term in zip(integrals, terms, strict=True)]
-                if integrals
-                else terms
-            )
+            terms = (in_double(gradient.sum(1)) / at / steps for gradient in gradients)
+            integrals = [total + term for total, term in zip(integrals, terms, strict=True)]
         return [(integral.abs().sum(0), len(integral)) for integral in integrals]
 
-    return _mean_over_examples(model, batches, loss, device, sums_of)
+    return mean_over_examples(model, batches, loss, device, sums_of)
 
 
 @register_criterion("second-order")
@@ -303,7 +257,7 @@ def second_order(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     probes: int | None = 4,
     seed: int = 0,
 ) -> HeadTensors:
@@ -318,8 +272,7 @@ def second_order(
         seed: of the signs.
 
     Raises:
-        ValueError: no batches, fewer probes than 1, a loss that is not one number an example, or an
-            attention kernel without a second derivative (flash or flex attention).
+        ValueError: an attention kernel without a second derivative (flash or flex attention).
     """
     kernel = getattr(model.config, "_attn_implementation", "eager")
     if kernel not in ("eager", "sdpa"):
@@ -332,65 +285,47 @@ def second_order(
     blocks = find_heads(model)
     generator = torch.Generator().manual_seed(seed)
 
-    def sums_of(batch: Batch) -> list[tuple[Tensor, int]]:
+    def sums_of(batch: Batch) -> list[Sum]:
         prove_gradients(model, batch, blocks, loss)
-        gates = [_open_gates(model, block) for block in blocks]
-        with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates):
+        weight = next(model.parameters())
+        gates = [torch.ones(len(b.kept_heads)).to(weight).requires_grad_() for b in blocks]
+        with eval_mode(model, frozen=True), torch.enable_grad(), gated(model, gates, blocks):
             losses = differentiable_losses(model, batch, loss)
             found = torch.autograd.grad(losses.sum(), gates, create_graph=True, allow_unused=True)
-            unused = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
-            check_unused(model, batch, loss, unused)
-            slopes = [
-                torch.zeros_like(gate) if slope is None else slope
-                for slope, gate in zip(found, gates, strict=True)
-            ]
-            curves = _diagonal(slopes, gates, probes, generator)
+            missing = [block for block, slope in zip(blocks, found, strict=True) if slope is None]
+            check_unused(model, batch, loss, missing)
+            pairs = zip(gates, found, strict=True)
+            slopes = [torch.zeros_like(gate) if slope is None else slope for gate, slope in pairs]
+            curves = _diagonal(torch.cat(slopes), gates, probes, generator)
         return [
             (-slope.detach() + curve / 2, len(losses))
-            for slope, curve in zip(slopes, curves, strict=True)
+            for slope, curve in zip(
+                slopes, curves.split([len(gate) for gate in gates]), strict=True
+            )
         ]
 
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of sdpa have no second derivative
         return check_some(model, mean_over_batches(model, batches, device, sums_of))
 
 
-def _open_gates(model: nn.Module, block: AttentionLayer) -> Tensor:
-    """A gate at 1 for each head of a block, that a gradient is wanted in."""
-    weight = next(model.parameters())
-    return torch.ones(
-        len(block.kept_heads), dtype=weight.dtype, device=weight.device, requires_grad=True
-    )
-
-
 def _diagonal(
-    slopes: Sequence[Tensor],
-    gates: Sequence[Tensor],
-    probes: int | None,
-    generator: torch.Generator,
-) -> list[Tensor]:
-    """Second derivative of the summed loss in each gate, exact or estimated."""
+    slopes: Tensor, gates: Sequence[Tensor], probes: int | None, generator: torch.Generator
+) -> Tensor:
+    """(head of any block,): second derivative of the summed loss in each gate.
 
-    def rows(scalar: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(scalar, gates, retain_graph=True, materialize_grads=True)
-
+    Each vector v gives v * (H v); the mean over vectors of random signs is the diagonal of H, and
+    so is the sum over those with a single one.
+    """
+    n = len(slopes)
     if probes is None:
-        return [
-            torch.stack([rows(each)[i][head] for head, each in enumerate(slope)]).detach()
-            if len(slope)
-            else torch.zeros_like(slope)
-            for i, slope in enumerate(slopes)
-        ]
-    totals = [torch.zeros_like(gate) for gate in gates]
-    for _ in range(probes):
-        signs = [
-            (torch.randint(0, 2, gate.shape, generator=generator) * 2 - 1).to(gate)
-            for gate in gates
-        ]
-        products = [(slope * sign).sum() for slope, sign in zip(slopes, signs, strict=True)]
-        totals = [
-            total + sign * row / probes
-            for total, sign, row in zip(
-                totals, signs, rows(torch.stack(products).sum()), strict=True
-            )
-        ]
-    return [total.detach() for total in totals]
+        vectors = torch.eye(n)
+    else:
+        signs = [torch.randint(0, 2, (n,), generator=generator) * 2 - 1 for _ in range(probes)]
+        vectors = torch.stack(signs)
+    total = torch.zeros_like(slopes)
+    for vector in vectors.to(slopes):
+        rows = torch.autograd.grad(
+            slopes @ vector, gates, retain_graph=True, materialize_grads=True
+        )
+        total += vector * torch.cat(rows) / (probes or 1)
+    return total.detach()

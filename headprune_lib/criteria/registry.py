@@ -7,39 +7,27 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors, mask_shapes
 from headprune_lib.messages import unknown
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch, ensure_device, in_double, to_device
+from headprune_lib.utils import Batch, Device, in_double, on_device
 
 Normalize = Literal["l2"] | None
 """``"l2"``: over the l2 norm of the layer's scores (paper, section 4.1); None: as they are."""
 
+ScoreFunction = Callable[..., HeadTensors]
+"""``(model, batches, *, loss=None, device=None) -> scores`` that are not normalised.
 
-class ScoreFunction(Protocol):
-    """Scores every head of a model, without normalisation; what is scored lowest goes first.
-
-    Returns kind -> float64 tensor of shape ``(layer, head)``, NaN for heads that were removed.
-    Further settings are keywords with defaults. The first line of the docstring says what the
-    scores are, and ``headprune criteria`` lists it.
-    """
-
-    def __call__(
-        self,
-        model: nn.Module,
-        batches: Iterable[Batch],
-        *,
-        loss: Loss | None = None,
-        device: str | torch.device | None = None,
-    ) -> HeadTensors:
-        """Score the heads of a model on batches of its inputs."""
+What is scored lowest goes first. Scores are kind -> float64 tensor of shape ``(layer, head)``, NaN
+for heads that were removed. Further settings are keywords with defaults. The first line of the
+docstring says what the scores are, and ``headprune criteria`` lists it.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,11 +62,16 @@ class Criterion:
         """What its scores are: the first line of the function's docstring."""
         return (inspect.getdoc(self.score) or "").partition("\n")[0]
 
+    @property
+    def place(self) -> str:
+        """Where its function is written: a cell that is run again registers the same one anew."""
+        return f"{self.score.__module__}.{getattr(self.score, '__qualname__', repr(self.score))}"
+
 
 CRITERIA: dict[str, Criterion] = {}
 """Name -> criterion: those of this package and those that a user registers."""
 
-Function = TypeVar("Function", bound=Callable[..., HeadTensors])
+Function = TypeVar("Function", bound=ScoreFunction)
 _OF_PAGES = {"label", "formula", "source", "look", "cost"}
 
 
@@ -124,13 +117,10 @@ def register_criterion(
         raise ValueError(f"a criterion's name has small letters, digits and hyphens, not {name!r}")
 
     def register(function: Function) -> Function:
-        known = CRITERIA.get(name)
-        if known is not None and _place(known.score) != _place(function):
-            raise ValueError(
-                f"criterion {name!r} is there already "
-                f"({'.'.join(_place(known.score))}); give another name"
-            )
-        CRITERIA[name] = Criterion(name, function, normalize, variant, version, weights)
+        criterion = Criterion(name, function, normalize, variant, version, weights)
+        if name in CRITERIA and (place := CRITERIA[name].place) != criterion.place:
+            raise ValueError(f"criterion {name!r} is there already ({place}); give another name")
+        CRITERIA[name] = criterion
         return function
 
     return register
@@ -147,29 +137,21 @@ def get_criterion(name: str) -> Criterion:
     return CRITERIA[name]
 
 
-def _place(function: object) -> tuple[str, str]:
-    """Where a function is written: a cell that is run again registers the same one anew."""
-    return (getattr(function, "__module__", ""), getattr(function, "__qualname__", repr(function)))
-
-
 def normalize_l2(scores: HeadTensors) -> HeadTensors:
     """Each layer's scores over their l2 norm (paper, section 4.1); a layer of zeros stays zero."""
-    normal = {}
-    for kind, values in scores.items():
-        norm = values.nan_to_num().norm(dim=1, keepdim=True)
-        normal[kind] = values / torch.where(norm == 0, torch.ones_like(norm), norm)
-    return normal
+    norms = {kind: x.nan_to_num().norm(dim=1, keepdim=True) for kind, x in scores.items()}
+    return {kind: x / norms[kind].where(norms[kind] != 0, 1) for kind, x in scores.items()}
 
 
-Sums = Iterable[tuple[Tensor, Tensor | int]]
-"""For each block of a model a sum (…, kept head) over what is averaged, and how much that is."""
+Sum = tuple[Tensor, Tensor | int]
+"""A sum (…, kept head) over what is averaged, and how much that is."""
 
 
 def mean_over_batches(
     model: nn.Module,
     batches: Iterable[Batch],
-    device: str | torch.device | None,
-    sums_of: Callable[[Batch], Sums],
+    device: Device,
+    sums_of: Callable[[Batch], Iterable[Sum]],
     check: Callable[[Batch], None] | None = None,
 ) -> HeadTensors:
     """The mean that a criterion is: sums over all batches, divided by their counts.
@@ -187,20 +169,13 @@ def mean_over_batches(
     Raises:
         ValueError: no batches.
     """
-    blocks, device = find_heads(model), ensure_device(model, device)
-    sums: list[tuple[Tensor, Tensor | int]] = []
-    for batch in batches:
-        batch = to_device(batch, device)
+    blocks, sums = find_heads(model), list[Sum]()
+    for batch in on_device(model, batches, device):
         of_batch = [(in_double(total), n) for total, n in sums_of(batch)]
         if not sums and check:
             check(batch)
-        sums = (
-            [(a + b, m + n) for (a, m), (b, n) in zip(sums, of_batch, strict=True)]
-            if sums
-            else of_batch
-        )
-    if not sums:
-        raise ValueError("no batches given: a score is a mean over at least one example")
+        pairs = zip(sums, of_batch, strict=True)
+        sums = [(a + b, m + n) for (a, m), (b, n) in pairs] if sums else of_batch
     means = [total / (n.clamp(min=1) if isinstance(n, Tensor) else n) for total, n in sums]
     return to_head_tensors(model, blocks, means)
 
@@ -209,10 +184,11 @@ def to_head_tensors(
     model: nn.Module, blocks: Sequence[AttentionLayer], values: Sequence[Tensor]
 ) -> HeadTensors:
     """Values (…, kept head) of blocks as kind -> (…, layer, head), NaN where a head is gone."""
-    grids: HeadTensors = {}
-    for kind, shape in mask_shapes(model).items():
-        first = next(value for value, b in zip(values, blocks, strict=True) if b.kind == kind)
-        grids[kind] = first.new_full((*first.shape[:-1], *shape), torch.nan)
+    scores: HeadTensors = {}
     for block, value in zip(blocks, values, strict=True):
-        grids[block.kind][..., block.layer, list(block.kept_heads)] = value.to(grids[block.kind])
-    return {kind: grid.cpu().double() for kind, grid in grids.items()}
+        if block.kind not in scores:
+            shape = (*value.shape[:-1], *mask_shapes(model)[block.kind])
+            scores[block.kind] = value.new_full(shape, torch.nan)
+        own = scores[block.kind]
+        own[..., block.layer, list(block.kept_heads)] = value.to(own)
+    return {kind: own.cpu().double() for kind, own in scores.items()}

@@ -21,7 +21,16 @@ from headprune_lib.gradients import (
 from headprune_lib.losses import Loss, default_loss
 from headprune_lib.masking import Head, HeadTensors, gated, masked_heads, ones_mask, without_heads
 from headprune_lib.selection import prune_schedule
-from headprune_lib.utils import Batch, check_batch, ensure_device, eval_mode, in_double, to_device
+from headprune_lib.utils import (
+    Batch,
+    Device,
+    check_batch,
+    ensure_device,
+    eval_mode,
+    in_double,
+    on_device,
+    to_device,
+)
 
 
 @register_criterion("greedy")
@@ -30,7 +39,7 @@ def greedy(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     steps: int = 20,
 ) -> HeadTensors:
     """Place in a search that removes what raises the loss least.
@@ -39,14 +48,8 @@ def greedy(
     that is left is measured, and as many of them go as keep the pace
     (:func:`headprune_lib.prune_schedule`), those first that raise the loss least. The batches are
     read once and kept.
-
-    Raises:
-        ValueError: no batches, no label that counts, fewer steps than 1, or a loss that is not
-            one number an example.
     """
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; give at least 1")
-    kept = _kept(model, batches, loss)
+    kept = _searched(model, batches, loss, steps=steps)
     blocks, mask = find_heads(model), ones_mask(model)
     left: list[Head] = [(b.kind, b.layer, head) for b in blocks for head in b.kept_heads]
     n, scores = len(left), {k: torch.full_like(v, torch.nan).double() for k, v in mask.items()}
@@ -69,15 +72,12 @@ def losses_without(
     mask: HeadTensors,
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> list[float]:
     """Mean loss of an example without each head, and without those that the mask cuts.
 
     What a head does not change is computed once, but for a loss of one's own, which may want what
     the model makes of the labels.
-
-    Raises:
-        ValueError: a loss that is not one number an example.
     """
     if loss is not None:
         masks = (without_heads(mask, [head]) for head in heads)
@@ -98,18 +98,13 @@ def mean_loss(
     mask: HeadTensors,
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> Tensor:
-    """Mean loss of an example under a mask, in nats, a number on the model's device.
-
-    Raises:
-        ValueError: a loss that is not one number an example.
-    """
-    device = ensure_device(model, device)
+    """Mean loss of an example under a mask, in nats, a number on the model's device."""
     losses: list[Tensor] = []
-    for batch in batches:
+    for batch in on_device(model, batches, device):
         with eval_mode(model), torch.no_grad(), masked_heads(model, mask):
-            losses.append(example_losses(model, to_device(batch, device), loss))
+            losses.append(example_losses(model, batch, loss))
     return in_double(torch.cat(losses)).mean()
 
 
@@ -119,7 +114,7 @@ def shapley(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     permutations: int = 64,
     seed: int = 0,
 ) -> HeadTensors:
@@ -129,19 +124,11 @@ def shapley(
     sampled permutations; Held and Yang 2023 prune heads by it). Each permutation adds the heads one
     by one to a model without any, on one batch; the batches take turns. The values sum to the loss
     without heads minus the loss with all, on these batches.
-
-    Raises:
-        ValueError: no batches, fewer permutations than 1, or a loss that is not one number an
-            example.
     """
-    if permutations < 1:
-        raise ValueError(f"permutations is {permutations}; give at least 1")
-    kept, blocks = _kept(model, batches, loss), find_heads(model)
-    device = ensure_device(model, device)
-    heads = [
-        (number, i) for number, block in enumerate(blocks) for i in range(len(block.kept_heads))
-    ]
+    kept = _searched(model, batches, loss, permutations=permutations)
+    blocks, device = find_heads(model), ensure_device(model, device)
     values = [in_double(torch.zeros(len(block.kept_heads), device=device)) for block in blocks]
+    heads = [(number, i) for number, each in enumerate(values) for i in range(len(each))]
     generator = torch.Generator().manual_seed(seed)
     for turn in range(permutations):
         batch = [kept[turn % len(kept)]]
@@ -157,8 +144,10 @@ def shapley(
     return to_head_tensors(model, blocks, values)
 
 
-# Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1.
+# Louizos et al. 2018: the temperature, and how far the distribution reaches below 0 and above 1;
+# a gate at log alpha is not 0 with probability sigmoid(log alpha - _SHIFT) (equation 12).
 _TEMPERATURE, _LOW, _HIGH = 0.33, -0.1, 1.1
+_SHIFT = _TEMPERATURE * math.log(-_LOW / _HIGH)
 
 
 @register_criterion("gates")
@@ -167,7 +156,7 @@ def gates(
     batches: Iterable[Batch],
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     updates: int = 400,
     penalty: float = 1.0,
     learning_rate: float = 0.1,
@@ -183,52 +172,51 @@ def gates(
     Args:
         updates: of Adam, in place of which nothing else of the model is trained.
         penalty: in units of the loss, for all gates open; it is to be of the loss's own size.
-
-    Raises:
-        ValueError: no batches, fewer updates than 1, or a loss that is not one number an example.
     """
-    if updates < 1:
-        raise ValueError(f"updates is {updates}; give at least 1")
-    kept, blocks = _kept(model, batches, loss), find_heads(model)
-    device = ensure_device(model, device)
+    kept = _searched(model, batches, loss, updates=updates)
+    blocks, device = find_heads(model), ensure_device(model, device)
     prove_gradients(model, to_device(kept[0], device), blocks, loss)
-    # open nine times out of ten before the first update
-    start = _TEMPERATURE * math.log(-_LOW / _HIGH) + math.log(9)
-    places = [
+    start = _SHIFT + math.log(9)  # open nine times out of ten before the first update
+    log_alphas = [
         torch.full((len(block.kept_heads),), start, device=device, requires_grad=True)
         for block in blocks
     ]
-    optimizer = torch.optim.Adam(places, lr=learning_rate)
+    optimizer = torch.optim.Adam(log_alphas, lr=learning_rate)
     generator = torch.Generator().manual_seed(seed)
-    n = max(1, sum(map(len, places)))
+    n = max(1, sum(map(len, log_alphas)))
     for batch in itertools.islice(itertools.cycle(kept), updates):
         with torch.enable_grad():
-            sampled = [_sampled(place, generator) for place in places]
+            sampled = [_sampled(each, generator) for each in log_alphas]
             with eval_mode(model, frozen=True), gated(model, sampled):
                 losses = differentiable_losses(model, to_device(batch, device), loss)
-            share = torch.stack([open_probability(place).sum() for place in places]).sum() / n
+            opened = [torch.sigmoid(each - _SHIFT).sum() for each in log_alphas]
+            share = torch.stack(opened).sum() / n
             optimizer.zero_grad()
             (losses.mean().to(share) + penalty * share).backward()
             optimizer.step()
-    return to_head_tensors(model, blocks, [in_double(place.detach()) for place in places])
+    return to_head_tensors(model, blocks, [in_double(each.detach()) for each in log_alphas])
 
 
-def open_probability(place: Tensor) -> Tensor:
-    """The probability that a gate at log alpha is not 0 (Louizos et al. 2018, equation 12)."""
-    return torch.sigmoid(place - _TEMPERATURE * math.log(-_LOW / _HIGH))
-
-
-def _sampled(place: Tensor, generator: torch.Generator) -> Tensor:
+def _sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
     """A gate from 0 to 1, drawn anew, that a gradient flows through."""
-    noise = torch.rand(place.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
-    soft = torch.sigmoid((noise.to(place.device).logit() + place) / _TEMPERATURE)
+    noise = torch.rand(log_alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
+    soft = torch.sigmoid((noise.to(log_alpha.device).logit() + log_alpha) / _TEMPERATURE)
     return (soft * (_HIGH - _LOW) + _LOW).clamp(0, 1)
 
 
-def _kept(model: nn.Module, batches: Iterable[Batch], loss: Loss | None) -> list[Batch]:
-    """The batches, which are read more than once; ValueError where there is no loss to search by."""
+def _searched(
+    model: nn.Module, batches: Iterable[Batch], loss: Loss | None, **repeats: int
+) -> list[Batch]:
+    """The batches, which are read more than once.
+
+    Raises:
+        ValueError: fewer repeats than 1, no batches, or no label that counts.
+    """
+    for name, number in repeats.items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}; give at least 1")
     kept = [check_batch(batch) for batch in batches]
     if not kept:
-        raise ValueError("no batches given: a score is a mean over at least one example")
+        raise ValueError("no batches given: give at least one, with one example or more")
     check_labelled(model, kept, loss)
     return kept

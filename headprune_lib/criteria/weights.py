@@ -14,7 +14,7 @@ from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
 from headprune_lib.slicing import value_rows
 from headprune_lib.specs import AttentionLayer
-from headprune_lib.utils import Batch
+from headprune_lib.utils import Batch, Device
 
 
 @register_criterion("magnitude")
@@ -23,7 +23,7 @@ def magnitude(
     batches: Iterable[Batch] = (),
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
 ) -> HeadTensors:
     r"""Frobenius norm of value times output projection, no data.
 
@@ -81,7 +81,7 @@ def random_scores(
     batches: Iterable[Batch] = (),
     *,
     loss: Loss | None = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     seed: int = 0,
 ) -> HeadTensors:
     """Uniform on 0 to 1, the baseline that a criterion has to beat.

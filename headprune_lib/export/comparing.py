@@ -13,22 +13,14 @@ from headprune_lib.utils import ensure_device, eval_mode, to_device
 
 
 def unwrap_compiled(model: Any) -> Any:
-    """The model itself, where torch.compile wraps it.
-
-    Raises:
-        ValueError: weights that are not in memory (offloaded, or on the meta device).
-    """
+    """The model itself, where torch.compile wraps it; its weights must be in memory."""
     model = getattr(model, "_orig_mod", model)
     ensure_device(model, None)
     return model
 
 
 def inputs_for(model: nn.Module) -> Inputs:
-    """Random inputs that the model runs on.
-
-    Raises:
-        ValueError: none of those that were tried.
-    """
+    """Random inputs that the model runs on; ValueError for none of those that were tried."""
     problem: Exception | None = None
     for inputs in example_inputs(model):
         there = to_device(inputs, next(model.parameters()).device)
@@ -46,11 +38,7 @@ def inputs_for(model: nn.Module) -> Inputs:
 
 
 def check_same(model: nn.Module, other: nn.Module) -> float:
-    """The largest difference of the outputs of two models on the same random inputs.
-
-    Raises:
-        ValueError: outputs that differ by more than rounding, 1e-5 in float32.
-    """
+    """The largest difference of the outputs of two models on the same random inputs."""
     inputs = inputs_for(model)
     with torch.no_grad(), eval_mode(model):
         here = floating(model(**inputs))
@@ -62,14 +50,9 @@ def check_same(model: nn.Module, other: nn.Module) -> float:
 def difference(
     here: list[Tensor], there: list[Tensor], model: nn.Module, tolerance: float = 1e-5
 ) -> float:
-    """The largest difference of two lists of outputs.
+    """The largest difference of two lists of outputs; ValueError where it is no rounding.
 
-    Args:
-        model: whose type of numbers may need a larger tolerance.
-        tolerance: what is still rounding, for outputs of the size of 1.
-
-    Raises:
-        ValueError: lists of other shapes, or a difference that is no rounding.
+    That is up to ``tolerance`` for outputs of the size of 1, and more in the model's precision.
     """
     shapes = [[tuple(one.shape) for one in outputs] for outputs in (here, there)]
     if shapes[0] != shapes[1]:

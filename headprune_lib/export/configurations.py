@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -17,21 +17,16 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from headprune_lib.discovery import find_heads
 from headprune_lib.specs import AttentionLayer
 
-# A class whose configuration refuses a number of heads that does not divide the hidden size, and
-# classes that compute the same and do not refuse; with what must be said for them to be the same.
-_HOSTS: dict[str, dict[str, dict[str, Any]]] = {
-    "Llama": {
-        "Mistral": {"sliding_window": None},
-        "SeedOss": {"residual_dropout": 0.0},  # for Llama's biases, which Mistral has not
-    },
+# Llama's configuration refuses a number of heads that does not divide the hidden size; these classes
+# compute the same and do not refuse, with what must be said for them to be the same.
+_LLAMAS: dict[str, dict[str, Any]] = {
+    "Mistral": {"sliding_window": None},
+    "SeedOss": {"residual_dropout": 0.0},  # for Llama's biases, which Mistral has not
 }
 _WIDTHS = ("d_kv", "head_dim")
 
 Place = tuple[str, ...]
 """Names that lead from the model's configuration to one within it."""
-
-Counts = dict[tuple[Place, str], int]
-"""A number for each field of the configuration, or of one within it."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +43,38 @@ class Candidate:
         return self.config_class.from_dict(copy.deepcopy(self.fields))
 
 
+class _Said(NamedTuple):
+    """Where the configuration of a block lies, and the fields there that number its heads."""
+
+    block: AttentionLayer
+    place: Place
+    numbers: dict[str, int]
+
+
 def candidates(model: PreTrainedModel) -> Iterator[Candidate]:
     """What may describe the model, the plainest first: :func:`_uniform`, or numbers layer by layer."""
-    blocks, owners = find_heads(model), _owners(model)
-    if (counts := _one_count_each(blocks, owners, model.config)) is not None:
-        yield from _uniform(model, blocks, owners, counts)
-    elif all(block.kept_heads for block in blocks):
-        fields = _layer_by_layer(model, blocks, owners)
+    said = _said(model, find_heads(model))
+    if (counts := _one_count_each(said)) is not None:
+        yield from _uniform(model, said, counts)
+    elif all(block.kept_heads for block, *_ in said):
+        fields = _layer_by_layer(model, said)
         yield Candidate(type(model), type(model.config), fields, "per layer")
 
 
 def numbers_taken(model: PreTrainedModel) -> Iterator[int]:
     """The numbers of heads of this width, smaller than that built, that can be said of all layers."""
-    blocks, owners = find_heads(model), _owners(model)
+    blocks = find_heads(model)
     for groups in range(1, min(block.n_heads // block.queries_per_kv for block in blocks)):
         smaller = [replace(b, kept_heads=tuple(range(groups * b.queries_per_kv))) for b in blocks]
-        counts = _one_count_each(smaller, owners, model.config)
-        if counts is None:
+        said = _said(model, smaller)
+        if (counts := _one_count_each(said)) is None:
             return
-        if any(_holds(each, smaller) for each in _uniform(model, smaller, owners, counts)):
+        if any(_holds(each, smaller) for each in _uniform(model, said, counts)):
             yield len(smaller[0].kept_heads)
 
 
 def _uniform(
-    model: PreTrainedModel,
-    blocks: Sequence[AttentionLayer],
-    owners: dict[str, Place],
-    counts: Counts,
+    model: PreTrainedModel, said: Sequence[_Said], counts: dict[tuple[Place, str], int]
 ) -> Iterator[Candidate]:
     """The model's own class with one number of heads for all layers; then with the width of a head
     said apart, which a class may or may not read; then another class that computes the same.
@@ -85,12 +85,19 @@ def _uniform(
         _at(fields, place)[name] = count
     yield Candidate(*own, fields, "uniform")
     wide = copy.deepcopy(fields)
-    for block in blocks:
-        config = _at(wide, owners[block.path])
+    for block, place, _ in said:
+        config = _at(wide, place)
         config[next((name for name in _WIDTHS if name in config), "head_dim")] = block.head_dim
     if wide != fields:
         yield Candidate(*own, wide, "uniform, head_dim")
-    yield from _hosted(model, wide)
+    if type(model).__name__.startswith("Llama"):
+        left = {k: v for k, v in wide.items() if k not in ("model_type", "architectures")}
+        if "attention_bias" in left:
+            left["attention_out_bias"] = left["attention_bias"]
+        for host, further in _LLAMAS.items():
+            name = type(model).__name__.replace("Llama", host, 1)
+            if model_class := getattr(transformers, name, None):
+                yield Candidate(model_class, model_class.config_class, left | further, f"as {name}")
 
 
 def _holds(candidate: Candidate, blocks: Sequence[AttentionLayer]) -> bool:
@@ -113,22 +120,13 @@ def uneven(model: nn.Module) -> dict[str, list[int]]:
     return {kind: left for kind, left in counts.items() if len(set(left)) > 1 or 0 in left}
 
 
-def _owners(model: PreTrainedModel) -> dict[str, Place]:
-    """Where the configuration lies that sizes each attention module: that of the module around it."""
+def _said(model: PreTrainedModel, blocks: Sequence[AttentionLayer]) -> list[_Said]:
     places = dict(_configs(model.config))
-    found: dict[str, Place] = {}
-    for block in find_heads(model):
-        found[block.path] = ()
-        parts = block.path.split(".")
-        for end in range(len(parts) - 1, -1, -1):
-            config = getattr(model.get_submodule(".".join(parts[:end])), "config", None)
-            same = [place for place, one in places.items() if one is config] or [
-                place for place, one in places.items() if type(one) is type(config)
-            ]
-            if same:
-                found[block.path] = same[0]
-                break
-    return found
+    said = []
+    for block in blocks:
+        place = _place(model, block, places)
+        said.append(_Said(block, place, _numbers(reduce(getattr, place, model.config), block)))
+    return said
 
 
 def _configs(config: PreTrainedConfig, place: Place = ()) -> Iterator[tuple[Place, Any]]:
@@ -138,73 +136,56 @@ def _configs(config: PreTrainedConfig, place: Place = ()) -> Iterator[tuple[Plac
             yield from _configs(inner, (*place, name))
 
 
-def _at(fields: dict[str, Any], place: Place) -> dict[str, Any]:
-    for name in place:
-        fields = fields[name]
-    return fields
+def _place(model: nn.Module, block: AttentionLayer, places: dict[Place, Any]) -> Place:
+    """Where the configuration lies that sizes a block: that of the module around it."""
+    parts = block.path.split(".")
+    for end in range(len(parts) - 1, -1, -1):
+        config = getattr(model.get_submodule(".".join(parts[:end])), "config", None)
+        same = [place for place, other in places.items() if other is config]
+        alike = [place for place, other in places.items() if type(other) is type(config)]
+        if same or alike:
+            return (same or alike)[0]
+    return ()
 
 
-def _real_name(config: PreTrainedConfig, name: str) -> str:
-    return (getattr(config, "attribute_map", None) or {}).get(name, name)
-
-
-def _count_names(config: Any, block: AttentionLayer) -> list[tuple[str, int]]:
+def _numbers(config: Any, block: AttentionLayer) -> dict[str, int]:
     """The fields that say how many heads a block has, with the numbers for what is left of it."""
     side = {"enc-enc": "encoder", "enc-dec": "decoder", "dec-dec": "decoder"}.get(block.kind)
     names = [*([f"{side}_attention_heads"] if side else []), "num_attention_heads", "num_heads"]
-    held = config.to_dict()
-    heads = next((real for n in names if (real := _real_name(config, n)) in held), None)
+    real_names, held = getattr(config, "attribute_map", None) or {}, config.to_dict()
+    heads = next((real for n in names if (real := real_names.get(n, n)) in held), None)
+    groups = real_names.get("num_key_value_heads", "num_key_value_heads")
     if heads is None:
-        return []
-    said = [(heads, len(block.kept_heads))]
-    groups = _real_name(config, "num_key_value_heads")
-    if held.get(groups) is not None:
-        said.append((groups, len(block.groups)))
-    return said
+        return {}
+    grouped = {groups: len(block.groups)} if held.get(groups) is not None else {}
+    return {heads: len(block.kept_heads), **grouped}
 
 
-def _one_count_each(
-    blocks: Sequence[AttentionLayer], owners: dict[str, Place], config: PreTrainedConfig
-) -> Counts | None:
+def _one_count_each(said: Sequence[_Said]) -> dict[tuple[Place, str], int] | None:
     """A number for each field, or None where no one number does."""
-    counts: Counts = {}
-    for block in blocks:
-        place = owners[block.path]
-        said = _count_names(reduce(getattr, place, config), block)
-        if not said or not block.kept_heads:
+    counts: dict[tuple[Place, str], int] = {}
+    for block, place, numbers in said:
+        if not numbers or not block.kept_heads:
             return None
-        for name, count in said:
+        for name, count in numbers.items():
             if counts.setdefault((place, name), count) != count:
                 return None
     return counts
 
 
-def _layer_by_layer(
-    model: PreTrainedModel, blocks: Sequence[AttentionLayer], owners: dict[str, Place]
-) -> dict[str, Any]:
+def _layer_by_layer(model: PreTrainedModel, said: Sequence[_Said]) -> dict[str, Any]:
     """Numbers in ``per_layer_config``, which every configuration takes and few classes read."""
     fields = model.config.to_dict()
-    for block in blocks:
-        place, core = owners[block.path], block.part(model, "core")
+    for block, place, numbers in said:
         # among all layers, of which some may have no attention
-        layer = int(getattr(core, "layer_idx", None) or block.layer)
+        layer = int(getattr(block.part(model, "core"), "layer_idx", None) or block.layer)
         held = _at(fields, place).setdefault("per_layer_config", {})
         name = next((name for name in held if int(name) == layer), str(layer))
-        said = dict(_count_names(reduce(getattr, place, model.config), block))
-        held[name] = {**held.get(name, {}), **said}
+        held[name] = {**held.get(name, {}), **numbers}
     return fields
 
 
-def _hosted(model: PreTrainedModel, fields: dict[str, Any]) -> Iterator[Candidate]:
-    for name, hosts in _HOSTS.items():
-        if not type(model).__name__.startswith(name):
-            continue
-        for host, said in hosts.items():
-            model_class = getattr(transformers, type(model).__name__.replace(name, host, 1), None)
-            if model_class is None:
-                continue
-            config_class = model_class.config_class
-            left = {k: v for k, v in fields.items() if k not in ("model_type", "architectures")}
-            if "attention_bias" in left:
-                left["attention_out_bias"] = left["attention_bias"]
-            yield Candidate(model_class, config_class, left | said, f"as {model_class.__name__}")
+def _at(fields: dict[str, Any], place: Place) -> dict[str, Any]:
+    for name in place:
+        fields = fields[name]
+    return fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,17 +28,6 @@ from headprune_lib.messages import one_line, quiet
 # llama.cpp's architectures: Llama, and Llama with numbers of heads, or none, of each layer's own
 EVEN, UNEVEN = "llama", "deci"
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM")
-_IN_LAYER = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +77,8 @@ def export_gguf(
         raise FileNotFoundError(f"no file {tokenizer_from} to take the tokenizer from")
     if find_spec("gguf") is None:
         raise ValueError("GGUF needs gguf, not installed: pip install 'headprune[gguf]'")
-    _check_described(model)
+    for why in _why_not(model):
+        raise ValueError(f"{why}; save_pruned and load_pruned keep it, and --format onnx writes it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as around:
         staged = Path(around) / "staged"
@@ -96,54 +87,46 @@ def export_gguf(
     return ExportedFile(path, architecture, str(tokenizer_from or "none"))
 
 
-def _check_described(model: PreTrainedModel) -> None:
+def _why_not(model: PreTrainedModel) -> Iterator[str]:
+    """What of a model the architecture does not describe."""
     name, config = type(model).__name__, model.config
-    otherwise = "; save_pruned and load_pruned keep it, and --format onnx writes it"
     if name not in _CLASSES:
-        raise ValueError(
+        yield (
             f"{name} has no architecture in llama.cpp that takes numbers of heads for each layer, "
-            f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}{otherwise}"
+            f"which {' and '.join(_CLASSES)} have in its {UNEVEN!r}"
         )
-    released = type(model) is getattr(transformers, name)
+    released = type(model) is getattr(transformers, name, None)
     if not released or any(block.source != "table" for block in find_heads(model)):
-        raise ValueError(
+        yield (
             f"{name}, or its attention, runs other code than that of transformers, and llama.cpp "
-            f"would not run it{otherwise}"
+            "would not run it"
         )
-    if further := _further_weights(model):
-        raise ValueError(
-            f"llama.cpp's {UNEVEN!r} has no {further[0]}; merge an adapter first, "
-            f"model = model.merge_and_unload(){otherwise}"
-        )
+    for weight, place in _places(model).items():
+        if place is None:
+            yield (
+                f"llama.cpp's {UNEVEN!r} has no {weight}; merge an adapter first, "
+                "model = model.merge_and_unload()"
+            )
     if config.hidden_act != "silu":
-        raise ValueError(
-            f"llama.cpp's {EVEN!r} and {UNEVEN!r} compute silu, and this model "
-            f"{config.hidden_act}{otherwise}"
-        )
-    if getattr(config, "sliding_window", None):
-        raise ValueError(
-            f"llama.cpp's {UNEVEN!r} has no sliding window, and this model's is "
-            f"{config.sliding_window}{otherwise}"
-        )
-    kind = config.rope_parameters["rope_type"]
-    if kind not in ("default", "llama3"):
-        raise ValueError(f"rotary positions scaled by {kind!r} are not written{otherwise}")
+        yield f"llama.cpp's {UNEVEN!r} computes silu, and this model {config.hidden_act}"
+    if window := getattr(config, "sliding_window", None):
+        yield f"llama.cpp's {UNEVEN!r} has no sliding window, and this model's is {window}"
+    if (kind := config.rope_parameters["rope_type"]) not in ("default", "llama3"):
+        yield f"rotary positions scaled by {kind!r} are not written"
     if not find_heads(model)[0].kept_heads:
-        raise ValueError(
+        yield (
             "the first layer has no heads left, and llama.cpp reads the width of a head only where "
-            f"the first layer has some: keep one there (prune with --keep-at-least 1){otherwise}"
+            "the first layer has some: keep one there (prune with --keep-at-least 1)"
         )
 
 
-def _further_weights(model: PreTrainedModel) -> list[str]:
-    """Weights that no tensor of the file has a place for, such as biases and adapters."""
-    known = {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
-    known |= {
-        f"{block.layer_path}.{part}.weight"
-        for block in find_heads(model)
-        for part in _IN_LAYER.values()
-    }
-    return [name for name, _ in model.named_parameters() if name not in known]
+def _places(model: PreTrainedModel) -> dict[str, str | None]:
+    """Names of weights -> their names in the file; None for biases, adapters and the like."""
+    import gguf
+
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, model.config.num_hidden_layers)
+    weights = [name for name, _ in model.named_parameters()]
+    return {name: names.get_name(name, try_suffixes=(".weight",)) for name in weights}
 
 
 def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike | None) -> str:
@@ -168,7 +151,7 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_tokenizer(writer, tokenizer_from)
-    for name, values in _tensors(model):
+    for name, values in _tensors(model, blocks[0].head_dim):
         writer.add_tensor(name, values.detach().float().contiguous().numpy(force=True))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -177,36 +160,24 @@ def _write(model: PreTrainedModel, path: Path, tokenizer_from: str | os.PathLike
     return EVEN if even else UNEVEN
 
 
-def _tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+def _tensors(model: PreTrainedModel, width: int) -> Iterator[tuple[str, Tensor]]:
     """Names and weights as llama.cpp has them; a layer without heads has no attention at all."""
-    base: Any = model.model
-    yield "token_embd.weight", base.embed_tokens.weight
-    if model.config.rope_parameters["rope_type"] == "llama3":
-        frequencies = base.rotary_emb.inv_freq.float()
-        width = 2 * len(frequencies)
+    rope = model.config.rope_parameters
+    if rope["rope_type"] == "llama3":
+        frequencies = model.get_submodule("model.rotary_emb").inv_freq.float()
         powers = torch.arange(0, width, 2, device=frequencies.device) / width
-        yield (
-            "rope_freqs.weight",
-            model.config.rope_parameters["rope_theta"] ** -powers / frequencies,
-        )
-    for block in find_heads(model):
-        layer = model.get_submodule(block.layer_path)
-        for name, part in _IN_LAYER.items():
-            if name.startswith("attn") and not block.kept_heads:
-                continue
-            weight: Any = layer.get_submodule(part).weight
-            if name in ("attn_q", "attn_k"):
-                weight = _turned(weight, block.head_dim)
-            yield f"blk.{block.layer}.{name}.weight", weight
-    yield "output_norm.weight", base.norm.weight
-    if not model.config.tie_word_embeddings:
-        yield "output.weight", model.get_output_embeddings().weight
-
-
-def _turned(weight: Tensor, width: int) -> Tensor:
-    """Rows of each head in llama.cpp's order: rotary pairs side by side, not half a head apart."""
-    halves = weight.unflatten(0, (-1, 2, width // 2))  # (head, half, pair, hidden)
-    return halves.transpose(1, 2).flatten(0, 2)
+        yield "rope_freqs.weight", rope["rope_theta"] ** -powers / frequencies
+    places, blocks = _places(model), find_heads(model)
+    gone = tuple(f"blk.{block.layer}.attn" for block in blocks if not block.kept_heads)
+    for name, weight in model.named_parameters():
+        place, values = str(places[name]), weight
+        if place.startswith(gone):
+            continue
+        if place.endswith(("attn_q.weight", "attn_k.weight")):
+            # rotary pairs side by side, not half a head apart: (head, half, pair, hidden)
+            halves = weight.unflatten(0, (-1, 2, width // 2))
+            values = halves.transpose(1, 2).flatten(0, 2)
+        yield place, values
 
 
 def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> None:
@@ -216,12 +187,24 @@ def _add_tokenizer(writer: Any, tokenizer_from: str | os.PathLike | None) -> Non
     import gguf
 
     reader = gguf.GGUFReader(tokenizer_from)
-    fields = [one for name, one in reader.fields.items() if name.startswith("tokenizer.")]
+    fields = [field for name, field in reader.fields.items() if name.startswith("tokenizer.")]
     if not fields:
         raise ValueError(f"{tokenizer_from} holds no tokenizer")
-    for one in fields:
-        inner = one.types[1] if len(one.types) > 1 else None
-        writer.add_key_value(one.name, one.contents(), one.types[0], sub_type=inner)
+    for field in fields:
+        inner = field.types[1] if len(field.types) > 1 else None
+        writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=inner)
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    """Inside, whatever the readers make of bytes that cannot be is a ValueError that names the file."""
+    if find_spec("gguf") is None:
+        raise ValueError(f"{path} is read by gguf, not installed: pip install 'headprune[gguf]'")
+    try:
+        with quiet():
+            yield
+    except Exception as error:
+        raise ValueError(f"{path}: transformers cannot read {what} ({one_line(error)})") from None
 
 
 def read_gguf(path: Path) -> PreTrainedModel:
@@ -231,17 +214,11 @@ def read_gguf(path: Path) -> PreTrainedModel:
         ValueError: the extra ``gguf`` is not installed, or the file is damaged or of an
             architecture that transformers does not read.
     """
-    _check_reader(path)
-    try:
-        with quiet():
-            read, found = AutoModelForCausalLM.from_pretrained(
-                path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
-            )
+    with _reading(path, "this file"):
+        read, found = AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
+        )
         _check_all_read(path, read, found)
-    except Exception as error:  # whatever the reader makes of bytes that cannot be
-        raise ValueError(
-            f"{path}: transformers cannot read this file ({one_line(error)})"
-        ) from None
     # what was read counts as quantised, although its weights are numbers: it would not be trained
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
@@ -252,9 +229,11 @@ def read_gguf(path: Path) -> PreTrainedModel:
 
 def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
     """Raises ValueError where the file lacks weights, which are made up, or holds others."""
+    import gguf
+
     if missing := sorted(found["missing_keys"]):
         raise ValueError(f"it lacks {len(missing)} tensors, such as {missing[0]}")
-    names = _tensor_names(path)
+    names = [tensor.name for tensor in gguf.GGUFReader(path).tensors]
     if any(name.startswith("rope_") for name in names):  # of Llama 3.1's scaled positions
         raise ValueError(
             "it holds scaled rotary positions (rope_freqs), which are not put into the model"
@@ -268,12 +247,6 @@ def _check_all_read(path: Path, read: Any, found: Mapping[str, Any]) -> None:
         )
 
 
-def _tensor_names(path: Path) -> list[str]:
-    import gguf
-
-    return [tensor.name for tensor in gguf.GGUFReader(path).tensors]
-
-
 def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in the file.
 
@@ -281,27 +254,9 @@ def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerBase:
         FileNotFoundError: there is none.
         ValueError: as of :func:`read_gguf`; or one that transformers does not read.
     """
-    _check_reader(path)
-    if not _has_tokenizer(path):
-        raise FileNotFoundError(f"{path} holds no tokenizer")
-    try:
-        with quiet():
+    with _reading(path, "its tokenizer"):
+        import gguf
+
+        if "tokenizer.ggml.tokens" in gguf.GGUFReader(path).fields:
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    except Exception as error:  # whatever the reader makes of bytes that cannot be
-        raise ValueError(
-            f"{path}: transformers does not read its tokenizer ({one_line(error)})"
-        ) from None
-
-
-def _has_tokenizer(path: Path) -> bool:
-    import gguf
-
-    try:
-        return "tokenizer.ggml.tokens" in gguf.GGUFReader(path).fields
-    except Exception:  # damaged: transformers says how
-        return True
-
-
-def _check_reader(path: Path) -> None:
-    if find_spec("gguf") is None:
-        raise ValueError(f"{path} is read by gguf, not installed: pip install 'headprune[gguf]'")
+    raise FileNotFoundError(f"{path} holds no tokenizer")

@@ -6,11 +6,10 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,12 +61,14 @@ def export_onnx(model: PreTrainedModel, folder: str | os.PathLike) -> ExportedGr
     model, folder = unwrap_compiled(model), Path(folder)
     inputs = inputs_for(model)
     traced = _sized(inputs, *_TRACED)
+    free = {
+        name: dict.fromkeys([0, 1] if _has_length(value) else [0], Dim.DYNAMIC)
+        for name, value in traced.items()
+    }
     with new_folder(folder) as staged, _silent():
         try:
             with torch.no_grad(), eval_mode(model), _without_cache(model):
-                exported = OnnxExporter().export(
-                    model, traced, OnnxConfig(dynamic_shapes=_free_axes(traced))
-                )
+                exported = OnnxExporter().export(model, traced, OnnxConfig(dynamic_shapes=free))
         except Exception as error:  # whatever tracing makes of a model's code
             raise ValueError(
                 f"{type(model).__name__} cannot be traced as one graph ({one_line(error)}); "
@@ -99,28 +100,19 @@ def _check_installed() -> None:
 
 def _sized(inputs: Inputs, n: int, length: int) -> dict[str, Tensor]:
     """Inputs of another batch size and length, the last two tokens of the last row padding."""
-    made: dict[str, Tensor] = {}
+    sized: dict[str, Tensor] = {}
     for name, value in inputs.items():
-        if not isinstance(value, Tensor):
-            continue
-        value = value[torch.arange(n) % len(value)]
-        if _has_length(value):
-            value = value[:, torch.arange(length) % value.shape[1]].clone()
-            if name == "attention_mask":
-                value[-1, -2:] = 0
-        made[name] = value
-    return made
+        if isinstance(value, Tensor):
+            sized[name] = value[torch.arange(n) % len(value)]
+            if _has_length(value):
+                sized[name] = sized[name][:, torch.arange(length) % value.shape[1]]
+    if "attention_mask" in sized and _has_length(sized["attention_mask"]):
+        sized["attention_mask"][-1, -2:] = 0
+    return sized
 
 
 def _has_length(value: Tensor) -> bool:
     return value.ndim == 2 and not value.is_floating_point()
-
-
-def _free_axes(inputs: dict[str, Tensor]) -> dict[str, Any]:
-    return {
-        name: {0: Dim.DYNAMIC, **({1: Dim.DYNAMIC} if _has_length(value) else {})}
-        for name, value in inputs.items()
-    }
 
 
 def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) -> float:
@@ -136,35 +128,25 @@ def _difference(model: PreTrainedModel, graph: Path, inputs: dict[str, Tensor]) 
 @contextmanager
 def _without_cache(model: PreTrainedModel) -> Iterator[None]:
     """Inside, the model returns no keys and values, which would be outputs of the graph."""
-    configs = [one for one in _configs(model) if hasattr(one, "use_cache")]
-    before = [one.use_cache for one in configs]
-    for one in configs:
-        one.use_cache = False
-    try:
+    # every configuration that a module reads; the parts may have copies
+    configs = [module.config for module in model.modules() if hasattr(module, "config")]
+    with ExitStack() as stack:
+        for config in configs:
+            if hasattr(config, "use_cache"):
+                stack.callback(setattr, config, "use_cache", config.use_cache)
+                config.use_cache = False
         yield
-    finally:
-        for one, value in zip(configs, before, strict=True):
-            one.use_cache = value
-
-
-def _configs(model: PreTrainedModel) -> list[Any]:
-    """Every configuration that a module of the model reads; the parts may have copies."""
-    found = (getattr(module, "config", None) for module in model.modules())
-    return list({id(one): one for one in found if one is not None}.values())
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
     """Inside, the exporters neither warn of versions nor print their steps."""
-    loud = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
-    before = [one.level for one in loud]
-    for one in loud:
-        one.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     with warnings.catch_warnings(), quiet(), open(os.devnull, "w") as nowhere:
         warnings.simplefilter("ignore")
         try:
             with redirect_stdout(nowhere):
                 yield
         finally:
-            for one, level in zip(loud, before, strict=True):
-                one.setLevel(level)
+            logging.disable(before)

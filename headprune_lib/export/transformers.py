@@ -15,12 +15,7 @@ from transformers import PreTrainedModel
 
 from headprune_lib.discovery import find_heads
 from headprune_lib.export.comparing import check_same, unwrap_compiled
-from headprune_lib.export.configurations import (
-    Candidate,
-    candidates,
-    numbers_taken,
-    uneven,
-)
+from headprune_lib.export.configurations import Candidate, candidates, numbers_taken, uneven
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.saving import new_folder, unprune_heads
 from headprune_lib.selection import shares_biases

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,6 +65,7 @@ _ONLY = {
     "adapter_num_layers": 0,
 }
 _SIDES = ("encoder", "decoder")
+_SIZES = {"layers": "layers", "attention_heads": "attention_heads", "ffn_dim": "ffn_embed_dim"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
 _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -80,7 +82,8 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
         ValueError: a shape without counterpart (the argument is named), or weights that are missing
             or left over.
     """
-    _check(arguments)
+    for why in _why_not(arguments):
+        raise ValueError(why)
     weights = {
         name: tensor.float()
         for name, tensor in _modern(weights).items()
@@ -95,13 +98,12 @@ def convert(arguments: dict[str, Any], weights: dict[str, Tensor]) -> PreTrained
             f"the checkpoint does not fit a {type(model).__name__}: missing "
             f"{sorted(missing)[:4]}, left over {sorted(extra)[:4]}"
         )
-    wrong = [
-        f"{name}: {tuple(given[name].shape)}, expected {tuple(expected[name].shape)}"
-        for name in given
-        if given[name].shape != expected[name].shape
-    ]
-    if wrong:
-        raise ValueError(f"weights of another shape than the arguments say: {wrong[:4]}")
+    for name, tensor in given.items():
+        if tensor.shape != expected[name].shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, and the arguments say "
+                f"{tuple(expected[name].shape)}"
+            )
     model.load_state_dict(given, strict=False)
     # as fairseq's search: a translation has a word, and padding is none
     model.generation_config.update(suppress_tokens=[PAD], min_new_tokens=1)
@@ -130,34 +132,32 @@ def _before(arguments: dict[str, Any]) -> bool:
     return bool(arguments.get("encoder_normalize_before"))
 
 
-def _check(arguments: dict[str, Any]) -> None:
+def _why_not(arguments: dict[str, Any]) -> Iterator[str]:
+    """What of the arguments transformers has no counterpart for."""
     for name, only in _ONLY.items():
         if (arguments.get(name, only) or False) != (only or False):
-            raise ValueError(
-                f"{name} is {arguments[name]!r}: transformers has no counterpart for "
-                f"it (only {only!r})"
-            )
+            yield f"{name} is {arguments[name]!r}: transformers has no counterpart (only {only!r})"
     widths = [arguments[f"{side}_embed_dim"] for side in _SIDES]
     if widths[0] != widths[1]:
-        raise ValueError(f"encoder and decoder are {widths} wide: MarianMTModel has one width")
+        yield f"encoder and decoder are {widths} wide: MarianMTModel has one width"
     for name in ("decoder_output_dim", "decoder_input_dim"):
         if arguments.get(name) not in (None, widths[1]):
-            raise ValueError(
+            yield (
                 f"{name} is {arguments[name]}, not the width of the decoder: "
                 "MarianMTModel has no projection for it"
             )
     if (activation := arguments.get("activation_fn", "relu")) not in _ACTIVATIONS:
-        raise ValueError(f"activation_fn is {activation!r}, expected one of {sorted(_ACTIVATIONS)}")
+        yield f"activation_fn is {activation!r}, expected one of {sorted(_ACTIVATIONS)}"
     learned, before = (
         [bool(arguments.get(f"{side}_{name}")) for side in _SIDES]
         for name in ("learned_pos", "normalize_before")
     )
     if learned[0] != learned[1]:
-        raise ValueError("positions are learned on one side only: not supported")
+        yield "positions are learned on one side only: not supported"
     if before[0] != before[1]:
-        raise ValueError("the norm is before the blocks of one side only: not supported")
+        yield "the norm is before the blocks of one side only: not supported"
     if before[0] and learned[0]:
-        raise ValueError(
+        yield (
             "positions are learned and the norm is before each block: transformers has no "
             "counterpart for both"
         )
@@ -196,12 +196,11 @@ def _config(arguments: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, 
         "d_model": source.shape[1],
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": tied,
-        "encoder_layers": arguments["encoder_layers"],
-        "decoder_layers": arguments["decoder_layers"],
-        "encoder_attention_heads": arguments["encoder_attention_heads"],
-        "decoder_attention_heads": arguments["decoder_attention_heads"],
-        "encoder_ffn_dim": arguments["encoder_ffn_embed_dim"],
-        "decoder_ffn_dim": arguments["decoder_ffn_embed_dim"],
+        **{
+            f"{side}_{name}": arguments[f"{side}_{theirs}"]
+            for side in _SIDES
+            for name, theirs in _SIZES.items()
+        },
         "activation_function": _ACTIVATIONS[arguments.get("activation_fn", "relu")],
         "scale_embedding": not arguments.get("no_scale_embedding", False),
         "max_position_embeddings": min(lengths),
@@ -238,16 +237,14 @@ def _renamed(
         if arguments.get(f"{side}_learned_pos"):
             given[name] = given[name][PAD + 1 : PAD + 1 + n_positions]
         else:
-            given[name] = sinusoids(n_positions, decoder.shape[1])
+            given[name] = _sinusoids(n_positions, decoder.shape[1])
     return given
 
 
-def sinusoids(
-    n_positions: int, width: int, first: int = PAD + 1
-) -> Float[Tensor, "position width"]:
+def _sinusoids(n_positions: int, width: int) -> Float[Tensor, "position width"]:
     """fairseq's table of positions: sines in the first half, then cosines."""
     half = width // 2
     rates = torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1)))
-    angles = torch.arange(first, first + n_positions)[:, None] * rates
+    angles = torch.arange(PAD + 1, PAD + 1 + n_positions)[:, None] * rates
     table = torch.cat([angles.sin(), angles.cos()], dim=1)
     return torch.nn.functional.pad(table, (0, width % 2))

@@ -6,10 +6,19 @@ import shutil
 import pytest
 import torch
 import transformers
-from ownmodels import LABELLED, bert, classifier, kept_in, language_model, translator
+from ownmodels import (
+    LABELLED,
+    bert,
+    bloom,
+    classifier,
+    kept_in,
+    language_model,
+    tokenizer,
+    translator,
+)
 
-import headprune_lib as lib
 from headprune_lib import cli, head_mask, prune_heads, save_pruned
+from headprune_lib.cli import data
 
 HEAD = "text\tlabel\n"
 TEXTS = "text\nthe film is good\nbad film\n"
@@ -25,9 +34,15 @@ def folders(tmp_path_factory):
     kept_in(root / "stars", classifier(id2label={0: "stars"}, label2id={"stars": 0}))
     kept_in(root / "several", classifier(problem_type="multi_label_classification"))
     kept_in(root / "masked", bert(transformers.BertForMaskedLM))
-    for name, heads in (("pruned", [(0, 1)]), ("even", [(0, 0), (1, 0)])):
+    kept_in(root / "bloom", bloom())
+    broken = classifier()
+    broken.classifier.weight.data.fill_(torch.nan)
+    kept_in(root / "broken", broken)
+    every = [(layer, head) for layer in (0, 1) for head in range(4)]
+    for name, heads in (("pruned", [(0, 1)]), ("even", [(0, 0), (1, 0)]), ("empty", every)):
         model = classifier()
         save_pruned(prune_heads(model, head_mask(model, heads)), root / name)
+        tokenizer().save_pretrained(root / name)
     return root
 
 
@@ -59,12 +74,24 @@ WORDS = [
     ("inspect reviws", "did you mean reviews?"),
     ("inspect ./classifer", "no folder ./classifer; did you mean classifier?"),
     ("score classifier rows.tvs", "no file rows.tvs; did you mean rows.tsv?"),
-    ("score classifier rows.tsv --by importence", "did you mean importance"),
-    ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
     (
-        "score classifier rows.tsv --text-column text --text-column label --text-column text",
-        "reads 2",
+        "score nowhere x.tsv --by importence",
+        "unknown criterion 'importence': did you mean importance",
     ),
+    *(
+        (f"score empty rows.tsv --by {by}", "no head is left in the model")
+        for by in ("importance", "entropy")
+    ),
+    (
+        "prune broken rows.tsv out --amount .5 --by entropy",
+        "the loss before anything is removed is nan",
+    ),
+    (
+        "prune bloom rows.tsv out --amount .5",
+        "no head of BloomForSequenceClassification can be removed: 8 of 8",
+    ),
+    ("score classifier rows.tsv --text-column txt", "unknown column 'txt': did you mean text"),
+    ("score classifier rows.tsv" + 3 * " --text-column text", "reads 2"),
     ("prune classifier rows.tsv rows.tsv/out --amount .5", "rows.tsv/out cannot be written into"),
     ("export pruned rows.tsv/out", "rows.tsv/out cannot be written into"),
     ("score classifier folder.tsv", "no file folder.tsv"),
@@ -88,6 +115,10 @@ OPTIONS = [
     ("--lose-nats 1", "--lose-nats needs --held-out"),
     ("--amount 0.5 --held-out x", "--held-out belongs to --lose-points and --lose-nats"),
     ("--amount 0.5 --device gpu", "no device 'gpu' here"),
+    ("--amount 0.5 --by importence", "did you mean importance"),
+    ("--amount 0.5 --bleu", "--bleu is for translators"),
+    ("--amount 0.1", "amount 0.1 of 8 heads is less than one: no head goes"),
+    ("--amount 0.2 --uniform", "amount 0.2 of 4 heads is less than one"),
     ("--amount 0.5 --report rows.tsv/r.html", "r.html cannot be written"),
     ("--amount 0.5 --report rows.tsv", "rows.tsv exists and is not overwritten"),
     ("--amount 0.5 --report out", "out is a folder, or where the model goes"),
@@ -102,7 +133,7 @@ OPTIONS = [
 def test_words_that_cannot_be(headprune, folders, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.tsv").write_text(LABELLED)
-    for name in ("classifier", "pruned", "even"):
+    for name in ("classifier", "pruned", "even", "empty", "broken", "bloom"):
         (tmp_path / name).symlink_to(folders / name)
     for name in ("folder.tsv", "full/note"):
         (tmp_path / name).mkdir(parents=True)
@@ -123,12 +154,12 @@ def test_a_lack_of_memory_is_said(headprune, folders, tmp_path, monkeypatch, err
         raise error
 
     (tmp_path / "rows.tsv").write_text(LABELLED)
-    monkeypatch.setattr(lib, "score_heads", run_out)
+    monkeypatch.setattr(data, "score_heads", run_out)
     words = ("score", folders / "classifier", tmp_path / "rows.tsv")
     one_line(*headprune(*words), "out of memory: lower --batch-size")
 
 
-# name of the file, what is in it (None: nothing there), which model it is for, what is said
+# name of the file, what is in it, which model it is for, what is said
 FILES = [
     ("rows.tsv", "\n\n", "classifier", "rows.tsv: the file is empty; its first line is to name the"),
     ("rows.tsv", HEAD, "classifier", "holds no row"),
@@ -156,8 +187,7 @@ FILES = [
 @pytest.mark.parametrize(("name", "content", "model", "message"), FILES)
 def test_files_that_are_not_data(headprune, folders, tmp_path, name, content, model, message):
     path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     one_line(*headprune("score", folders / model, path, "--max-length", 700), message)
 
 

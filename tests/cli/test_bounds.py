@@ -3,26 +3,18 @@
 import json
 
 import pytest
-from ownmodels import LABELLED, classifier, kept_in, language_model, run, tokenizer
+from ownmodels import classifier, kept_in, language_model, run
 
 from headprune_lib import find_heads, load_pruned
 from headprune_lib.budgets import cache_cost
 from headprune_lib.cli.bounds import TITLES
-from headprune_lib.cli.data import make_batches, read_rows
 from headprune_lib.cli.quality import quality
 from headprune_lib.masking import ones_mask
 
 
-@pytest.fixture
-def labelled(tmp_path):
-    path = tmp_path / "rows.tsv"
-    path.write_text(LABELLED)
-    return path
-
-
 @pytest.mark.parametrize(("value", "limit"), [(0.9, 0.9), (12000.0, 12000)])
-def test_parameters_as_a_share_or_a_number(tmp_path, labelled, value, limit):
-    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
+def test_parameters_as_a_share_or_a_number(tmp_path, folder, labelled, value, limit):
+    out = tmp_path / "out"
     found = json.loads(run("prune", folder, labelled, out, "--parameters", value, "--json").output)
     before = found["before"]["parameters"]
     limit = limit * before if limit < 1 else limit
@@ -45,9 +37,10 @@ def test_a_cache_per_group_and_the_printed_curve(tmp_path):
     assert {block.queries_per_kv for block in find_heads(model) if block.kept_heads} <= {1, 2}
 
 
-def test_seconds_by_a_measured_table(tmp_path, labelled):
-    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
-    result = run("prune", folder, labelled, out, "--seconds", 60, "--at", "2x8", "--json")
+def test_seconds_by_a_measured_table(tmp_path, folder, labelled):
+    result = run(
+        "prune", folder, labelled, tmp_path / "out", "--seconds", 60, "--at", "2x8", "--json"
+    )
     found = json.loads(result.output)
     assert found["after"]["heads"] == 8 and [p["heads gone"] for p in found["walked"]] == [0]
     assert 0 < found["walked"][0]["seconds a pass"] < 60
@@ -57,15 +50,14 @@ def test_seconds_by_a_measured_table(tmp_path, labelled):
 
 
 @pytest.mark.parametrize(("option", "lost"), [("--lose-nats", 0.05), ("--lose-points", 34)])
-def test_a_quality_is_kept_on_held_out_text(tmp_path, labelled, option, lost):
-    folder, out = kept_in(tmp_path / "model", classifier()), tmp_path / "out"
-    held = tmp_path / "held.tsv"
+def test_a_quality_is_kept_on_held_out_text(tmp_path, folder, labelled, batches_of, option, lost):
+    out, held = tmp_path / "out", tmp_path / "held.tsv"
     held.write_text("text\tlabel\ngood plot\tpositive\nthe film\tnegative\ndull\tpositive\n")
     result = run("prune", folder, labelled, out, option, lost, "--held-out", held, "--json")
     found = json.loads(result.output)
     name = "loss" if option == "--lose-nats" else "accuracy"
-    batches = make_batches(classifier(), tokenizer(), read_rows(held, "classification"), 32, 128)
-    before, after = (quality(model, batches)[name] for model in (classifier(), load_pruned(out)))
+    both = classifier(), load_pruned(out)
+    before, after = (quality(model, batches_of(held))[name] for model in both)
     bad = 1 if name == "loss" else -100
     assert bad * (after - before) <= lost + 1e-4
     walked = {point["heads gone"]: point[TITLES[option]] for point in found["walked"]}

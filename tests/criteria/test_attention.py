@@ -43,19 +43,26 @@ def test_entropy_is_the_mean_over_real_queries_at_any_batch_size(model, examples
     torch.testing.assert_close(low, 1 - expected)
 
 
-def test_confidence_leaves_the_end_mark_out(model, examples, split):
+def test_confidence_leaves_the_end_mark_out_and_says_where_none_is_known(model, examples, split):
     every = by_rows(model, examples, lambda given: float(given.max()))
-    torch.testing.assert_close(confidence(model, split([2]))["self"], every)
+    with pytest.warns(UserWarning, match=r"give leave_out=end_ids\(tokenizer\)"):
+        torch.testing.assert_close(confidence(model, split([2]))["self"], every)
     end = int(examples["input_ids"][0, 0])
-    found = confidence(model, split([]), leave_out=[end])["self"]
-    assert (found <= every + 1e-12).all() and (found < every - 1e-3).any()
-    model.config.eos_token_id = end
-    try:
-        torch.testing.assert_close(confidence(model, split([]))["self"], found)
-    finally:
-        model.config.eos_token_id = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counted, found = (
+            confidence(model, split([]), leave_out=ids)["self"] for ids in ([], [end])
+        )
+        torch.testing.assert_close(counted, every)
+        assert (found <= every + 1e-12).all() and (found < every - 1e-3).any()
+        model.config.eos_token_id = end
+        try:
+            torch.testing.assert_close(confidence(model, split([]))["self"], found)
+        finally:
+            model.config.eos_token_id = None
 
 
+@pytest.mark.filterwarnings("ignore:the model's configuration names no end mark")
 @pytest.mark.parametrize("by", ["entropy", "confidence", "importance-entropy"])
 def test_weights_are_read_under_the_eager_kernel_and_the_models_own_is_put_back(by, examples):
     model = build("bert", "sdpa")
@@ -64,15 +71,6 @@ def test_weights_are_read_under_the_eager_kernel_and_the_models_own_is_put_back(
     found = score_heads(model, [examples], by)["self"]
     assert model.config._attn_implementation == "sdpa"
     torch.testing.assert_close(found, score_heads(build("bert"), [examples], by)["self"])
-
-
-def test_confidence_says_where_no_end_mark_is_known(model, examples, split):
-    assert model.config.eos_token_id is None
-    with pytest.warns(UserWarning, match=r"give leave_out=end_ids\(tokenizer\)"):
-        found = confidence(model, split([]))["self"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        torch.testing.assert_close(confidence(model, split([]), leave_out=())["self"], found)
 
 
 def test_one_pass_gives_what_two_give(model, split):
@@ -115,10 +113,7 @@ def test_its_two_ends_are_the_orders_of_its_parts(model, split):
 
 def test_products(model, split):
     batches = split([2])
-    important, wide = both(model, batches)
-    for by, factor in (
-        ("importance-times-entropy", wide["self"]),
-        ("importance-times-focus", 1 - wide["self"]),
-    ):
+    important, wide = (scores["self"] for scores in both(model, batches))
+    for by, factor in (("importance-times-entropy", wide), ("importance-times-focus", 1 - wide)):
         plain = score_heads(model, batches, by, normalize=None)["self"]
-        torch.testing.assert_close(plain, important["self"] * factor)
+        torch.testing.assert_close(plain, important * factor)

@@ -13,7 +13,6 @@ from headprune_lib.criteria.gradient import (
     importance_integrated,
     importance_signed,
     importance_token,
-    logits_norm,
     second_order,
 )
 from headprune_lib.masking import ones_mask
@@ -93,25 +92,19 @@ def losses_at(model, batch, head, gate, others=1.0):
     return losses.flatten(1).sum(1) if labels.ndim > 1 else losses
 
 
-def test_it_is_the_mean_of_absolute_integrals(model, examples):
+def test_it_is_the_mean_of_absolute_integrals(model, examples, split):
     steps, small, head = 3, 2.0**-10, ("self", 1, 2)
     integrals = 0
     for place in ((i + 0.5) / steps for i in range(steps)):
         ends = (losses_at(model, examples, head, place + end, place) for end in (small, -small))
         integrals = integrals + (next(ends) - next(ends)) / (2 * small) / steps
-    found = importance_integrated(model, [examples], steps=steps)["self"][1, 2]
+    one, several = (importance_integrated(model, split(cuts), steps=steps) for cuts in ([], [1, 4]))
     expected = integrals.abs().mean()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
-
-
-def test_batches_do_not_matter_and_bad_settings_are_named(model, split):
-    one, several = (importance_integrated(model, split(cuts), steps=2) for cuts in ([], [1, 4]))
+    torch.testing.assert_close(one["self"][1, 2], expected, rtol=1e-4, atol=1e-7)
     torch.testing.assert_close(one["self"], several["self"], **ROUNDING)
-    with pytest.raises(ValueError, match="steps is 0"):
-        importance_integrated(model, split([]), steps=0)
 
 
-def test_it_is_the_derivative_of_the_norm(model, split, examples):
+def test_it_is_the_derivative_of_the_norm_and_needs_no_labels(model, split, examples):
     step, ends = 2.0**-10, []
     for gate in (1 + step, 1 - step):
         mask = ones_mask(model)
@@ -119,18 +112,27 @@ def test_it_is_the_derivative_of_the_norm(model, split, examples):
         with masked_heads(model, mask):
             ends.append(logits_of(model, examples).norm(dim=1).double())
     expected = ((ends[0] - ends[1]) / (2 * step)).abs().mean()
-    for cuts in ([], [2, 3]):
-        found = score_heads(model, split(cuts), "logits-norm")["self"]
+    unlabelled = {name: value for name, value in examples.items() if name != "labels"}
+    for batches in (split([]), split([2, 3]), [unlabelled]):
+        found = score_heads(model, batches, "logits-norm")["self"]
         torch.testing.assert_close(found[1, 2], expected, rtol=1e-5, atol=1e-8)
 
 
-def test_labels_are_not_needed_and_a_loss_is_refused(model, examples):
-    unlabelled = {name: value for name, value in examples.items() if name != "labels"}
-    torch.testing.assert_close(
-        logits_norm(model, [unlabelled])["self"], logits_norm(model, [examples])["self"]
-    )
-    with pytest.raises(ValueError, match="uses no loss: leave it out"):
-        score_heads(model, [examples], "logits-norm", loss=lambda outputs, batch: None)
+BAD = [
+    ("importance-integrated", {"steps": 0}, "steps is 0"),
+    ("second-order", {"probes": 0}, "probes is 0; give at least 1, or None"),
+    ("logits-norm", {"loss": lambda outputs, batch: None}, "uses no loss: leave it out"),
+    ("shapley", {"permutations": 0}, "permutations is 0"),
+    ("gates", {"updates": 0}, "updates is 0"),
+    ("importance-entropy", {"alpha": 2}, "alpha is 2; give the weight"),
+    ("importance-entropy", {"among": "layer"}, "unknown among 'layer'"),
+]
+
+
+@pytest.mark.parametrize(("by", "settings", "message"), BAD)
+def test_bad_settings_are_named(model, examples, by, settings, message):
+    with pytest.raises(ValueError, match=message):
+        score_heads(model, [examples], by, **settings)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,7 @@ def test_random_signs_estimate_the_diagonal(model, examples, split):
     assert torch.equal(one, other) and not torch.equal(one, third)
 
 
-def test_bad_settings_and_heads_that_are_gone(model, examples):
-    with pytest.raises(ValueError, match="probes is 0; give at least 1, or None"):
-        score_heads(model, [examples], "second-order", probes=0)
+def test_heads_that_are_gone_have_no_second_order(examples):
     smaller = prune_heads(build(), head_mask(build(), [("self", 0, head) for head in range(4)]))
     found = second_order(smaller, [examples])["self"]
     assert found[0].isnan().all() and found[1:].isfinite().all()

@@ -12,9 +12,12 @@ from headprune_lib.criteria.search import gates, losses_without, shapley
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import default_loss
 
+EVERY = [("self", layer, head) for layer in range(3) for head in range(4)]
+LEFT = [("self", 0, 1), ("self", 2, 0), ("self", 2, 3)]
+
 
 def test_one_head_a_step_is_backward_elimination(model, examples):
-    gone, left = [], [("self", layer, head) for layer in range(3) for head in range(4)]
+    gone, left = [], list(EVERY)
     while left:
         best = min(left, key=lambda head: loss_without(model, examples, [*gone, head]))
         gone.append(best)
@@ -32,10 +35,6 @@ def test_reused_activations_give_the_losses_of_plain_passes(name):
     left = [head for head in heads if head not in (heads[1], heads[-1])]
     plain = losses_without(model, batches, left, mask, loss=default_loss(model))
     assert losses_without(model, batches, left, mask) == pytest.approx(plain, rel=1e-9)
-
-
-EVERY = [("self", layer, head) for layer in range(3) for head in range(4)]
-LEFT = [("self", 0, 1), ("self", 2, 0), ("self", 2, 3)]
 
 
 def test_one_permutation_gives_each_head_what_it_adds_to_those_before_it(examples):
@@ -68,18 +67,15 @@ def test_the_values_sum_to_what_all_heads_do(model, examples, split):
     assert float(halves.sum()) == pytest.approx(whole, rel=1e-9)
     one, other = (shapley(model, [examples], permutations=2, seed=seed)["self"] for seed in (0, 1))
     assert torch.equal(one, found) and not torch.equal(one, other)
-    with pytest.raises(ValueError, match="permutations is 0"):
-        shapley(model, [examples], permutations=0)
 
 
 def test_what_is_closed_first_costs_least(model, examples):
     """Against random orders: the loss without the six heads that the gates close."""
     found = score_heads(model, [examples], "gates", updates=150)
     learned = loss_without(model, examples, rank_heads(found)[:6])
-    heads = [("self", layer, head) for layer in range(3) for head in range(4)]
     generator = torch.Generator().manual_seed(0)
     orders = (torch.randperm(12, generator=generator)[:6] for _ in range(20))
-    drawn = [loss_without(model, examples, [heads[i] for i in order]) for order in orders]
+    drawn = [loss_without(model, examples, [EVERY[i] for i in order]) for order in orders]
     assert learned < sorted(drawn)[2]
 
 
@@ -102,7 +98,5 @@ def test_a_seed_gives_the_same_and_removed_heads_have_none(examples):
         gates(smaller, [examples], updates=3, seed=seed)["self"] for seed in (1, 1, 2)
     )
     assert not torch.equal(one[0], third[0])
-    with pytest.raises(ValueError, match="updates is 0"):
-        gates(smaller, [examples], updates=0)
     torch.testing.assert_close(one, other, equal_nan=True, rtol=0, atol=0)
     assert one[1].isnan().all() and one[[0, 2]].isfinite().all()

@@ -5,7 +5,7 @@ import torch
 import transformers as t
 from tiny import GROUPED, build
 
-from headprune_lib import export_gguf, head_importance, head_mask, prune_heads
+from headprune_lib import export_gguf, head_importance, prune_heads
 from headprune_lib.export.gguf import read_gguf, read_gguf_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
@@ -18,9 +18,9 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
 }  # fmt: skip
-GROUP = [("self", 1, 2), ("self", 1, 3)]
-OF_EACH = [("self", layer, head) for layer in range(4) for head in (0, 1)]
-LAYERS = [("self", layer, head) for layer in (2, 3) for head in range(4)]
+GROUP = [(1, 2), (1, 3)]
+OF_EACH = [(layer, head) for layer in range(4) for head in (0, 1)]
+LAYERS = [(layer, head) for layer in (2, 3) for head in range(4)]
 
 
 def pruned(cut, model_class=t.LlamaForCausalLM, **more):
@@ -29,7 +29,7 @@ def pruned(cut, model_class=t.LlamaForCausalLM, **more):
     for parameter in model.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.15)
-    return prune_heads(model, head_mask(model, cut)) if cut else model
+    return prune_heads(model, cut)
 
 
 def adapted():
@@ -110,25 +110,24 @@ def test_the_tokenizer_of_another_file_is_copied(tmp_path):
     assert written.tokenizer.endswith("base.gguf")
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (lambda: build("bert"), "BertForSequenceClassification has no architecture in llama.cpp"),
-        (lambda: build("qwen3"), "Qwen3ForCausalLM has no architecture in llama.cpp"),
-        (lambda: pruned([], attention_bias=True), r"'deci' has no model\.layers\.0\.self_attn"),
-        (adapted, r"'deci' has no model\.layers\.0.*base_layer.*merge an adapter first"),
-        (lambda: pruned([], t.MistralForCausalLM, sliding_window=4), "no sliding window"),
-        (
-            lambda: pruned([], rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
-            "scaled by 'dynamic' are not written",
-        ),
-        (lambda: pruned([("self", 0, h) for h in range(4)]), "first layer has no heads left"),
-        (
-            lambda: pruned([], type("LlamaForCausalLM", (t.LlamaForCausalLM,), {})),
-            "LlamaForCausalLM, or its attention, runs other code",
-        ),
-    ],
-)  # fmt: skip
+def scaled(kind, **more):
+    return lambda: pruned([], rope_parameters={"rope_type": kind, "rope_theta": 1e4, **more})
+
+
+SUBCLASS = type("LlamaForCausalLM", (t.LlamaForCausalLM,), {})
+REFUSED = [
+    (lambda: build("bert"), "BertForSequenceClassification has no architecture in llama.cpp"),
+    (lambda: build("qwen3"), "Qwen3ForCausalLM has no architecture in llama.cpp"),
+    (lambda: pruned([], attention_bias=True), r"'deci' has no model\.layers\.0\.self_attn"),
+    (adapted, r"'deci' has no model\.layers\.0.*base_layer.*merge an adapter first"),
+    (lambda: pruned([], t.MistralForCausalLM, sliding_window=4), "no sliding window"),
+    (scaled("dynamic", factor=2.0), "scaled by 'dynamic' are not written"),
+    (lambda: pruned([(0, head) for head in range(4)]), "first layer has no heads left"),
+    (lambda: pruned([], SUBCLASS), "LlamaForCausalLM, or its attention, runs other code"),
+]
+
+
+@pytest.mark.parametrize(("model", "message"), REFUSED)
 def test_what_the_architecture_does_not_describe_is_refused(model, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         export_gguf(model(), tmp_path / "model.gguf")
@@ -151,8 +150,7 @@ def test_what_is_read_computes_what_was_written(written):
     batch = {"input_ids": ids, "labels": ids}
     mine, theirs = (head_importance(one, [batch])["self"] for one in (found, model))
     torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
-    group = [("self", 0, 0), ("self", 0, 1)]
-    assert prune_heads(found, head_mask(found, group)).num_parameters() < model.num_parameters()
+    assert prune_heads(found, [(0, 0), (0, 1)]).num_parameters() < model.num_parameters()
     found.train()(input_ids=ids, labels=ids).loss.backward()
     assert found.lm_head.weight.grad is not None
 

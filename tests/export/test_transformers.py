@@ -34,13 +34,6 @@ def drawn(model_class, **more):
     return uniform(model_class(config).eval(), 0.25)
 
 
-def cut_unevenly(model):
-    """One head, and all of another layer."""
-    return hp.prune_heads(
-        model, hp.head_mask(model, [("self", 0, 1), *(("self", 2, h) for h in range(4))])
-    )
-
-
 def step():
     """A group of heads gone from one layer of the text, none from the next."""
     config = tiny_config("step3p7")
@@ -48,9 +41,7 @@ def step():
     torch.manual_seed(0)
     model = t.AutoModelForImageTextToText.from_config(config).eval()
     gone = next(block for block in hp.find_heads(model) if block.kind == "text")
-    return hp.prune_heads(
-        model, hp.head_mask(model, [("text", 0, h) for h in range(gone.queries_per_kv)])
-    )
+    return hp.prune_heads(model, [("text", 0, head) for head in range(gone.queries_per_kv)])
 
 
 # what opens it, how it is said, under which class; and the model
@@ -68,7 +59,7 @@ ROUTES = {
     "mistral": (CAUSAL, "uniform", "MistralForCausalLM", lambda: drawn(t.MistralForCausalLM)),
 
     "bert": ("AutoModelForSequenceClassification", "full size", "BertForSequenceClassification",
-             lambda: cut_unevenly(build("bert", dtype=torch.float32))),
+             lambda: left("bert", (0, 1), *[(2, head) for head in range(4)])),
     "step3p7": ("AutoModelForImageTextToText", "per layer", "Step3p7ForConditionalGeneration", step),
 }  # fmt: skip
 
@@ -104,7 +95,9 @@ def opened(tmp_path_factory):
     for name, (auto, route, _, make) in ROUTES.items():
         (base / name).mkdir()
         model, inputs = make(), inputs_for(name)
+        before, config = copy.deepcopy(model.state_dict()), model.config.to_dict()
         written = hp.export_transformers(model, base / name / "out", full_size=route == "full size")
+        assert same_weights(model, before) and model.config.to_dict() == config
         torch.save(inputs, base / name / "inputs.pt")
         found[name], asked[name] = (model, inputs, written), (auto, str(written.folder))
     (base / "asked.json").write_text(json.dumps(asked))
@@ -137,51 +130,37 @@ def test_plain_transformers_computes_the_same(name, opened):
         assert torch.equal(made[name]["tokens"], tokens)
 
 
-@pytest.mark.parametrize(
-    ("name", "cut", "message"),
-    [
-        ("mistral", [("self", 0, 0), ("self", 0, 1)], r"have 2 to 4 heads left.*prune with --uniform"),
-        ("mistral", [("self", 2, h) for h in range(4)], r"0 to 4 .* left.*at least one: prune with"),
-        # which Mistral's configuration says for it
-        ("llama", [("self", 2, h) for h in range(2)], r"have 2 to 4 heads left.*prune with --uniform"),
-        ("bert", [("self", 2, h) for h in range(2)],
-         r"2 to 4 heads left.*no other number.*--uniform does not help: keep the folder"),
-        ("t5", [(kind, layer, layer) for kind in ("enc-enc", "enc-dec", "dec-dec")
-                for layer in (0, 1)], r"share one table of position biases.*--uniform"),
-    ],
-)  # fmt: skip
-def test_layers_that_no_one_number_describes(name, cut, message, tmp_path):
-    model = build(name, dtype=torch.float32)
-    hp.prune_heads(model, hp.head_mask(model, cut))
-    with pytest.raises(ValueError, match=message):
-        hp.export_transformers(model, tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
 class Own(t.MistralForCausalLM):
     pass
 
 
-def test_what_is_not_written_at_all(tmp_path):
-    with pytest.raises(ValueError, match=r"Own is no class of transformers.*merge adapters"):
-        hp.export_transformers(drawn(Own), tmp_path / "out")
+def left(name, *cut):
+    return hp.prune_heads(build(name, dtype=torch.float32), cut)
+
+
+def without_weights():
     with torch.device("meta"):
-        empty = t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
-    with pytest.raises(ValueError, match="are not in memory"):
-        hp.export_transformers(empty, tmp_path / "out")
-    (tmp_path / "note").touch()
-    with pytest.raises(FileExistsError):
-        hp.export_transformers(drawn(t.MistralForCausalLM), tmp_path)
+        return t.MistralForCausalLM(t.MistralConfig(**UNGROUPED))
 
 
-def test_the_model_is_left_as_it_was(tmp_path):
-    model = drawn(t.LlamaForCausalLM)
-    before = copy.deepcopy(model.state_dict())
-    model.train()
-    hp.export_transformers(model, tmp_path / "out")
-    assert model.training and model.config.model_type == "llama"
-    assert model.config.num_attention_heads == 4
-    assert same_weights(model, before)
+SHARED = [(kind, i, i) for kind in ("enc-enc", "enc-dec", "dec-dec") for i in (0, 1)]
+REFUSED = [
+    (lambda: left("mistral", (0, 0), (0, 1)), r"have 2 to 4 heads left.*prune with --uniform"),
+    (lambda: left("mistral", *[(2, h) for h in range(4)]), r"0 to 4 .*at least one: prune with"),
+    # which Mistral's configuration says for it
+    (lambda: left("llama", (2, 0), (2, 1)), r"have 2 to 4 heads left.*prune with --uniform"),
+    (lambda: left("bert", (2, 0), (2, 1)), r"2 to 4 heads.*no other number.*does not help: keep"),
+    (lambda: left("t5", *SHARED), r"share one table of position biases.*--uniform"),
+    (lambda: drawn(Own), r"Own is no class of transformers.*merge adapters"),
+    (without_weights, "are not in memory"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_no_configuration_describes_is_refused(make, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        hp.export_transformers(make(), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch):
@@ -196,6 +175,9 @@ def test_what_would_compute_something_else_is_not_written(tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="differs from the model by"):
         hp.export_transformers(drawn(t.MistralForCausalLM), tmp_path / "out")
     assert not list(tmp_path.iterdir())
+    (tmp_path / "note").touch()
+    with pytest.raises(FileExistsError):
+        hp.export_transformers(drawn(t.MistralForCausalLM), tmp_path)
 
 
 TAKE_FEWER = {"gemma3", "llama", "mistral", "qwen3", "t5", "vit"}
