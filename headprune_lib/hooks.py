@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
+from torch.utils.hooks import RemovableHandle
 
 
 @dataclass(eq=False, frozen=True)
@@ -28,49 +29,22 @@ class _Hold:
 
 _HOLDS: list[_Hold] = []
 _LOCK = threading.RLock()
-_EAGER = ExitStack()  # the stance of torch.compile, while any hook is on
+_EAGER: list[Any] = []  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
-def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, hooks on these modules act: compiled code is passed over, other threads are refused.
-
-    What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
-    as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
-    around the model). It is used again afterwards.
-
-    Raises:
-        RuntimeError: another thread masks or measures a model that holds one of these modules; the
-            two would see each other's hooks.
-    """
-    held = list(modules)
-    with _holding(held, frozenset(held)):
-        yield
-
-
-@contextmanager
-def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
+def claimed(modules: Iterable[nn.Module], *, hooked: bool = False) -> Iterator[None]:
     """Inside, no other thread may change these modules, or what is in them, by this library.
 
     May be nested.
 
     Raises:
-        RuntimeError: another thread does.
+        RuntimeError: another thread masks or measures a model that holds one of these modules; the
+            two would see each other's hooks.
     """
-    with _holding(modules, frozenset()):
-        yield
-
-
-def hooked(modules: Iterable[nn.Module]) -> bool:
-    """Whether the library's hooks are on any of these modules right now."""
-    with _LOCK:
-        return any(module in hold.hooked for module in modules for hold in _HOLDS)
-
-
-@contextmanager
-def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iterator[None]:
-    inside = frozenset(inner for module in modules for inner in module.modules())
-    hold = _Hold(threading.get_ident(), inside, hooked)
+    outer = frozenset(modules)
+    inside = frozenset(inner for module in outer for inner in module.modules())
+    hold = _Hold(threading.get_ident(), inside, outer if hooked else frozenset())
     with _LOCK:
         for other in _HOLDS:
             if other.thread != hold.thread and (shared := other.modules & inside):
@@ -90,18 +64,40 @@ def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iter
             _set_stance()
 
 
+def hooking(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+    """As :func:`claimed`, for modules with hooks: inside, compiled code is passed over.
+
+    What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
+    as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
+    around the model). It is used again afterwards.
+    """
+    return claimed(modules, hooked=True)
+
+
+def hooked(modules: Iterable[nn.Module]) -> bool:
+    """Whether the library's hooks are on any of these modules right now."""
+    with _LOCK:
+        return any(module in hold.hooked for module in modules for hold in _HOLDS)
+
+
 def _set_stance() -> None:
     """Compiled code is passed over while any hook is on: blocks need not end in order."""
-    global _eager  # noqa: PLW0603
     wanted = any(hold.hooked for hold in _HOLDS)
-    if wanted and not _eager:
-        _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
-    elif _eager and not wanted:
-        _EAGER.close()
-    _eager = wanted
+    if wanted and not _EAGER:
+        _EAGER.append(torch.compiler.set_stance("force_eager"))
+        _EAGER[0].__enter__()
+    elif _EAGER and not wanted:
+        _EAGER.pop().__exit__(None, None, None)
 
 
-_eager = False
+@contextmanager
+def removed_after(*handles: RemovableHandle) -> Iterator[None]:
+    """Inside, these hooks are on."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 Change = Callable[[Tensor], Tensor]
@@ -144,13 +140,14 @@ class _Use:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Inside, the hooks are on, and what is checkpointed is repeated under them."""
-        with hooking(self.modules), ExitStack() as stack:
-            for module, change in zip(self.modules, self.changes, strict=True):
-                if change is not None:
-                    hook = self.hook(change)
-                    stack.callback(module.register_forward_pre_hook(hook).remove)
-            stack.enter_context(_repeating_checkpoints(self))
-            yield
+        with hooking(self.modules):
+            handles = [
+                module.register_forward_pre_hook(self.hook(change))
+                for module, change in zip(self.modules, self.changes, strict=True)
+                if change is not None
+            ]
+            with removed_after(*handles), _repeating_checkpoints(self):
+                yield
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
         """A hook, a plain function, so that a copy of the model shares this use."""
@@ -283,10 +280,11 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
 
         return hook
 
-    with hooking(modules), ExitStack() as stack:
-        for module, call in zip(modules, calls, strict=True):
-            stack.callback(module.register_forward_hook(keep(call)).remove)
-        yield calls
+    with hooking(modules):
+        kept = zip(modules, calls, strict=True)
+        handles = [module.register_forward_hook(keep(call)) for module, call in kept]
+        with removed_after(*handles):
+            yield calls
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from headprune_lib.hooks import hooked
 from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionLayer, columns_of, rows_of
+from headprune_lib.utils import state_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:
@@ -70,9 +70,14 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
         _check_removable(block, heads)
     check_weights(model, [block for block, _ in changed])
     named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
-    with _all_or_nothing(model.get_submodule(block.path) for block, _ in changed):
+    outer = (model.get_submodule(block.path) for block, _ in changed)
+    put_back = state_of({inner for module in outer for inner in module.modules()})
+    try:
         for block, heads in changed:
             keep_heads(model, block, heads)
+    except BaseException:
+        put_back()
+        raise
     for configuration, name, value in named:
         setattr(configuration, name, value)
     return model
@@ -91,29 +96,6 @@ def _check_removable(block: AttentionLayer, keep: Sequence[int]) -> None:
             "masked_heads"
         )
     block.group_left(keep)
-
-
-@contextmanager
-def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """An error inside leaves these modules with the attributes, weights and hooks that they had."""
-    before = [
-        (
-            module,
-            dict(module.__dict__),
-            {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict)},
-        )
-        for module in {inner for outer in modules for inner in outer.modules()}
-    ]
-    try:
-        yield
-    except BaseException:
-        for module, attributes, tables in before:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-            for name, table in tables.items():  # in place: who added a hook holds its table
-                module.__dict__[name].clear()
-                module.__dict__[name].update(table)
-        raise
 
 
 def _check_size(block: AttentionLayer, part: str, projection: Any, where: str) -> None:
