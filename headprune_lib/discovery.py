@@ -146,20 +146,7 @@ def find_heads(
             f"{type(model).__name__} wraps the model and runs copies of it; give the model "
             "itself, wrapper.module"
         )
-    return discovered(model, verify=verify, inputs=inputs).blocks
-
-
-@dataclass
-class Discovery:
-    """What was found in a model.
-
-    Attributes:
-        blocks: attention whose heads can be masked, in order of layers.
-        refused: path of each attention module that was seen and not taken -> why.
-    """
-
-    blocks: list[AttentionLayer]
-    refused: dict[str, str]
+    return discovered(model, verify=verify, inputs=inputs)[0]
 
 
 @dataclass
@@ -192,8 +179,10 @@ class _Memory:
 _MEMORY = "_headprune_discovery"  # the attribute of a model
 
 
-def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = None) -> Discovery:
-    """The blocks of a model and what was not taken; see :func:`headprune_lib.find_heads`."""
+def discovered(
+    model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
+) -> tuple[list[AttentionLayer], dict[str, str]]:
+    """What :func:`headprune_lib.find_heads` returns; path of each module not taken -> why."""
     modules = dict(model.named_modules())
     known, unsure, unknown = _split(modules)
     signature = tuple(_signature(modules, path) for path in (*unknown, *unsure))
@@ -201,7 +190,13 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     again = inputs is not None or (not verify and memory is not None and memory.source == "found")
     if memory is None or memory.signature != signature or (signature and again):
         memory = _Memory(signature, source="found" if verify else "assumed")
-        candidates = _candidates(modules, unknown, memory)
+        candidates: dict[str, tuple[AttentionSpec, ...]] = {}  # the likeliest first
+        for path in unknown:
+            try:
+                holder, specs = _read(modules, path)
+                candidates.setdefault(holder, specs)
+            except NotAttention as reason:
+                memory.refused[path] = str(reason)
         passes = []
         if not verify:
             assumed = {"source": "assumed"}
@@ -221,10 +216,19 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
             )
     taken = _taken(known, memory)
     if not taken:
-        raise UnknownArchitecture(_nothing_found(modules, memory.refused))
+        classes = {type(module).__name__ for module in modules.values()}
+        named = sorted(name for name in classes if "attention" in name.lower())
+        seen = f"it holds {named or 'no module named like attention'}"
+        if memory.refused:
+            seen = f"seen and refused: {_told(modules, memory.refused)}"
+        raise UnknownArchitecture(
+            f"no known attention module in {type(model).__name__}; {seen}. Known: "
+            f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
+            'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
+        )
     blocks = list(_with_sharing(_blocks(model, modules, taken, memory), memory))
     _check_apart(model, blocks)
-    return Discovery(blocks, memory.refused)
+    return blocks, memory.refused
 
 
 def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]:
@@ -398,20 +402,16 @@ def _blocks(
     kinds, layers, blocks = _kinds(modules, order, memory.outside), Counter[str](), []
     for path in order:
         told = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
-        layer, layer_path = layers[told["kind"]], _layer_path(modules, path)
-        blocks.append(
-            layer_at(model, path, taken[path].spec, layer=layer, layer_path=layer_path, **told)
+        # the nearest module around this that lies in a list; itself where there is none
+        around = (
+            p
+            for p in reversed([*_ancestors(path), path])
+            if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList)
         )
+        where: dict[str, Any] = {"layer": layers[told["kind"]], "layer_path": next(around, path)}
+        blocks.append(layer_at(model, path, taken[path].spec, **where, **told))
         layers[told["kind"]] += 1
     return blocks
-
-
-def _layer_path(modules: Modules, path: str) -> str:
-    """The nearest module around this that lies in a list of layers; itself where there is none."""
-    for inner in reversed([*_ancestors(path), path]):
-        if isinstance(modules[inner.rpartition(".")[0]], nn.ModuleList):
-            return inner
-    return path
 
 
 def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[AttentionLayer]:
@@ -462,22 +462,6 @@ def _told(modules: Modules, refused: dict[str, str]) -> str:
     )
 
 
-def _nothing_found(modules: Modules, refused: dict[str, str]) -> str:
-    """The message where no attention module was taken at all."""
-    classes = {type(module).__name__ for module in modules.values()}
-    named = sorted(name for name in classes if "attention" in name.lower())
-    what = (
-        f"seen and refused: {_told(modules, refused)}"
-        if refused
-        else f"it holds {named or 'no module named like attention'}"
-    )
-    return (
-        f"no known attention module in {type(modules['']).__name__}; {what}. Known: "
-        f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
-        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
-    )
-
-
 def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
     """The kind of each attention module: what its keys come from, and which tower it stands in.
 
@@ -487,15 +471,22 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
     """
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
     plain = "enc-enc" if two_sided else "self"
-    kinds = {}
+    kinds: dict[str, str] = {}
+    towers: dict[str, str | None] = {}
     for path in paths:
-        if _is_cross(modules[path], path) or outside.get(path, False):
+        parts = path.split(".")
+        says = getattr(modules[path], "is_cross_attention", None)
+        crosses = any(_CROSS.match(part) for part in parts[-2:])
+        if (says if isinstance(says, bool) else crosses) or outside.get(path, False):
             kinds[path] = "enc-dec" if two_sided else "cross"
-        elif two_sided and any("decoder" in part.split("_") for part in path.split(".")[:-1]):
+        elif two_sided and any("decoder" in part.split("_") for part in parts[:-1]):
             kinds[path] = "dec-dec"
         else:
             kinds[path] = plain
-    towers = {path: _tower(path) for path in paths if kinds[path] == plain}
+            # the first tower that a part of the path is named after
+            words = (set(part.lower().split("_")) for part in parts)
+            after = (tower for some in words for tower, names in _TOWERS.items() if some & names)
+            towers[path] = next(after, None)
     if len(set(towers.values())) > 1:
         # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
         main = None if None in towers.values() else "text"
@@ -503,22 +494,6 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
             if not two_sided or tower not in (None, main):
                 kinds[path] = tower or "text"
     return kinds
-
-
-def _is_cross(module: nn.Module, path: str) -> bool:
-    if isinstance(says := getattr(module, "is_cross_attention", None), bool):
-        return says
-    return any(_CROSS.match(part) for part in path.split(".")[-2:])
-
-
-def _tower(path: str) -> str | None:
-    """The first tower that a part of the path is named after."""
-    for part in path.split("."):
-        words = set(part.lower().split("_"))
-        for tower, names in _TOWERS.items():
-            if words & names:
-                return tower
-    return None
 
 
 # The structure of a module: what its parts may be.
@@ -544,20 +519,6 @@ def _looks_like_attention(module: nn.Module) -> bool:
         if name not in OUTPUT and not name.startswith("q")
         for inner in child.modules()
     )
-
-
-def _candidates(
-    modules: Modules, paths: list[str], memory: _Memory
-) -> dict[str, tuple[AttentionSpec, ...]]:
-    """What the parts of modules may be, the likeliest first, at the path of each one's whole."""
-    candidates: dict[str, tuple[AttentionSpec, ...]] = {}
-    for path in paths:
-        try:
-            holder, specs = _read(modules, path)
-            candidates.setdefault(holder, specs)
-        except NotAttention as reason:
-            memory.refused[path] = str(reason)
-    return candidates
 
 
 def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:

@@ -97,7 +97,7 @@ def verify(
     for names in candidates:
         try:
             if entry:
-                _check_names(module, names)
+                _check_modules(module, names)
             block = layer_at(module, "", names)
             context = _verify_masking(module, block, call)
         except (
@@ -111,18 +111,11 @@ def verify(
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
-def _check_names(module: nn.Module, entry: AttentionSpec) -> None:
-    """Raises NotAttention where an entry names what the module does not have."""
-    entry = entry.of_module(module)
-    for name in (*entry.projections, "n_heads", "head_dim"):
-        if (path := getattr(entry, name)) is None:
-            continue
-        inside = f"{entry.core}." if entry.core and name in ("n_heads", "head_dim") else ""
-        try:
-            part = attrgetter(inside + path)(module)
-        except AttributeError:
-            raise NotAttention(f"its entry says {name}={path!r}, which it does not have") from None
-        if name in entry.projections and not isinstance(part, nn.Module):
+def _check_modules(module: nn.Module, entry: AttentionSpec) -> None:
+    """Raises NotAttention where an entry names something else than modules as projections."""
+    for name in entry.of_module(module).projections:
+        path = getattr(entry, name)
+        if not isinstance(part := attrgetter(path)(module), nn.Module):
             raise NotAttention(
                 f"its entry says {name}={path!r}, a {type(part).__name__} and no module: heads are "
                 "masked and removed at linear layers, so write the projection as an nn.Linear"
@@ -331,7 +324,10 @@ def _verify_removal(
             continue
         torn = problem([head for head in all_heads if head % group != 1]) if group > 1 else ""
         why, emptied = why_keep_one, None
-        for spec in () if why_keep_one else _emptied(module, variant, entry):
+        # a module that loses all its heads normalises by itself, or the one around it does
+        norms = () if names.core or entry else module.named_children()
+        normed = [replace(variant, norm=n) for n, c in norms if "norm" in type(c).__name__.lower()]
+        for spec in () if why_keep_one else [variant, *normed]:
             if not (found := problem([], spec)):
                 why, emptied = "", spec
                 break
@@ -376,8 +372,7 @@ def _removal_problem(
 def _looks_like_weights(returned: Tensor) -> bool:
     """Whether this is how much each query attends to each key: shares that sum to 1 at most.
 
-    Less than 1 goes to the keys where a part goes to none of them (an attention sink), and nothing
-    where a query sees no key.
+    They sum to less where a part goes to no key (an attention sink), or a query sees no key.
     """
     if not returned.is_floating_point() or returned.ndim < 3:
         return False
@@ -431,10 +426,15 @@ def _variants(
         and prefix + name not in projections
         and rows_of(child) in (n_heads, total)
     )
+    # of the module itself, of its embeddings and its small modules
+    tensors = dict(core.named_parameters(recurse=False)) | dict(core.named_buffers(recurse=False))
+    for name, child in core.named_children():
+        if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
+            tensors |= {f"{name}.{inner}": table for inner, table in child.named_parameters()}
     tables = tuple(
         prefix + name
-        for name, tensor in _own_tensors(core)
-        if tensor.ndim and list(tensor.shape).count(n_heads) == 1
+        for name, table in tensors.items()
+        if table.ndim and list(table.shape).count(n_heads) == 1
     )
     sizes = tuple(
         name
@@ -468,24 +468,6 @@ def _biases(
     return [{}, *({"bias_argument": name} for name in named)]
 
 
-def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers of the module itself, of its embeddings and its small modules."""
-    yield from core.named_parameters(recurse=False)
-    yield from core.named_buffers(recurse=False)
-    for name, child in core.named_children():
-        if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
-            yield from ((f"{name}.{inner}", tensor) for inner, tensor in child.named_parameters())
-
-
-def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[AttentionSpec]:
-    """Candidates for a module that loses all its heads: with a norm of its own, or without."""
-    yield names
-    if not names.core and not entry:
-        for name, child in module.named_children():
-            if "norm" in type(child).__name__.lower():
-                yield replace(names, norm=name)
-
-
 # Running the model: what its modules are given, and whose keys and values they read.
 
 
@@ -504,7 +486,15 @@ def capture_calls(
     calls: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
     problem = ""
-    for root_path in _roots(model, paths):
+    inner = [  # the models inside it that hold attention and can be run by themselves
+        path
+        for path, module in model.named_modules()
+        if path
+        and hasattr(module, "config")
+        and hasattr(module, "main_input_name")
+        and any(other.startswith(f"{path}.") for other in paths)
+    ]
+    for root_path in ["", *sorted(inner, key=lambda path: path.count("."))]:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         device = next((parameter.device for parameter in root.parameters()), torch.device("cpu"))
         for batch in [inputs] if inputs is not None and not root_path else example_inputs(root):
@@ -542,19 +532,6 @@ def record(
         except Exception as error:  # these inputs are not the model's
             return calls, describe_error(error)
     return calls, ""
-
-
-def _roots(model: nn.Module, paths: list[str]) -> list[str]:
-    """The model, then the models inside it that hold attention and can be run by themselves."""
-    inner = [
-        path
-        for path, module in model.named_modules()
-        if path
-        and hasattr(module, "config")
-        and hasattr(module, "main_input_name")
-        and any(other.startswith(f"{path}.") for other in paths)
-    ]
-    return ["", *sorted(inner, key=lambda path: path.count("."))]
 
 
 def keys_read(
