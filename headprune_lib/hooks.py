@@ -139,15 +139,19 @@ class _Use:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Inside, the hooks are on, and what is checkpointed is repeated under them."""
+        """Inside, the hooks are on, and what anyone checkpoints is repeated under them."""
         with hooking(self.modules):
             handles = [
                 module.register_forward_pre_hook(self.hook(change))
                 for module, change in zip(self.modules, self.changes, strict=True)
                 if change is not None
             ]
-            with removed_after(*handles), _repeating_checkpoints(self):
-                yield
+            _last(self, True)
+            try:
+                with removed_after(*handles):
+                    yield
+            finally:
+                _last(self, False)
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
         """A hook, a plain function, so that a copy of the model shares this use."""
@@ -198,6 +202,8 @@ class _Use:
 _REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
 """Uses under whose hooks this thread repeats a checkpointed function."""
 _LASTING: list[_Use] = []
+# A model's own code may hold torch.utils.checkpoint.checkpoint under any name, but that looks up its
+# two forms by theirs.
 _REENTRANT = checkpoint.CheckpointFunction
 _NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
 
@@ -218,28 +224,15 @@ def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@contextmanager
-def _repeating_checkpoints(use: _Use) -> Iterator[None]:
-    """Inside, what anyone checkpoints is repeated under the hooks of this use.
-
-    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
-    looks up its two forms by theirs.
-    """
+def _last(use: _Use, lasts: bool) -> None:
+    """From now on what is checkpointed is, or is not, repeated under the hooks of this use."""
+    module: Any = checkpoint
     with _LOCK:
-        _LASTING.append(use)
-        _exchange(_Reentrant, _not_reentrant)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _LASTING.remove(use)
-            if not _LASTING:
-                _exchange(_REENTRANT, _NOT_REENTRANT)
-
-
-def _exchange(reentrant: Any, not_reentrant: Any) -> None:
-    checkpoint.CheckpointFunction = reentrant  # type: ignore[misc]
-    checkpoint._checkpoint_without_reentrant_generator = not_reentrant
+        _LASTING.append(use) if lasts else _LASTING.remove(use)
+        module.CheckpointFunction = _Reentrant if _LASTING else _REENTRANT
+        module._checkpoint_without_reentrant_generator = (
+            _not_reentrant if _LASTING else _NOT_REENTRANT
+        )
 
 
 def _in_checkpoint() -> bool:
@@ -273,16 +266,15 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
     calls, places = [ModuleCall() for _ in modules], itertools.count(1)
 
-    def keep(call: ModuleCall) -> Callable[[nn.Module, tuple, Any], None]:
-        def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
-            call.inputs, call.output, call.times = inputs, output, call.times + 1
-            call.place = next(places)
-
-        return hook
+    def keep(call: ModuleCall, _module: nn.Module, inputs: tuple, output: Any) -> None:
+        call.inputs, call.output, call.times = inputs, output, call.times + 1
+        call.place = next(places)
 
     with hooking(modules):
-        kept = zip(modules, calls, strict=True)
-        handles = [module.register_forward_hook(keep(call)) for module, call in kept]
+        handles = [
+            module.register_forward_hook(partial(keep, call))
+            for module, call in zip(modules, calls, strict=True)
+        ]
         with removed_after(*handles):
             yield calls
 

@@ -67,7 +67,17 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
         (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
     ]
     for block, heads in changed:
-        _check_removable(block, heads)
+        if block.why_not_prunable:
+            raise ValueError(
+                f"{block.path}: heads of it can be masked and scored, not removed: "
+                f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
+            )
+        if block.why_keep_one and not heads:
+            raise ValueError(
+                f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
+                "masked_heads"
+            )
+        block.group_left(heads)
     check_weights(model, [block for block, _ in changed])
     named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
     outer = (model.get_submodule(block.path) for block, _ in changed)
@@ -81,46 +91,6 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
     for configuration, name, value in named:
         setattr(configuration, name, value)
     return model
-
-
-def _check_removable(block: AttentionLayer, keep: Sequence[int]) -> None:
-    """Raises ValueError where a block cannot be sliced down to these heads."""
-    if block.why_not_prunable:
-        raise ValueError(
-            f"{block.path}: heads of it can be masked and scored, not removed: "
-            f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
-        )
-    if block.why_keep_one and not keep:
-        raise ValueError(
-            f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
-            "masked_heads"
-        )
-    block.group_left(keep)
-
-
-def _check_size(block: AttentionLayer, part: str, projection: Any, where: str) -> None:
-    """Raises ValueError where a projection has other sizes than its block says."""
-    heads, groups = len(block.kept_heads), len(block.groups)
-    if part == "fused":
-        queries = 0 if block.spec.query else heads
-        size, wanted = rows_of(projection), (queries + 2 * groups) * block.head_dim
-        if size != wanted:
-            made = "queries, keys and values" if queries else "keys and values"
-            raise ValueError(
-                f"{block.path}: the fused projection has {size} outputs, not {wanted} for {made}; "
-                "use masked_heads"
-            )
-        return
-    units = groups if part in ("key", "value") else heads
-    size = columns_of(projection) if part == "output" else rows_of(projection)
-    # what was proved has the sizes that it was proved with
-    if size != units * block.head_dim and block.source != "found":
-        raise ValueError(
-            f"{where}: the weights have {size} numbers, not {units * block.head_dim} for {units} "
-            f"heads of width {block.head_dim}. Does its entry lack a group (query heads that share a "
-            "key and value head) or name another width? See headprune_lib.register_attention; "
-            "masked_heads works meanwhile"
-        )
 
 
 def not_plain(module: nn.Module) -> str | None:
@@ -180,7 +150,19 @@ def check_weights(
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
                     "slicing would change another module; use masked_heads"
                 )
-            _check_size(block, part, module, where)
+            n_heads, n_groups = len(block.kept_heads), len(block.groups)
+            units = {"fused": (0 if block.spec.query else n_heads) + 2 * n_groups}
+            units |= {"key": n_groups, "value": n_groups}
+            size = columns_of(module) if part == "output" else rows_of(module)
+            wanted = units.get(part, n_heads) * block.head_dim
+            # what was proved has the sizes that it was proved with
+            if size != wanted and block.source != "found":
+                raise ValueError(
+                    f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
+                    f"{block.head_dim}. Does its entry lack a group (query heads that share a key "
+                    "and value head) or name another width? See headprune_lib.register_attention; "
+                    "masked_heads works meanwhile"
+                )
 
 
 def renumbered(
@@ -191,9 +173,7 @@ def renumbered(
 ) -> list[tuple[Any, str, list]]:
     """What the model's configurations must say once heads of the attention to the encoder moved.
 
-    They count the heads that a layer has, so that a head that goes moves those after it. Of all
-    configurations of transformers two name heads: Whisper takes the times of words from the
-    attention of ``alignment_heads``, and SpeechT5 a loss from that of the first heads of each layer.
+    They count the heads that a layer has, so that a head that goes moves those after it.
 
     Args:
         before: the heads of each block (original indices), in their order, as the configurations
@@ -229,7 +209,11 @@ def renumbered(
 def _named_heads(
     model: Any, n_heads: Mapping[int, int]
 ) -> Iterator[tuple[Any, str, list[tuple[int, int]]]]:
-    """Configuration, attribute, and ``(layer, place)`` of each head that it names."""
+    """Configuration, attribute, and ``(layer, place)`` of each head that it names.
+
+    Of all configurations of transformers two do: Whisper takes the times of words from the
+    attention of ``alignment_heads``, and SpeechT5 a loss from that of each layer's first heads.
+    """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)
     pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
@@ -238,9 +222,7 @@ def _named_heads(
     # SpeechT5 for text is trained without that loss
     makes_speech = hasattr(model, "speech_decoder_postnet")
     if makes_speech and getattr(config, "use_guided_attention_loss", False):
-        first = config.guided_attention_loss_num_heads
-        yield (
-            config,
-            "guided_attention_loss_num_heads",
-            [(layer, place) for layer, n in n_heads.items() for place in range(min(first, n))],
-        )
+        name = "guided_attention_loss_num_heads"
+        first = range(getattr(config, name))
+        pairs = [(layer, place) for layer, n in n_heads.items() for place in first if place < n]
+        yield config, name, pairs

@@ -41,7 +41,7 @@ from headprune_lib.slicing import (
     records_of,
     write_record,
 )
-from headprune_lib.specs import PRUNED, is_known
+from headprune_lib.specs import PRUNED
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -234,8 +234,17 @@ def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, R
     Raises:
         ValueError: damaged weights or records.
     """
+    files: list[str] = []  # none where transformers must look for others, or miss them
+    for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
+        stem, _, end = plain.rpartition(".")
+        wanted = f"{stem}.{variant}.{end}" if variant else plain
+        file = cached_file(name, wanted, _raise_exceptions_for_missing_entries=False, **hub)
+        if file is not None:
+            sharded = plain == SAFE_WEIGHTS_INDEX_NAME
+            files = get_checkpoint_shard_files(name, file, **hub)[0] if sharded else [file]
+            break
     records = {}
-    for file in _weight_files(name, variant, hub):
+    for file in files:
         try:
             with safe_open(file, framework="pt") as weights:
                 for key in weights.keys():  # noqa: SIM118 (no dictionary)
@@ -247,18 +256,6 @@ def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, R
     return records
 
 
-def _weight_files(name: str, variant: str | None, hub: dict[str, Any]) -> list[str]:
-    """The files of safetensors; none where transformers must look for others, or miss them."""
-    for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
-        stem, _, end = plain.rpartition(".")
-        wanted = f"{stem}.{variant}.{end}" if variant else plain
-        file = cached_file(name, wanted, _raise_exceptions_for_missing_entries=False, **hub)
-        if file is not None:
-            sharded = plain == SAFE_WEIGHTS_INDEX_NAME
-            return get_checkpoint_shard_files(name, file, **hub)[0] if sharded else [file]
-    return []
-
-
 def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
     """What lies beside the weights: ``model_class``, and ``kept``, module -> the heads left."""
     file = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
@@ -267,10 +264,9 @@ def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
     path = Path(file)
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-        if not all(type(head) is int for kept in record["kept"].values() for head in kept):
-            raise TypeError("kept is to be lists of numbers")
-        if not isinstance(record["model_class"], str):
-            raise TypeError("model_class is to be a name")
+        heads = [head for kept in record["kept"].values() for head in kept]
+        if not all(type(head) is int for head in heads) or type(record["model_class"]) is not str:
+            raise TypeError("numbers of heads and the name of a class are expected")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
@@ -294,11 +290,8 @@ def _completed(
     model_class: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
 ) -> dict[str, Record]:
     """Whole records for what an old folder says; an unpruned model says the rest."""
-    with torch.device("meta"):
-        model = model_class(copy.deepcopy(config))
-    modules = dict(model.named_modules())
-    if not all(path in modules and is_known(modules[path]) for path in kept):
-        model = model_class(copy.deepcopy(config))  # proved by running it, which takes weights
+    with torch.random.fork_rng(devices=[]):
+        model = model_class(copy.deepcopy(config))  # what is not known is proved by running it
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
