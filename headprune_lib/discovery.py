@@ -38,14 +38,7 @@ from headprune_lib.specs import (
     rows_of,
 )
 from headprune_lib.utils import Batch, check_batch
-from headprune_lib.verify import (
-    CapturedCall,
-    Verified,
-    as_it_was,
-    capture_calls,
-    keys_read,
-    verify,
-)
+from headprune_lib.verify import CapturedCall, Verified, as_it_was, capture_calls, keys_read, verify
 
 # What transformers' classes and others' call the parts of attention, the most common names first.
 # fmt: off
@@ -374,10 +367,7 @@ def alike(module: nn.Module) -> tuple:
 
 
 def _note_readers(
-    model: nn.Module,
-    taken: dict[str, Verified],
-    passes: list[tuple[str, Inputs]],
-    memory: _Memory,
+    model: nn.Module, taken: dict[str, Verified], passes: list[tuple[str, Inputs]], memory: _Memory
 ) -> None:
     """Note whose keys and values other modules read, in the passes of the model's parts."""
     for root_path, inputs in passes:

@@ -1,4 +1,4 @@
-"""Hooks on a model's modules: each of them runs, and for one user; what modules did and return."""
+"""Hooks on modules: each of them runs, and for one user; what modules did, and how they were."""
 
 from __future__ import annotations
 
@@ -98,6 +98,28 @@ def removed_after(*handles: RemovableHandle) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
+    """What puts back the attributes, weights, children and hooks that these modules have now."""
+    before = [
+        (
+            module,
+            dict(vars(module)),
+            {k: dict(v) for k, v in vars(module).items() if isinstance(v, dict)},
+        )
+        for module in modules
+    ]
+
+    def put_back() -> None:
+        for module, attributes, tables in before:
+            vars(module).clear()
+            vars(module).update(attributes)
+            for name, table in tables.items():  # in place: who added a hook holds its table
+                attributes[name].clear()
+                attributes[name].update(table)
+
+    return put_back
 
 
 Change = Callable[[Tensor], Tensor]

@@ -11,11 +11,10 @@ from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import hooked
+from headprune_lib.hooks import hooked, state_of
 from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionLayer, columns_of, rows_of
-from headprune_lib.utils import state_of
 
 
 def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Module:

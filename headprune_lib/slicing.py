@@ -50,13 +50,13 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     module: Any = model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in keep]
     rows: dict[Any, list[int]] = {}
-    for part, of_part in head_rows(model, block, keep).items():
-        rows.setdefault(getattr(names, part) or names.fused, []).extend(of_part)
+    for part, some in head_rows(model, block, keep).items():
+        rows.setdefault(getattr(names, part) or names.fused, []).extend(some)
     for path in names.extra_projections:
         if (more := _found(module, path)) is not None:
             rows[path] = _features(positions, rows_of(more) // max(1, n_heads))
-    for path, of_heads in rows.items():
-        _keep_features(module.get_submodule(path), sorted(set(of_heads)), "out")
+    for path, some in rows.items():
+        _keep_features(module.get_submodule(path), sorted(set(some)), "out")
     columns = _features(positions, block.head_dim)
     _keep_features(block.part(model, "output"), columns, "in")
     if not hasattr(core, "headprune_axes"):
@@ -72,8 +72,12 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     _say_sizes(core, left)
     if _LEFT not in vars(core):  # once, too
         core.register_forward_pre_hook(_fit_cache, with_kwargs=True)
-        if names.bias_argument:
-            _take_bias_of_all_heads(core, names)
+        if names.bias_argument:  # from now on it takes and returns the bias of all heads
+            core.register_forward_pre_hook(_own_bias, with_kwargs=True)
+        if names.bias_output is not None:
+            core.register_forward_hook(_whole_bias)
+            if hasattr(core, "compute_bias"):
+                core.compute_bias = partial(_own_computed_bias, core)
     setattr(module, PRUNED, left)
     setattr(core, _LEFT, left)
     write_record(model, left)
@@ -211,20 +215,19 @@ Record = dict[str, Any]
 
 def record_of(left: AttentionLayer) -> Record:
     """What must be known to slice an unpruned module down to the heads of this layer."""
-    named = {field.name: getattr(left.spec, field.name) for field in fields(AttentionSpec)}
-    defaults = {field.name: field.default for field in fields(AttentionSpec)}
-    return {
-        "kept": list(left.kept_heads),
-        "architecture": {name: v for name, v in named.items() if v != defaults[name]},
-        "found": left.limits,
+    names = {
+        field.name: value
+        for field in fields(AttentionSpec)
+        if (value := getattr(left.spec, field.name)) != field.default
     }
+    return {"kept": list(left.kept_heads), "architecture": names, "found": left.limits}
 
 
 def write_record(model: nn.Module, left: AttentionLayer) -> None:
     """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
     holder: Any = left.part(model, "output")
-    text = json.dumps(record_of(left), sort_keys=True).encode()
-    values = torch.tensor(list(text), dtype=torch.uint8, device=holder.weight.device)
+    text = list(json.dumps(record_of(left), sort_keys=True).encode())
+    values = torch.tensor(text, dtype=torch.uint8, device=holder.weight.device)
     holder.register_buffer(RECORD, values)
 
 
@@ -305,15 +308,6 @@ _AS_CONFIGURED = (
 )
 _LEFT = "headprune_left"  # of a core: what is left of its layer, for the functions below
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
-
-
-def _take_bias_of_all_heads(core: Attention, names: AttentionSpec) -> None:
-    """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
-    core.register_forward_pre_hook(_own_bias, with_kwargs=True)
-    if names.bias_output is not None:
-        core.register_forward_hook(_whole_bias)
-        if hasattr(core, "compute_bias"):
-            core.compute_bias = partial(_own_computed_bias, core)
 
 
 def _own_bias(core: Attention, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

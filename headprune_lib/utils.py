@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -243,28 +243,6 @@ def split_on_oom(
             torch.cuda.empty_cache()  # out here the traceback holds nothing of what was computed
     halves = [rows(batch, part) for part in (slice(n // 2), slice(n // 2, n))]
     return join([split_on_oom(compute, half, join, oom_limit) for half in halves])
-
-
-def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
-    """What puts back the attributes, weights, children and hooks that these modules have now."""
-    before = [
-        (
-            module,
-            dict(vars(module)),
-            {k: dict(v) for k, v in vars(module).items() if isinstance(v, dict)},
-        )
-        for module in modules
-    ]
-
-    def put_back() -> None:
-        for module, attributes, tables in before:
-            vars(module).clear()
-            vars(module).update(attributes)
-            for name, table in tables.items():  # in place: who added a hook holds its table
-                attributes[name].clear()
-                attributes[name].update(table)
-
-    return put_back
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.example_inputs import Inputs, example_inputs
-from headprune_lib.hooks import removed_after
+from headprune_lib.hooks import removed_after, state_of
 from headprune_lib.messages import one_line
 from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads
 from headprune_lib.specs import (
@@ -38,7 +38,6 @@ from headprune_lib.specs import (
     layer_at,
     rows_of,
 )
-from headprune_lib.utils import state_of
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ class CapturedCall:
     def arguments_by_head(self) -> tuple[str, ...]:
         """Names of arguments that may hold something a head: (example, head, query, key).
 
-        Of two modules that are alike one may be given a mask for all heads, and the other a bias a
-        head, which removal has to slice.
+        Of two modules that are alike, one may be given a mask for all heads, the other such a bias.
         """
         given = {**{str(index): v for index, v in enumerate(self.args)}, **self.kwargs}
         return tuple(
@@ -231,8 +229,8 @@ def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall
 
 def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: int) -> None:
     """Raises NotAttention where a slice that is scaled does not move the output by its columns."""
-    weight = getattr(output, "weight", None)
-    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+    weight: Any = getattr(output, "weight", None)
+    if getattr(weight, "ndim", 0) != 2 or not weight.is_floating_point():
         return  # quantised: what its columns are cannot be read
     columns = weight if hasattr(output, "nf") else weight.T  # (in, out)
     with torch.no_grad():
@@ -408,11 +406,7 @@ def _places_of_weights(
 
 
 def _variants(
-    module: nn.Module,
-    block: AttentionLayer,
-    names: AttentionSpec,
-    call: CapturedCall,
-    outputs: Any,
+    module: nn.Module, block: AttentionLayer, names: AttentionSpec, call: CapturedCall, outputs: Any
 ) -> Iterator[AttentionSpec]:
     """The names with what else may have to go with a head, and the sizes its code may read."""
     core, n_heads = block.part(module, "core"), block.n_heads
