@@ -300,8 +300,11 @@ def _runs_released_code(module: nn.Module) -> bool:
     )
 
 
+_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
+
+
 def _is_released_file(file: str | None) -> bool:
-    return (file or "").startswith(f"{Path(transformers.__file__).parent}{os.sep}")
+    return (file or "").startswith(_TRANSFORMERS)
 
 
 def register_attention(
