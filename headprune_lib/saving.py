@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -41,7 +41,7 @@ from headprune_lib.slicing import (
     records_of,
     write_record,
 )
-from headprune_lib.specs import PRUNED
+from headprune_lib.specs import PRUNED, UnknownArchitecture
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -488,6 +488,10 @@ def unprune_heads(
             "would not be: put its heads back before or after the with block"
         )
     _check_same_parts(model, whole)
+    with suppress(
+        UnknownArchitecture
+    ):  # proved now that its weights are random: zeros tell nothing
+        find_heads(whole)
     whole, weights = whole.to(model.dtype), dict(model.state_dict())
     weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
     unpruned = original if original is not None else whole
