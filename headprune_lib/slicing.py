@@ -50,13 +50,13 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     module: Any = model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in keep]
     rows: dict[Any, list[int]] = {}
-    for part, some in head_rows(model, block, keep).items():
-        rows.setdefault(getattr(names, part) or names.fused, []).extend(some)
+    for part, indices in head_rows(model, block, keep).items():
+        rows.setdefault(getattr(names, part) or names.fused, []).extend(indices)
     for path in names.extra_projections:
         if (more := _found(module, path)) is not None:
             rows[path] = _features(positions, rows_of(more) // max(1, n_heads))
-    for path, some in rows.items():
-        _keep_features(module.get_submodule(path), sorted(set(some)), "out")
+    for path, indices in rows.items():
+        _keep_features(module.get_submodule(path), sorted(set(indices)), "out")
     columns = _features(positions, block.head_dim)
     _keep_features(block.part(model, "output"), columns, "in")
     if not hasattr(core, "headprune_axes"):

@@ -326,10 +326,10 @@ def _verify_removal(
         norms = () if names.core or entry else module.named_children()
         normed = [replace(variant, norm=n) for n, c in norms if "norm" in type(c).__name__.lower()]
         for spec in () if why_keep_one else [variant, *normed]:
-            if not (found := problem([], spec)):
+            if not (broken := problem([], spec)):
                 why, emptied = "", spec
                 break
-            why = why or found
+            why = why or broken
         if emptied or alone or (group > 1 and not torn):
             limits = {"why_keep_one": why, "why_whole_groups": torn}
             in_part = in_part or Verified(emptied or variant, limits)
