@@ -312,13 +312,11 @@ def _prove(
         for path in sorted(paths, key=lambda path: path not in calls):
             module, names, call = modules[path], candidates.get(path), calls.get(path)
             key: tuple = (*alike(module), names)
-            if call is not None:
-                by_call = (*key, call.arguments_by_head())
-                if by_call not in results:
-                    results[by_call] = _result(module, names, call, memory.source)
-                    results.setdefault(key, results[by_call])
-                key = by_call
-            result = results.get(key)
+            by_call = key if call is None else (*key, call.arguments_by_head())
+            if call is not None and by_call not in results:
+                results[by_call] = _result(module, names, call, memory.source)
+                results.setdefault(key, results[by_call])
+            result = results.get(by_call)
             if isinstance(result, Verified):
                 memory.verified[path] = result
             elif result is not None:
