@@ -24,27 +24,21 @@ from headprune_lib.specs import (
     ATTENTION_SPECS,
     CONVOLUTIONS,
     LINEAR,
+    PRUNED,
     REGISTERED,
     AttentionLayer,
     AttentionSpec,
     NotAttention,
     UnknownArchitecture,
-    block_of,
     columns_of,
     group_size,
     has_parts,
     is_released,
+    layer_at,
     rows_of,
 )
 from headprune_lib.utils import Batch, check_batch
-from headprune_lib.verify import (
-    CapturedCall,
-    Verified,
-    as_it_was,
-    capture_calls,
-    keys_read,
-    verify,
-)
+from headprune_lib.verify import CapturedCall, Verified, as_it_was, capture_calls, keys_read, verify
 
 # What transformers' classes and others' call the parts of attention, the most common names first.
 # fmt: off
@@ -145,20 +139,7 @@ def find_heads(
             f"{type(model).__name__} wraps the model and runs copies of it; give the model "
             "itself, wrapper.module"
         )
-    return discovered(model, verify=verify, inputs=inputs).blocks
-
-
-@dataclass
-class Discovery:
-    """What was found in a model.
-
-    Attributes:
-        blocks: attention whose heads can be masked, in order of layers.
-        refused: path of each attention module that was seen and not taken -> why.
-    """
-
-    blocks: list[AttentionLayer]
-    refused: dict[str, str]
+    return discovered(model, verify=verify, inputs=inputs)[0]
 
 
 @dataclass
@@ -167,18 +148,19 @@ class _Memory:
 
     Attributes:
         signature: the modules that were looked at and their code; another one, another proof.
+        source: ``"found"`` if they were proved, ``"assumed"`` if not.
         outside: of modules that were seen running, whether their keys come from outside.
         readers: path of a module that makes keys and values -> those of others that read them.
         not_run: modules that read keys of another and did not run, so that whose was not seen.
     """
 
-    signature: tuple = ()
+    signature: tuple
+    source: str
     verified: dict[str, Verified] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     outside: dict[str, bool] = field(default_factory=dict)
     readers: dict[str, set[str]] = field(default_factory=dict)
     not_run: list[str] = field(default_factory=list)
-    source: str = "found"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Memory:
         return _Memory(**{name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
@@ -190,8 +172,10 @@ class _Memory:
 _MEMORY = "_headprune_discovery"  # the attribute of a model
 
 
-def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = None) -> Discovery:
-    """The blocks of a model and what was not taken; see :func:`headprune_lib.find_heads`."""
+def discovered(
+    model: nn.Module, *, verify: bool = True, inputs: Batch | None = None
+) -> tuple[list[AttentionLayer], dict[str, str]]:
+    """What :func:`headprune_lib.find_heads` returns; path of each module not taken -> why."""
     modules = dict(model.named_modules())
     known, unsure, unknown = _split(modules)
     signature = tuple(_signature(modules, path) for path in (*unknown, *unsure))
@@ -199,13 +183,17 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
     again = inputs is not None or (not verify and memory is not None and memory.source == "found")
     if memory is None or memory.signature != signature or (signature and again):
         memory = _Memory(signature, source="found" if verify else "assumed")
-        candidates = _candidates(modules, unknown, memory)
+        candidates: dict[str, tuple[AttentionSpec, ...]] = {}  # the likeliest first
+        for path in unknown:
+            try:
+                holder, specs = _read(modules, path)
+                candidates.setdefault(holder, specs)
+            except NotAttention as reason:
+                memory.refused[path] = str(reason)
         passes = []
         if not verify:
-            memory.verified = {
-                path: Verified(names[0], {"source": "assumed"})
-                for path, names in candidates.items()
-            }
+            assumed = {"source": "assumed"}
+            memory.verified = {path: Verified(s[0], assumed) for path, s in candidates.items()}
         elif candidates or unsure:
             passes = _prove(model, modules, candidates, unsure, inputs, memory)
         memory.refused |= _unread(modules, {*known, *unknown, *memory.verified})
@@ -221,10 +209,19 @@ def discovered(model: nn.Module, *, verify: bool = True, inputs: Batch | None = 
             )
     taken = _taken(known, memory)
     if not taken:
-        raise UnknownArchitecture(_nothing_found(modules, memory.refused))
-    blocks = list(_with_sharing(list(_blocks(model, modules, taken, memory)), memory))
+        classes = {type(module).__name__ for module in modules.values()}
+        named = sorted(name for name in classes if "attention" in name.lower())
+        seen = f"it holds {named or 'no module named like attention'}"
+        if memory.refused:
+            seen = f"seen and refused: {_told(modules, memory.refused)}"
+        raise UnknownArchitecture(
+            f"no known attention module in {type(model).__name__}; {seen}. Known: "
+            f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
+            'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
+        )
+    blocks = list(_with_sharing(_blocks(model, modules, taken, memory), memory))
     _check_apart(model, blocks)
-    return Discovery(blocks, memory.refused)
+    return blocks, memory.refused
 
 
 def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]:
@@ -235,8 +232,8 @@ def _split(modules: Modules) -> tuple[dict[str, Verified], list[str], list[str]]
     for path, module in modules.items():
         name = type(module).__name__
         entry = ATTENTION_SPECS.get(name)
-        if pruned := vars(module).get("headprune_found"):  # it brings its own entry
-            known[path] = Verified(vars(module)["headprune_architecture"], pruned)
+        if left := vars(module).get(PRUNED):  # it brings its own entry
+            known[path] = Verified(left.spec, left.limits)
         elif entry and name not in REGISTERED and is_released(module):
             known[path] = Verified(entry, {"source": "table"})
         elif entry and (name in REGISTERED or has_parts(module, entry)):
@@ -280,18 +277,14 @@ def _unread(modules: Modules, taken: set[str]) -> dict[str, str]:
         and next(module.parameters(), None) is not None
     ]
     around = {"", *(outer for path in (*named, *taken) for outer in _ancestors(path))}
-    unread = (
-        "its class is named attention, and no projections of queries, keys and values that could "
-        "be read were seen in it"
-    )
-    torchs = (
-        "torch's class never calls out_proj, where a mask would act, but takes its weights alone; "
-        'write the projections as nn.Linear, as the page "Teach it an architecture" does'
-    )
+    unread = [path for path in named if path not in around and not _inside(path, taken)]
     return {
-        path: torchs if isinstance(modules[path], nn.MultiheadAttention) else unread
-        for path in named
-        if path not in around and not _inside(path, taken)
+        path: "torch's class never calls out_proj, where a mask would act, but takes its weights "
+        'alone; write the projections as nn.Linear, as the page "Teach it an architecture" does'
+        if isinstance(modules[path], nn.MultiheadAttention)
+        else "its class is named attention, and no projections of queries, keys and values that "
+        "could be read were seen in it"
+        for path in unread
     }
 
 
@@ -309,23 +302,21 @@ def _prove(
         the passes that reached a module: the path of what was run, and its inputs.
     """
     paths = [*candidates, *unsure]
-    with as_it_was(model):
-        given = check_batch(inputs) if inputs is not None else None
-        calls, passes, problem = capture_calls(model, paths, given)
-    memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
     results: dict[Any, Verified | str] = {}
+    given = check_batch(inputs) if inputs is not None else None
     with as_it_was(model):
+        calls, passes, problem = capture_calls(model, paths, given)
+    with as_it_was(model):
+        memory.outside = {path: call.keys_from_outside() for path, call in calls.items()}
         # those that ran come first: what they prove holds of modules alike that did not run
         for path in sorted(paths, key=lambda path: path not in calls):
             module, names, call = modules[path], candidates.get(path), calls.get(path)
             key: tuple = (*alike(module), names)
-            if call is not None:
-                by_call = (*key, call.arguments_by_head())
-                if by_call not in results:
-                    results[by_call] = _result(module, names, call, memory.source)
-                    results.setdefault(key, results[by_call])
-                key = by_call
-            result = results.get(key)
+            by_call = key if call is None else (*key, call.arguments_by_head())
+            if call is not None and by_call not in results:
+                results[by_call] = _result(module, names, call, memory.source)
+                results.setdefault(key, results[by_call])
+            result = results.get(by_call)
             if isinstance(result, Verified):
                 memory.verified[path] = result
             elif result is not None:
@@ -374,19 +365,16 @@ def alike(module: nn.Module) -> tuple:
 
 
 def _note_readers(
-    model: nn.Module,
-    taken: dict[str, Verified],
-    passes: list[tuple[str, Inputs]],
-    memory: _Memory,
+    model: nn.Module, taken: dict[str, Verified], passes: list[tuple[str, Inputs]], memory: _Memory
 ) -> None:
     """Note whose keys and values other modules read, in the passes of the model's parts."""
     for root_path, inputs in passes:
         root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         below = [path for path, _ in root.named_modules() if path]
         blocks = [
-            block_of(root, path, found.spec, kind="self", layer=0, layer_path="")
+            layer_at(root, path, taken[prefix + path].spec)
             for path in below
-            if (found := taken.get(prefix + path))
+            if prefix + path in taken
         ]
         others = [path for path in below if prefix + path in memory.refused]
         with as_it_was(root):
@@ -397,23 +385,21 @@ def _note_readers(
 
 def _blocks(
     model: nn.Module, modules: Modules, taken: dict[str, Verified], memory: _Memory
-) -> Iterator[AttentionLayer]:
+) -> list[AttentionLayer]:
     order = [path for path in modules if path in taken]
-    kinds = _kinds(modules, order, memory.outside)
-    layers: Counter[str] = Counter()
+    kinds, layers, blocks = _kinds(modules, order, memory.outside), Counter[str](), []
     for path in order:
         told = {"kind": kinds[path], **taken[path].limits}  # a pruned module keeps its kind
-        layer, layer_path = layers[told["kind"]], _layer_path(modules, path)
-        yield block_of(model, path, taken[path].spec, layer=layer, layer_path=layer_path, **told)
+        # the nearest module around this that lies in a list; itself where there is none
+        around = (
+            p
+            for p in reversed([*_ancestors(path), path])
+            if isinstance(modules[p.rpartition(".")[0]], nn.ModuleList)
+        )
+        where: dict[str, Any] = {"layer": layers[told["kind"]], "layer_path": next(around, path)}
+        blocks.append(layer_at(model, path, taken[path].spec, **where, **told))
         layers[told["kind"]] += 1
-
-
-def _layer_path(modules: Modules, path: str) -> str:
-    """The nearest module around this that lies in a list of layers; itself where there is none."""
-    for inner in reversed([*_ancestors(path), path]):
-        if isinstance(modules[inner.rpartition(".")[0]], nn.ModuleList):
-            return inner
-    return path
+    return blocks
 
 
 def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[AttentionLayer]:
@@ -431,10 +417,8 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
             reads = "reads" if block.path in readers else "may read"
             why = f"{first}{more} {reads} its keys and values"
             block = replace(block, why_keep_one=why)
-        elif block.path in makers or not makes:
-            why = (
-                why or f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
-            )
+        elif (block.path in makers or not makes) and not why:
+            why = f"it reads the keys and values of {makers.get(block.path, 'another layer')}"
         # of some layers no head could go, only all heads of the layer or of a group
         stuck = why and (
             block.why_whole_groups or (block.why_keep_one and block.queries_per_kv == 1)
@@ -445,15 +429,14 @@ def _with_sharing(blocks: list[AttentionLayer], memory: _Memory) -> Iterator[Att
 
 def _check_apart(model: nn.Module, blocks: list[AttentionLayer]) -> None:
     """Raises ValueError where two blocks have one output projection: a mask would act on both."""
-    users: dict[nn.Module, list[str]] = {}
+    users: dict[nn.Module, str] = {}
     for block in blocks:
-        users.setdefault(block.part(model, "output"), []).append(block.path)
-    shared = next((paths for paths in users.values() if len(paths) > 1), None)
-    if shared:
-        raise ValueError(
-            f"{' and '.join(shared)} share one output projection, where their heads are masked: "
-            "those of one could not be told from those of another. Give each a copy of it"
-        )
+        first = users.setdefault(block.part(model, "output"), block.path)
+        if first != block.path:
+            raise ValueError(
+                f"{first} and {block.path} share one output projection, where their heads are "
+                "masked: those of one could not be told from those of another. Give each a copy"
+            )
 
 
 def _told(modules: Modules, refused: dict[str, str]) -> str:
@@ -467,22 +450,6 @@ def _told(modules: Modules, refused: dict[str, str]) -> str:
     )
 
 
-def _nothing_found(modules: Modules, refused: dict[str, str]) -> str:
-    """The message where no attention module was taken at all."""
-    classes = {type(module).__name__ for module in modules.values()}
-    seen = sorted(name for name in classes if "attention" in name.lower())
-    what = (
-        f"seen and refused: {_told(modules, refused)}"
-        if refused
-        else f"it holds {seen or 'no module named like attention'}"
-    )
-    return (
-        f"no known attention module in {type(modules['']).__name__}; {what}. Known: "
-        f"{sorted(ATTENTION_SPECS)}. Teach it yours with "
-        'headprune_lib.register_attention("ClassName", query=…, key=…, value=…, output=…).'
-    )
-
-
 def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) -> dict[str, str]:
     """The kind of each attention module: what its keys come from, and which tower it stands in.
 
@@ -492,15 +459,22 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
     """
     two_sided = bool(getattr(getattr(modules[""], "config", None), "is_encoder_decoder", False))
     plain = "enc-enc" if two_sided else "self"
-    kinds = {}
+    kinds: dict[str, str] = {}
+    towers: dict[str, str | None] = {}
     for path in paths:
-        if _is_cross(modules[path], path) or outside.get(path, False):
+        parts = path.split(".")
+        says = getattr(modules[path], "is_cross_attention", None)
+        crosses = any(_CROSS.match(part) for part in parts[-2:])
+        if (says if isinstance(says, bool) else crosses) or outside.get(path, False):
             kinds[path] = "enc-dec" if two_sided else "cross"
-        elif two_sided and any("decoder" in part.split("_") for part in path.split(".")[:-1]):
+        elif two_sided and any("decoder" in part.split("_") for part in parts[:-1]):
             kinds[path] = "dec-dec"
         else:
             kinds[path] = plain
-    towers = {path: _tower(path) for path in paths if kinds[path] == plain}
+            # the first tower that a part of the path is named after
+            words = (set(part.lower().split("_")) for part in parts)
+            after = (tower for some in words for tower, names in _TOWERS.items() if some & names)
+            towers[path] = next(after, None)
     if len(set(towers.values())) > 1:
         # of those beside an encoder, the tower that is the encoder keeps the encoder's kind
         main = None if None in towers.values() else "text"
@@ -508,22 +482,6 @@ def _kinds(modules: Modules, paths: Sequence[str], outside: Mapping[str, bool]) 
             if not two_sided or tower not in (None, main):
                 kinds[path] = tower or "text"
     return kinds
-
-
-def _is_cross(module: nn.Module, path: str) -> bool:
-    if isinstance(says := getattr(module, "is_cross_attention", None), bool):
-        return says
-    return any(_CROSS.match(part) for part in path.split(".")[-2:])
-
-
-def _tower(path: str) -> str | None:
-    """The first tower that a part of the path is named after."""
-    for part in path.split("."):
-        words = set(part.lower().split("_"))
-        for tower, names in _TOWERS.items():
-            if words & names:
-                return tower
-    return None
 
 
 # The structure of a module: what its parts may be.
@@ -535,12 +493,12 @@ def _looks_like_attention(module: nn.Module) -> bool:
         return False
     children = dict(module.named_children())
     named = any(part in type(module).__name__.lower() for part in ("att", "mha"))
-    if named and any(name in children for name in FUSED):
+    if named and _first(children, FUSED):
         return True
-    if _first(children, QUERY) is None:
+    if not _first(children, QUERY):
         return False
     makes_keys = _first(children, [*KEY, *KEY_AND_VALUE]) is not None
-    if makes_keys or not named or _first(children, OUTPUT) is None:
+    if makes_keys or not named or not _first(children, OUTPUT):
         return makes_keys
     # another layer makes its keys and values, if nothing here could
     return not any(
@@ -551,46 +509,35 @@ def _looks_like_attention(module: nn.Module) -> bool:
     )
 
 
-def _candidates(
-    modules: Modules, paths: list[str], memory: _Memory
-) -> dict[str, tuple[AttentionSpec, ...]]:
-    """What the parts of modules may be, the likeliest first, at the path of each one's whole."""
-    candidates: dict[str, tuple[AttentionSpec, ...]] = {}
-    for path in paths:
-        try:
-            holder, found = _read(modules, path)
-            candidates.setdefault(holder, found)
-        except NotAttention as reason:
-            memory.refused[path] = str(reason)
-    return candidates
-
-
 def _read(modules: Modules, path: str) -> tuple[str, tuple[AttentionSpec, ...]]:
     """The path of a module with its output projection, and what its parts may be.
 
     Raises:
         NotAttention: parts that are not there or are of another make; says which.
     """
-    core = modules[path]
-    inputs, places = _projections_in(core), list(_with_output(modules, path))
-    if not places:
+    core, inputs = modules[path], _projections_in(modules[path])
+    outer, _, name = path.rpartition(".")
+    holders = [(path, "", list(_outputs_in(core)))]
+    if name and not isinstance(modules[outer], nn.ModuleList | nn.Sequential):
+        holders.append((outer, name, list(_outputs_in(modules[outer], but=name))))
+    columns = 0
+    for holder, prefix, outputs in holders:
+        specs: list[AttentionSpec] = []
+        for output in outputs:
+            columns = columns_of(modules[holder].get_submodule(output))
+            for parts in inputs:
+                named: dict[str, Any] = {
+                    field: f"{prefix}.{part}" if prefix else part for field, part in parts.items()
+                }
+                base = AttentionSpec(output=output, core=prefix, returns=1, **named)
+                specs += _sized(core, modules[holder], base, columns)
+        if specs:
+            return holder, tuple(specs)
+    if not columns:
         raise NotAttention("no output projection was seen beside its queries, keys and values")
-    candidates = []
-    for holder, prefix, output in places:
-        module = modules[holder]
-        for parts in inputs:
-            named: dict[str, Any] = {
-                name: f"{prefix}.{part}" if prefix else part for name, part in parts.items()
-            }
-            base = AttentionSpec(output=output, core=prefix, returns=1, **named)
-            candidates += [(holder, names) for names in _sized(core, module, base)]
-    if not candidates:
-        raise NotAttention(
-            "no attribute says into how many heads its output projection's "
-            f"{columns_of(module.get_submodule(output))} inputs split"
-        )
-    first = candidates[0][0]
-    return first, tuple(names for holder, names in candidates if holder == first)
+    raise NotAttention(
+        f"no attribute says into how many heads its output projection's {columns} inputs split"
+    )
 
 
 def _projections_in(core: nn.Module) -> list[dict[str, str]]:
@@ -598,37 +545,26 @@ def _projections_in(core: nn.Module) -> list[dict[str, str]]:
     children = dict(core.named_children())
     query, key = _first(children, QUERY), _first(children, KEY)
     value, both = _first(children, VALUE), _first(children, KEY_AND_VALUE)
-    fused = [name for name in FUSED if name in children]
-    found: list[dict[str, str]] = []
+    fused = [{"fused": name} for name in FUSED if name in children]
+    ways: list[dict[str, str]] = []
     if query and key and value:
-        found = [{"query": query, "key": key, "value": value}]
+        ways = [{"query": query, "key": key, "value": value}]
     elif query and (shared := both or key):  # the keys' projection makes the values, too
-        found = [{"query": query, "key": shared, "value": shared}]
-    elif fused:  # beside a query it makes keys and values
-        found = [{"fused": name, "query": query} for name in fused if query]
-        found += [{"fused": name} for name in fused]
-    elif query:
-        found = [{"query": query}]
-    for name in dict.fromkeys(part for parts in found for part in parts.values()):
+        ways = [{"query": query, "key": shared, "value": shared}]
+    elif query and fused:  # beside a query it makes keys and values
+        ways = [*({**way, "query": query} for way in fused), *fused]
+    elif query or fused:
+        ways = [{"query": query}] if query else fused
+    for name in dict.fromkeys(part for parts in ways for part in parts.values()):
         if isinstance(children[name], CONVOLUTIONS):
             raise NotAttention(f"its {name} is a convolution ({type(children[name]).__name__})")
         if not isinstance(children[name], LINEAR):
             raise NotAttention(
                 f"its {name} is a {type(children[name]).__name__}, not a linear projection"
             )
-    if not found:
+    if not ways:
         raise NotAttention("no projections of queries, keys and values were seen")
-    return found
-
-
-def _with_output(modules: Modules, path: str) -> Iterator[tuple[str, str, str]]:
-    """``(path of the whole, path of the core in it, path of the output projection in it)``."""
-    for output in _outputs_in(modules[path]):
-        yield path, "", output
-    outer, _, name = path.rpartition(".")
-    if name and not isinstance(modules[outer], nn.ModuleList | nn.Sequential):
-        for output in _outputs_in(modules[outer], but=name):
-            yield outer, name, output
+    return ways
 
 
 def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
@@ -641,13 +577,14 @@ def _outputs_in(module: nn.Module, but: str = "") -> Iterator[str]:
             for inner, part in child.named_children()
             if isinstance(part, LINEAR) and (inner in OUTPUT or inner in ("0", "dense"))
         )
-        if (found := name if isinstance(child, LINEAR) else next(inside, None)) is not None:
-            yield found
+        if (path := name if isinstance(child, LINEAR) else next(inside, None)) is not None:
+            yield path
 
 
-def _sized(core: nn.Module, module: nn.Module, base: AttentionSpec) -> Iterator[AttentionSpec]:
+def _sized(
+    core: nn.Module, module: nn.Module, base: AttentionSpec, total: int
+) -> Iterator[AttentionSpec]:
     """The candidates with every attribute that may say how many heads there are, and how wide."""
-    total = columns_of(module.get_submodule(base.output))
     for n_heads, count in _numbers(core, HEADS).items():
         if not 0 < count <= total or total % count:
             continue
@@ -655,7 +592,7 @@ def _sized(core: nn.Module, module: nn.Module, base: AttentionSpec) -> Iterator[
         sized = replace(base, n_heads=n_heads, head_dim=next(widths, None))
         for groups in _grouping(core, count, base):
             names = replace(sized, **groups)
-            if _rows_fit(module, names, count, group_size(core, names, count)):
+            if _rows_fit(module, names, count, group_size(core, names, count), total):
                 yield names
 
 
@@ -676,7 +613,7 @@ def _grouping(core: nn.Module, count: int, base: AttentionSpec) -> list[dict[str
     ]
 
 
-def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int) -> bool:
+def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int, total: int) -> bool:
     """Whether every projection's rows split into the heads, or groups, that it is said to have."""
     if count % group:
         return False
@@ -689,7 +626,6 @@ def _rows_fit(module: nn.Module, names: AttentionSpec, count: int, group: int) -
     if "key" not in rows:
         return True
     # keys of a group are as wide as its queries are
-    total = columns_of(module.get_submodule(names.output))
     wide = names.key == names.value or rows["value"] * group == total
     return rows["key"] % groups == 0 and rows["value"] % groups == 0 and wide
 

@@ -1,4 +1,4 @@
-"""Hooks on a model's modules: each of them runs, and for one user; what modules did and return."""
+"""Hooks on modules: each of them runs, and for one user; what modules did, and how they were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
+from torch.utils.hooks import RemovableHandle
 
 
 @dataclass(eq=False, frozen=True)
@@ -28,49 +29,22 @@ class _Hold:
 
 _HOLDS: list[_Hold] = []
 _LOCK = threading.RLock()
-_EAGER = ExitStack()  # the stance of torch.compile, while any hook is on
+_EAGER: list[Any] = []  # the stance of torch.compile, while any hook is on
 
 
 @contextmanager
-def hooking(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, hooks on these modules act: compiled code is passed over, other threads are refused.
-
-    What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
-    as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
-    around the model). It is used again afterwards.
-
-    Raises:
-        RuntimeError: another thread masks or measures a model that holds one of these modules; the
-            two would see each other's hooks.
-    """
-    held = list(modules)
-    with _holding(held, frozenset(held)):
-        yield
-
-
-@contextmanager
-def claimed(modules: Iterable[nn.Module]) -> Iterator[None]:
+def claimed(modules: Iterable[nn.Module], *, hooked: bool = False) -> Iterator[None]:
     """Inside, no other thread may change these modules, or what is in them, by this library.
 
     May be nested.
 
     Raises:
-        RuntimeError: another thread does.
+        RuntimeError: another thread masks or measures a model that holds one of these modules; the
+            two would see each other's hooks.
     """
-    with _holding(modules, frozenset()):
-        yield
-
-
-def hooked(modules: Iterable[nn.Module]) -> bool:
-    """Whether the library's hooks are on any of these modules right now."""
-    with _LOCK:
-        return any(module in hold.hooked for module in modules for hold in _HOLDS)
-
-
-@contextmanager
-def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iterator[None]:
-    inside = frozenset(inner for module in modules for inner in module.modules())
-    hold = _Hold(threading.get_ident(), inside, hooked)
+    outer = frozenset(modules)
+    inside = frozenset(inner for module in outer for inner in module.modules())
+    hold = _Hold(threading.get_ident(), inside, outer if hooked else frozenset())
     with _LOCK:
         for other in _HOLDS:
             if other.thread != hold.thread and (shared := other.modules & inside):
@@ -90,18 +64,62 @@ def _holding(modules: Iterable[nn.Module], hooked: frozenset[nn.Module]) -> Iter
             _set_stance()
 
 
+def hooking(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+    """As :func:`claimed`, for modules with hooks: inside, compiled code is passed over.
+
+    What :func:`torch.compile` made does not look for hooks that were added since, so all of it runs
+    as plain Python here, in every form (``torch.compile(model)``, ``model.compile()``, a function
+    around the model). It is used again afterwards.
+    """
+    return claimed(modules, hooked=True)
+
+
+def hooked(modules: Iterable[nn.Module]) -> bool:
+    """Whether the library's hooks are on any of these modules right now."""
+    with _LOCK:
+        return any(module in hold.hooked for module in modules for hold in _HOLDS)
+
+
 def _set_stance() -> None:
     """Compiled code is passed over while any hook is on: blocks need not end in order."""
-    global _eager  # noqa: PLW0603
     wanted = any(hold.hooked for hold in _HOLDS)
-    if wanted and not _eager:
-        _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
-    elif _eager and not wanted:
-        _EAGER.close()
-    _eager = wanted
+    if wanted and not _EAGER:
+        _EAGER.append(torch.compiler.set_stance("force_eager"))
+        _EAGER[0].__enter__()
+    elif _EAGER and not wanted:
+        _EAGER.pop().__exit__(None, None, None)
 
 
-_eager = False
+@contextmanager
+def removed_after(*handles: RemovableHandle) -> Iterator[None]:
+    """Inside, these hooks are on."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def state_of(modules: Iterable[nn.Module]) -> Callable[[], None]:
+    """What puts back the attributes, weights, children and hooks that these modules have now."""
+    before = [
+        (
+            module,
+            dict(vars(module)),
+            {k: dict(v) for k, v in vars(module).items() if isinstance(v, dict)},
+        )
+        for module in modules
+    ]
+
+    def put_back() -> None:
+        for module, attributes, tables in before:
+            vars(module).clear()
+            vars(module).update(attributes)
+            for name, table in tables.items():  # in place: who added a hook holds its table
+                attributes[name].clear()
+                attributes[name].update(table)
+
+    return put_back
 
 
 Change = Callable[[Tensor], Tensor]
@@ -143,14 +161,19 @@ class _Use:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Inside, the hooks are on, and what is checkpointed is repeated under them."""
-        with hooking(self.modules), ExitStack() as stack:
-            for module, change in zip(self.modules, self.changes, strict=True):
-                if change is not None:
-                    hook = self.hook(change)
-                    stack.callback(module.register_forward_pre_hook(hook).remove)
-            stack.enter_context(_repeating_checkpoints(self))
-            yield
+        """Inside, the hooks are on, and what anyone checkpoints is repeated under them."""
+        with hooking(self.modules):
+            handles = [
+                module.register_forward_pre_hook(self.hook(change))
+                for module, change in zip(self.modules, self.changes, strict=True)
+                if change is not None
+            ]
+            _last(self, True)
+            try:
+                with removed_after(*handles):
+                    yield
+            finally:
+                _last(self, False)
 
     def hook(self, change: Change) -> Callable[[nn.Module, tuple], tuple]:
         """A hook, a plain function, so that a copy of the model shares this use."""
@@ -201,6 +224,8 @@ class _Use:
 _REPEATED: ContextVar[tuple[_Use, ...]] = ContextVar("repeated", default=())
 """Uses under whose hooks this thread repeats a checkpointed function."""
 _LASTING: list[_Use] = []
+# A model's own code may hold torch.utils.checkpoint.checkpoint under any name, but that looks up its
+# two forms by theirs.
 _REENTRANT = checkpoint.CheckpointFunction
 _NOT_REENTRANT = checkpoint._checkpoint_without_reentrant_generator
 
@@ -221,28 +246,15 @@ def _under_lasting(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@contextmanager
-def _repeating_checkpoints(use: _Use) -> Iterator[None]:
-    """Inside, what anyone checkpoints is repeated under the hooks of this use.
-
-    A model's own code may hold :func:`torch.utils.checkpoint.checkpoint` under any name, but that
-    looks up its two forms by theirs.
-    """
+def _last(use: _Use, lasts: bool) -> None:
+    """From now on what is checkpointed is, or is not, repeated under the hooks of this use."""
+    module: Any = checkpoint
     with _LOCK:
-        _LASTING.append(use)
-        _exchange(_Reentrant, _not_reentrant)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _LASTING.remove(use)
-            if not _LASTING:
-                _exchange(_REENTRANT, _NOT_REENTRANT)
-
-
-def _exchange(reentrant: Any, not_reentrant: Any) -> None:
-    checkpoint.CheckpointFunction = reentrant  # type: ignore[misc]
-    checkpoint._checkpoint_without_reentrant_generator = not_reentrant
+        _LASTING.append(use) if lasts else _LASTING.remove(use)
+        module.CheckpointFunction = _Reentrant if _LASTING else _REENTRANT
+        module._checkpoint_without_reentrant_generator = (
+            _not_reentrant if _LASTING else _NOT_REENTRANT
+        )
 
 
 def _in_checkpoint() -> bool:
@@ -276,17 +288,17 @@ def record_outputs(modules: Sequence[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Inside, what each module is given and returns is noted in its place of the list."""
     calls, places = [ModuleCall() for _ in modules], itertools.count(1)
 
-    def keep(call: ModuleCall) -> Callable[[nn.Module, tuple, Any], None]:
-        def hook(_module: nn.Module, inputs: tuple, output: Any) -> None:
-            call.inputs, call.output, call.times = inputs, output, call.times + 1
-            call.place = next(places)
+    def keep(call: ModuleCall, _module: nn.Module, inputs: tuple, output: Any) -> None:
+        call.inputs, call.output, call.times = inputs, output, call.times + 1
+        call.place = next(places)
 
-        return hook
-
-    with hooking(modules), ExitStack() as stack:
-        for module, call in zip(modules, calls, strict=True):
-            stack.callback(module.register_forward_hook(keep(call)).remove)
-        yield calls
+    with hooking(modules):
+        handles = [
+            module.register_forward_hook(partial(keep, call))
+            for module, call in zip(modules, calls, strict=True)
+        ]
+        with removed_after(*handles):
+            yield calls
 
 
 @contextmanager

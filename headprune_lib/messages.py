@@ -31,8 +31,7 @@ def warn_of_former(name: str, new: str) -> None:
 def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """A ``__getattr__`` for a module: former names still work, with a DeprecationWarning.
 
-    Args:
-        names: former name -> the name that the module has now.
+    ``names`` is former name -> the name that the module has now.
     """
 
     def find(name: str) -> Any:

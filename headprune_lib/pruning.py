@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch.nn.utils import parametrize
 from transformers.pytorch_utils import Conv1D
 
 from headprune_lib.discovery import find_heads
-from headprune_lib.hooks import hooked
+from headprune_lib.hooks import hooked, state_of
 from headprune_lib.masking import Heads, HeadTensors, check_mask
 from headprune_lib.slicing import keep_heads
 from headprune_lib.specs import AttentionLayer, columns_of, rows_of
@@ -67,78 +66,30 @@ def prune_heads(model: nn.Module, mask: HeadTensors | Tensor | Heads) -> nn.Modu
         (b, heads) for b, heads in zip(blocks, keep, strict=True) if len(heads) < len(b.kept_heads)
     ]
     for block, heads in changed:
-        _check_removable(block, heads)
+        if block.why_not_prunable:
+            raise ValueError(
+                f"{block.path}: heads of it can be masked and scored, not removed: "
+                f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
+            )
+        if block.why_keep_one and not heads:
+            raise ValueError(
+                f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
+                "masked_heads"
+            )
+        block.group_left(heads)
     check_weights(model, [block for block, _ in changed])
     named = renumbered(model, blocks, [block.kept_heads for block in blocks], keep)
-    with _all_or_nothing(model.get_submodule(block.path) for block, _ in changed):
+    outer = (model.get_submodule(block.path) for block, _ in changed)
+    put_back = state_of({inner for module in outer for inner in module.modules()})
+    try:
         for block, heads in changed:
             keep_heads(model, block, heads)
+    except BaseException:
+        put_back()
+        raise
     for configuration, name, value in named:
         setattr(configuration, name, value)
     return model
-
-
-def _check_removable(block: AttentionLayer, keep: Sequence[int]) -> None:
-    """Raises ValueError where a block cannot be sliced down to these heads."""
-    if block.why_not_prunable:
-        raise ValueError(
-            f"{block.path}: heads of it can be masked and scored, not removed: "
-            f"{block.why_not_prunable}; give 1 for all of them, or use masked_heads"
-        )
-    if block.why_keep_one and not keep:
-        raise ValueError(
-            f"{block.path} cannot lose all its heads: {block.why_keep_one}; keep one, or use "
-            "masked_heads"
-        )
-    block.group_left(keep)
-
-
-@contextmanager
-def _all_or_nothing(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """An error inside leaves these modules with the attributes, weights and hooks that they had."""
-    before = [
-        (
-            module,
-            dict(module.__dict__),
-            {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict)},
-        )
-        for module in {inner for outer in modules for inner in outer.modules()}
-    ]
-    try:
-        yield
-    except BaseException:
-        for module, attributes, tables in before:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-            for name, table in tables.items():  # in place: who added a hook holds its table
-                module.__dict__[name].clear()
-                module.__dict__[name].update(table)
-        raise
-
-
-def _check_size(block: AttentionLayer, part: str, projection: Any, where: str) -> None:
-    """Raises ValueError where a projection has other sizes than its block says."""
-    heads, groups = len(block.kept_heads), len(block.groups)
-    if part == "fused":
-        queries = 0 if block.spec.query else heads
-        size, wanted = rows_of(projection), (queries + 2 * groups) * block.head_dim
-        if size != wanted:
-            made = "queries, keys and values" if queries else "keys and values"
-            raise ValueError(
-                f"{block.path}: the fused projection has {size} outputs, not {wanted} for {made}; "
-                "use masked_heads"
-            )
-        return
-    units = groups if part in ("key", "value") else heads
-    size = columns_of(projection) if part == "output" else rows_of(projection)
-    # what was proved has the sizes that it was proved with
-    if size != units * block.head_dim and block.source != "found":
-        raise ValueError(
-            f"{where}: the weights have {size} numbers, not {units * block.head_dim} for {units} "
-            f"heads of width {block.head_dim}. Does its entry lack a group (query heads that share a "
-            "key and value head) or name another width? See headprune_lib.register_attention; "
-            "masked_heads works meanwhile"
-        )
 
 
 def not_plain(module: nn.Module) -> str | None:
@@ -198,7 +149,19 @@ def check_weights(
                     f"{where}: the weights are tied ({users[id(weight)]}), so that "
                     "slicing would change another module; use masked_heads"
                 )
-            _check_size(block, part, module, where)
+            n_heads, n_groups = len(block.kept_heads), len(block.groups)
+            units = {"fused": (0 if block.spec.query else n_heads) + 2 * n_groups}
+            units |= {"key": n_groups, "value": n_groups}
+            size = columns_of(module) if part == "output" else rows_of(module)
+            wanted = units.get(part, n_heads) * block.head_dim
+            # what was proved has the sizes that it was proved with
+            if size != wanted and block.source != "found":
+                raise ValueError(
+                    f"{where}: the weights have {size} numbers, not {wanted} for heads of width "
+                    f"{block.head_dim}. Does its entry lack a group (query heads that share a key "
+                    "and value head) or name another width? See headprune_lib.register_attention; "
+                    "masked_heads works meanwhile"
+                )
 
 
 def renumbered(
@@ -209,9 +172,7 @@ def renumbered(
 ) -> list[tuple[Any, str, list]]:
     """What the model's configurations must say once heads of the attention to the encoder moved.
 
-    They count the heads that a layer has, so that a head that goes moves those after it. Of all
-    configurations of transformers two name heads: Whisper takes the times of words from the
-    attention of ``alignment_heads``, and SpeechT5 a loss from that of the first heads of each layer.
+    They count the heads that a layer has, so that a head that goes moves those after it.
 
     Args:
         before: the heads of each block (original indices), in their order, as the configurations
@@ -247,7 +208,11 @@ def renumbered(
 def _named_heads(
     model: Any, n_heads: Mapping[int, int]
 ) -> Iterator[tuple[Any, str, list[tuple[int, int]]]]:
-    """Configuration, attribute, and ``(layer, place)`` of each head that it names."""
+    """Configuration, attribute, and ``(layer, place)`` of each head that it names.
+
+    Of all configurations of transformers two do: Whisper takes the times of words from the
+    attention of ``alignment_heads``, and SpeechT5 a loss from that of each layer's first heads.
+    """
     generation = getattr(model, "generation_config", None)
     config: Any = getattr(model, "config", None)
     pairs = [(layer, place) for layer, place in getattr(generation, "alignment_heads", None) or ()]
@@ -256,9 +221,7 @@ def _named_heads(
     # SpeechT5 for text is trained without that loss
     makes_speech = hasattr(model, "speech_decoder_postnet")
     if makes_speech and getattr(config, "use_guided_attention_loss", False):
-        first = config.guided_attention_loss_num_heads
-        yield (
-            config,
-            "guided_attention_loss_num_heads",
-            [(layer, place) for layer, n in n_heads.items() for place in range(min(first, n))],
-        )
+        name = "guided_attention_loss_num_heads"
+        first = range(getattr(config, name))
+        pairs = [(layer, place) for layer, n in n_heads.items() for place in first if place < n]
+        yield config, name, pairs

@@ -9,7 +9,8 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -30,8 +31,17 @@ from headprune_lib.discovery import find_heads
 from headprune_lib.hooks import hooked
 from headprune_lib.messages import one_line
 from headprune_lib.pruning import renumbered
-from headprune_lib.slicing import RECORD, Record, keep_heads, record_of, write_record
-from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec, block_of, is_known
+from headprune_lib.slicing import (
+    RECORD,
+    Record,
+    keep_recorded,
+    module_path,
+    read_record,
+    record_of,
+    records_of,
+    write_record,
+)
+from headprune_lib.specs import PRUNED, UnknownArchitecture
 
 _OLD_RECORD = "headprune.json"  # beside the weights, before the record was among them
 _OWN_CLASSES = {"PreNormTranslator": "headprune_lib.fairseq_import.convert"}
@@ -64,7 +74,10 @@ def save_pruned(model: PreTrainedModel, folder: str | os.PathLike) -> Path:
     """
     folder = Path(folder)
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
-    _check_loadable(model)
+    with torch.device("meta"):
+        again = _made_again(model)
+        keep_recorded(again, records_of(model))
+    _check_shapes(model, again)
     with new_folder(folder) as staged:
         config = copy.deepcopy(model.config)
         config.architectures, config.dtype = [type(model).__name__], model.dtype
@@ -131,15 +144,15 @@ def load_pruned(
     name = os.fspath(name)
     hub = {key: options[key] for key in _OF_THE_HUB if key in options}
     config = _configuration(name, model_class, hub)
-    records, old = _records(name, options.get("variant"), hub)
+    records = _records(name, options.get("variant"), hub)
+    old = {} if records else _old_record(name, hub)
     names = [old["model_class"]] if old else config.architectures
     loaded_class: Any = model_class or _class_named(name, names)
     try:
         if old:
             config.dtype = None  # which need not be that of the weights
             records = _completed(loaded_class, config, old["kept"])
-        sliced, placed = _sliced(loaded_class, records, options.get("key_mapping"))
-        model, report = sliced.from_pretrained(
+        model, report = _sliced(loaded_class, records, options.get("key_mapping")).from_pretrained(
             name,
             config=config,
             output_loading_info=True,
@@ -156,15 +169,18 @@ def load_pruned(
         ) from error
     _check_complete(name, loaded_class, report, bool(records))
     model.__class__ = loaded_class
-    for path, record in placed.items():
-        write_record(model, path, record)
-    if old and (blocks := find_heads(model)):
-        before = [range(block.n_heads) for block in blocks]
-        for owner, attribute, value in renumbered(
-            model, blocks, before, [b.kept_heads for b in blocks]
-        ):
-            setattr(owner, attribute, value)
+    for module in model.modules():
+        if left := vars(module).get(PRUNED):
+            write_record(model, left)
+    if old:  # its configuration names heads as the unpruned model's does
+        blocks = find_heads(model)
+        _renumber(model, blocks, [range(b.n_heads) for b in blocks], [b.kept_heads for b in blocks])
     return model if device is None else model.to(device)
+
+
+def _renumber(model: Any, blocks: Any, before: Any, after: Any) -> None:
+    for owner, attribute, value in renumbered(model, blocks, before, after):
+        setattr(owner, attribute, value)
 
 
 def _configuration(name: str, model_class: Any, hub: dict[str, Any]) -> PreTrainedConfig:
@@ -212,16 +228,23 @@ def _is_model(given: Any) -> TypeGuard[type[PreTrainedModel]]:
     return isinstance(given, type) and issubclass(given, PreTrainedModel)
 
 
-def _records(
-    name: str, variant: str | None, hub: dict[str, Any]
-) -> tuple[dict[str, Record], dict[str, Any]]:
-    """The records among the weights, and what a folder of the time before says in their place.
+def _records(name: str, variant: str | None, hub: dict[str, Any]) -> dict[str, Record]:
+    """Path in the weights of each projection that has a record -> the record.
 
     Raises:
         ValueError: damaged weights or records.
     """
+    files: list[str] = []  # none where transformers must look for others, or miss them
+    for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
+        stem, _, end = plain.rpartition(".")
+        wanted = f"{stem}.{variant}.{end}" if variant else plain
+        file = cached_file(name, wanted, _raise_exceptions_for_missing_entries=False, **hub)
+        if file is not None:
+            sharded = plain == SAFE_WEIGHTS_INDEX_NAME
+            files = get_checkpoint_shard_files(name, file, **hub)[0] if sharded else [file]
+            break
     records = {}
-    for file in _weight_files(name, variant, hub):
+    for file in files:
         try:
             with safe_open(file, framework="pt") as weights:
                 for key in weights.keys():  # noqa: SIM118 (no dictionary)
@@ -230,40 +253,32 @@ def _records(
                         records[path] = read_record(weights.get_tensor(key))
         except (SafetensorError, ValueError) as error:
             raise ValueError(f"{file} is damaged ({error}); save the model again") from error
-    older = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
-    return records, {} if records or not older else _read_old(Path(older))
+    return records
 
 
-def _weight_files(name: str, variant: str | None, hub: dict[str, Any]) -> list[str]:
-    """The files of safetensors; none where transformers must look for others, or miss them."""
-    for plain in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME):
-        stem, _, end = plain.rpartition(".")
-        wanted = f"{stem}.{variant}.{end}" if variant else plain
-        file = cached_file(name, wanted, _raise_exceptions_for_missing_entries=False, **hub)
-        if file is not None:
-            sharded = plain == SAFE_WEIGHTS_INDEX_NAME
-            return get_checkpoint_shard_files(name, file, **hub)[0] if sharded else [file]
-    return []
-
-
-def _read_old(path: Path) -> dict[str, Any]:
-    """``model_class``, and in ``kept`` the heads left in each attention module."""
+def _old_record(name: str, hub: dict[str, Any]) -> dict[str, Any]:
+    """What lies beside the weights: ``model_class``, and ``kept``, module -> the heads left."""
+    file = cached_file(name, _OLD_RECORD, _raise_exceptions_for_missing_entries=False, **hub)
+    if not file:
+        return {}
+    path = Path(file)
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-        if not all(type(head) is int for kept in record["kept"].values() for head in kept):
-            raise TypeError("kept is to be lists of numbers")
-        if not isinstance(record["model_class"], str):
-            raise TypeError("model_class is to be a name")
+        heads = [head for kept in record["kept"].values() for head in kept]
+        if not all(type(head) is int for head in heads) or type(record["model_class"]) is not str:
+            raise TypeError("numbers of heads and the name of a class are expected")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); save the pruned model again"
         ) from error
-    written = record.pop("record_sha256", None)
-    now = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-    with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    written = record.pop("record_sha256", None), record.get("weights_sha256")
+    with (path.parent / SAFE_WEIGHTS_NAME).open("rb") as weights:
+        now = (
+            hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest(),
+            hashlib.file_digest(weights, "sha256").hexdigest(),
+        )
     # the oldest have no checksums
-    if written not in (None, now) or record.get("weights_sha256") not in (None, weights):
+    if any(old not in (None, new) for old, new in zip(written, now, strict=True)):
         raise ValueError(
             f"{path} or the weights beside it were changed after they were written: which heads are "
             "left is not certain. Save the pruned model again"
@@ -275,35 +290,28 @@ def _completed(
     model_class: Any, config: PreTrainedConfig, kept: dict[str, list[int]]
 ) -> dict[str, Record]:
     """Whole records for what an old folder says; an unpruned model says the rest."""
-    with torch.device("meta"):
-        model = model_class(copy.deepcopy(config))
-    modules = dict(model.named_modules())
-    if not all(path in modules and is_known(modules[path]) for path in kept):
-        model = model_class(copy.deepcopy(config))  # proved by running it, which takes weights
+    with torch.random.fork_rng(devices=[]):
+        model = model_class(copy.deepcopy(config))  # what is not known is proved by running it
     blocks = {block.path: block for block in find_heads(model)}
     if blocks.keys() != kept.keys():
         raise ValueError(f"heads of {sorted(kept)} are recorded, the model has others")
     return {
-        f"{path}.{blocks[path].spec.output}": record_of(blocks[path], heads)
+        f"{path}.{blocks[path].spec.output}": record_of(
+            replace(blocks[path], kept_heads=tuple(heads))
+        )
         for path, heads in kept.items()
     }
 
 
 def _sliced(
-    model_class: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None = None
-) -> tuple[Any, dict[str, Record]]:
-    """A class whose models have their heads removed when they are made, before they get weights.
-
-    Returns:
-        the class, and a dictionary that its first model fills: path in the model -> record.
-    """
-    placed: dict[str, Record] = {}
+    model_class: Any, records: Mapping[str, Record], key_mapping: dict[str, str] | None
+) -> Any:
+    """A class whose models have their heads removed when they are made, before they get weights."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         model_class.__init__(self, *args, **kwargs)
         if records:
-            placed.update(_placed(self, records, key_mapping))
-        keep_recorded(self, placed)
+            keep_recorded(self, _placed(self, records, key_mapping))
         for module in self.modules():  # those in the file are read already
             module._buffers.pop(RECORD, None)
 
@@ -324,7 +332,7 @@ def _sliced(
             RECORD,
         ],
     }
-    return type(model_class)(model_class.__name__, (model_class,), attributes), placed
+    return type(model_class)(model_class.__name__, (model_class,), attributes)
 
 
 class _Stored:
@@ -374,47 +382,35 @@ def _placed(
         names = (renamed.removesuffix(f".{RECORD}"), stored)
         paths = [way for path in names for way in (path, prefix + path, path.removeprefix(prefix))]
         holder = next((path for path in paths if path in modules), stored)
-        placed |= dict([recorded_at(holder, record)])
+        placed[module_path(holder, record)] = record
     return placed
-
-
-def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
-    """Slice an unpruned model down to the heads that are recorded.
-
-    Raises:
-        ValueError: a module or heads that the model does not have.
-    """
-    for path, record in records.items():
-        keep_heads(model, recorded_block(model, path, record), record["kept"])
 
 
 def _check_complete(name: str, model_class: type, report: dict[str, Any], pruned: bool) -> None:
     """Raises ValueError where transformers would make weights up at random, or pass some over."""
+    owner = model_class.__name__
     if unfit := sorted(report["mismatched_keys"]):
         tensor, stored, wanted = unfit[0]
         raise ValueError(
             f"{name}: {len(unfit)} tensors of the weights do not fit config.json, such as {tensor}: "
-            f"{tuple(stored)}, and {model_class.__name__} has {tuple(wanted)} there"
+            f"{tuple(stored)}, and {owner} has {tuple(wanted)} there"
         )
     if lacking := sorted(report["missing_keys"]):
         raise ValueError(
-            f"{name}: the weights lack {len(lacking)} tensors that {model_class.__name__} has, such as "
+            f"{name}: the weights lack {len(lacking)} tensors that {owner} has, such as "
             f"{lacking[0]}: save the whole model with save_pretrained"
         )
     if pruned and (more := sorted(report["unexpected_keys"])):
         raise ValueError(
-            f"{name}: the weights do not fit {model_class.__name__}, which lacks {len(more)} of their "
-            f"tensors, such as {more[0]}: is it the class of the model that was saved?"
+            f"{name}: the weights do not fit {owner}, which lacks {len(more)} of their tensors, such "
+            f"as {more[0]}: is it the class of the model that was saved?"
         )
 
 
-def _check_loadable(model: PreTrainedModel) -> None:
-    """Raises ValueError unless its class, its configuration and its records make the model again."""
-    with torch.device("meta"):
-        again = _made_again(model)
-        keep_recorded(again, records_of(model))
+def _check_shapes(model: nn.Module, again: nn.Module) -> None:
+    """Raises ValueError unless a model that was made and pruned again has the weights of this one."""
     here, there = (
-        {name: tuple(values.shape) for name, values in each.state_dict().items()}
+        {k: tuple(v.shape) for k, v in each.state_dict().items() if not k.endswith(RECORD)}
         for each in (model, again)
     )
     if here != there:
@@ -455,76 +451,6 @@ def _changed(model: nn.Module, what: str) -> ValueError:
     )
 
 
-def read_record(values: Tensor) -> Record:
-    """The record in a buffer of :func:`write_record`.
-
-    Raises:
-        ValueError: bytes that are no such record.
-    """
-    try:
-        record = json.loads(bytes(values.tolist()))
-        if not (all(type(head) is int for head in record["kept"]) and record["found"]):
-            raise TypeError("kept is to be a list of numbers")
-        if not isinstance(record["architecture"]["output"], str):
-            raise TypeError("output is to be a name")
-        # fields of a folder of the version before may have former names
-        specs, found = record["architecture"], record["found"]
-        renamed = {
-            "architecture": AttentionSpec.renamed(specs),
-            "found": AttentionLayer.renamed(found),
-        }
-        return {**record, **renamed}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"not what the library writes ({type(error).__name__}: {error})"
-        ) from error
-
-
-def records_of(model: nn.Module) -> dict[str, Record]:
-    """Path of each pruned attention module -> its record."""
-    return dict(
-        recorded_at(path, read_record(module._buffers[RECORD]))
-        for path, module in model.named_modules()
-        if RECORD in module._buffers
-    )
-
-
-def recorded_at(holder: str, record: Record) -> tuple[str, Record]:
-    """The path of the attention module whose output projection, of this path, has the record."""
-    return holder.removesuffix(record["architecture"]["output"]).removesuffix("."), record
-
-
-def recorded_block(model: nn.Module, path: str, record: Record) -> AttentionLayer:
-    """The block of an unpruned module that has a record; nothing is run or proved.
-
-    Raises:
-        ValueError: the model has no such module, or not those heads.
-    """
-    modules = dict(model.named_modules())
-    if path not in modules:
-        raise ValueError(
-            f"heads of {path} were removed, and {type(model).__name__} has no such module"
-        )
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in record["architecture"].items()
-    }
-    try:
-        module = modules[path]
-        names = (
-            ATTENTION_SPECS[type(module).__name__] if is_known(module) else AttentionSpec(**fields)
-        )
-        block = block_of(model, path, names, layer=0, layer_path="", **record["found"])
-    except TypeError as error:
-        raise ValueError(
-            f"{path} has a record that a newer version of the library wrote ({error})"
-        ) from error
-    kept = record["kept"]
-    if kept != sorted(set(kept) & set(range(block.n_heads))):
-        raise ValueError(f"{kept} are no heads of {path}, which has {block.n_heads}")
-    return block
-
-
 def unprune_heads(
     model: PreTrainedModel, original: PreTrainedModel | None = None
 ) -> PreTrainedModel:
@@ -555,35 +481,41 @@ def unprune_heads(
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     whole = _made_again(model)
-    if hooked(block.part(model, "output") for block in find_heads(model)):
+    blocks = find_heads(model)
+    if hooked(block.part(model, "output") for block in blocks):
         raise RuntimeError(
             "the model is masked or measured right now (masked_heads, a sweep), which a new model "
             "would not be: put its heads back before or after the with block"
         )
+    _check_same_parts(model, whole)
+    with suppress(
+        UnknownArchitecture
+    ):  # proved now that its weights are random: zeros tell nothing
+        find_heads(whole)
     whole, weights = whole.to(model.dtype), dict(model.state_dict())
     weights = {name: values for name, values in weights.items() if not name.endswith(RECORD)}
-    sizes = {name: values.shape for name, values in whole.state_dict().items()}
-    changed = [name for name, values in weights.items() if values.shape != sizes.get(name)]
-    _check_same_parts(model, whole)
-    places = _places(copy.deepcopy(whole), records_of(model), changed)
-    for name in (*changed, *sorted(weights.keys() ^ sizes.keys())):
-        if name not in places or places[name].shape != weights[name].shape:
-            raise _changed(model, name)
-    given = _weights_of(original, sizes) if original is not None else {}
-    for name in changed:
+    unpruned = original if original is not None else whole
+    given = dict(unpruned.state_dict())
+    for name, values in whole.state_dict().items():
+        if name not in given or given[name].shape != values.shape:
+            found = tuple(given[name].shape) if name in given else "missing"
+            raise ValueError(
+                f"the original's {name} is {found}, and the unpruned model has "
+                f"{tuple(values.shape)}: give the model that the heads were removed from"
+            )
+    for name, places in _places(model, copy.deepcopy(whole)).items():
         values = weights[name]
-        full = given[name].to(values).clone() if given else values.new_zeros(sizes[name])
-        full.view(-1)[places[name].to(full.device)] = values
+        full = (
+            given[name].to(values).clone()
+            if original is not None
+            else values.new_zeros(given[name].shape)
+        )
+        full.view(-1)[places.to(full.device)] = values
         weights[name] = full
     _fill(whole, model, weights)
     if getattr(model, "generation_config", None) is not None:
         whole.generation_config = copy.deepcopy(model.generation_config)
-    blocks = find_heads(model)
-    every = [range(block.n_heads) for block in blocks]
-    for owner, name, value in renumbered(
-        whole, blocks, [block.kept_heads for block in blocks], every
-    ):
-        setattr(owner, name, value)
+    _renumber(whole, blocks, [b.kept_heads for b in blocks], [range(b.n_heads) for b in blocks])
     return whole.train(model.training)
 
 
@@ -619,34 +551,24 @@ def _fill(whole: PreTrainedModel, model: PreTrainedModel, weights: dict[str, Ten
             setattr(module, buffer, values.clone())
 
 
-def _places(whole: nn.Module, records: dict[str, Record], changed: list[str]) -> dict[str, Tensor]:
+def _places(model: nn.Module, whole: nn.Module) -> dict[str, Tensor]:
     """Where the numbers of pruned weights stood: name -> places in the flattened unpruned weights.
 
-    An unpruned model whose weights are their own places is pruned in the same way, so that nothing
-    here needs to know how an architecture lays its heads out.
+    The unpruned model's weights become their own places and are pruned in the same way, so that
+    nothing here needs to know how an architecture lays its heads out.
+
+    Raises:
+        ValueError: the model differs from the unpruned one in more than that.
     """
+    sizes = {name: values.shape for name, values in model.state_dict().items()}
+    changed = [n for n, v in whole.state_dict().items() if v.shape != sizes.get(n, v.shape)]
     for name in changed:
         path, _, own = name.rpartition(".")
         module = whole.get_submodule(path)
-        tensor: Tensor | None = getattr(module, own, None)
-        if tensor is None:
-            continue
+        tensor: Tensor = getattr(module, own)
         places = torch.arange(tensor.numel(), dtype=torch.float64).view(tensor.shape)  # exact
-        if own in module._parameters:
-            setattr(module, own, nn.Parameter(places, requires_grad=False))
-        else:
-            setattr(module, own, places)
-    keep_recorded(whole, records)
+        is_parameter = own in module._parameters
+        setattr(module, own, nn.Parameter(places, requires_grad=False) if is_parameter else places)
+    keep_recorded(whole, records_of(model))
+    _check_shapes(model, whole)
     return {name: values.long() for name, values in whole.state_dict().items() if name in changed}
-
-
-def _weights_of(original: PreTrainedModel, sizes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    given = dict(original.state_dict())
-    for name, size in sizes.items():
-        if name not in given or given[name].shape != size:
-            found = tuple(given[name].shape) if name in given else "missing"
-            raise ValueError(
-                f"the original's {name} is {found}, and the unpruned model has {tuple(size)}: give "
-                "the model that the heads were removed from"
-            )
-    return given

@@ -2,8 +2,8 @@
 
 Where heads are left, the module's own code runs, with fewer rows in its weights. Two things it
 cannot do: take something a head (a position bias) that was made for all the heads there once were,
-and reshape zero numbers into zero heads. What replaces them is bound with ``functools.partial``,
-which a copied or unpickled model keeps.
+and reshape zero numbers into zero heads. What replaces them are functions of this module, which a
+copied or unpickled model keeps.
 
 The output projection of each pruned attention module has a buffer that says which heads are left. A
 buffer is saved with the weights, under the module's path there: whatever writes them (a model around
@@ -15,21 +15,27 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache, StaticLayer
 from transformers.pytorch_utils import Conv1D
 
-from headprune_lib.specs import AttentionLayer, AttentionSpec, rows_of
-
-if TYPE_CHECKING:
-    from jaxtyping import Int
+from headprune_lib.specs import (
+    ATTENTION_SPECS,
+    PRUNED,
+    AttentionLayer,
+    AttentionSpec,
+    is_known,
+    layer_at,
+    renamed,
+    rows_of,
+)
 
 
 def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> None:
@@ -38,53 +44,61 @@ def keep_heads(model: nn.Module, block: AttentionLayer, keep: Sequence[int]) -> 
     Raises:
         ValueError: groups that lose unequally many heads; the weights are not checked.
     """
-    names, group = block.spec, block.group_left(keep)
+    names, n_heads = block.spec, len(block.kept_heads)
+    left = replace(block, kept_heads=tuple(keep), queries_per_kv=block.group_left(keep))
     core: Any = block.part(model, "core")  # its class knows what attributes it has
     module: Any = model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in keep]
-    for path, rows in head_rows(model, block, keep).items():
-        _keep_features(module.get_submodule(path), rows.sort().values, "out")
-    columns = _features(positions, block.head_dim)
+    rows: dict[Any, list[int]] = {}
+    for part, indices in head_rows(model, block, keep).items():
+        rows.setdefault(getattr(names, part) or names.fused, []).extend(indices)
     for path in names.extra_projections:
-        if (more := _submodule(module, path)) is not None:
-            width = rows_of(more) // max(1, len(block.kept_heads))
-            _keep_features(more, _features(positions, width), "out")
+        if (more := _found(module, path)) is not None:
+            rows[path] = _features(positions, rows_of(more) // max(1, n_heads))
+    for path, indices in rows.items():
+        _keep_features(module.get_submodule(path), sorted(set(indices)), "out")
+    columns = _features(positions, block.head_dim)
+    _keep_features(block.part(model, "output"), columns, "in")
     if not hasattr(core, "headprune_axes"):
         # once: a table of 4 rows and 8 heads has two axes of 4 when 4 heads are left
-        core.headprune_axes = dict(_axes_of_heads(module, names.per_head, len(block.kept_heads)))
+        tables = {path: _found(module, path) for path in names.per_head}
+        core.headprune_axes = {
+            path: list(table.shape).index(n_heads)
+            for path, table in tables.items()
+            if isinstance(table, Tensor) and n_heads in table.shape
+        }
     for path, axis in core.headprune_axes.items():
         _keep_entries(module, path, axis, positions)
-    _keep_features(block.part(model, "output"), columns, "in")
-    _say_sizes(core, block, len(keep), group, len(columns))
-    if not hasattr(core, "headprune_kept"):  # once, too
+    _say_sizes(core, left)
+    if _LEFT not in vars(core):  # once, too
         core.register_forward_pre_hook(_fit_cache, with_kwargs=True)
-        if names.bias_argument:
-            take_bias_of_all_heads(core, names)
-    core.headprune_n_heads, core.headprune_kept = block.n_heads, tuple(keep)
-    core.headprune_width, core.headprune_group = block.head_dim, group
-    # with the module: a copy that is loaded where nobody taught its class is understood too
-    record = record_of(block, keep)
-    module.headprune_architecture, module.headprune_found = names, record["found"]
-    write_record(model, block.path, record)
+        if names.bias_argument:  # from now on it takes and returns the bias of all heads
+            core.register_forward_pre_hook(_own_bias, with_kwargs=True)
+        if names.bias_output is not None:
+            core.register_forward_hook(_whole_bias)
+            if hasattr(core, "compute_bias"):
+                core.compute_bias = partial(_own_computed_bias, core)
+    setattr(module, PRUNED, left)
+    setattr(core, _LEFT, left)
+    write_record(model, left)
     if not keep:
-        shared_slot = shares_cache_slot(model, block.path, core)
-        run_without_heads(core, block.part(model, "output"), names, shared_slot=shared_slot)
+        _run_without_heads(model, left)
 
 
 def head_rows(
     model: nn.Module, block: AttentionLayer, heads: Sequence[int]
-) -> dict[str, Int[Tensor, " row"]]:
-    """The rows of some heads (original indices) in each projection that makes them.
+) -> dict[str, list[int]]:
+    """The rows that make the queries, keys and values of some heads (original indices).
 
     Returns:
-        path below the block's module -> rows; of a fused projection those of all queries come
-        before those of all keys and values.
+        ``"query"``, ``"key"``, ``"value"`` -> rows of the projection that the field names, or of
+        the fused one; without what another layer makes.
     """
     names, module = block.spec, model.get_submodule(block.path)
     positions = [block.kept_heads.index(head) for head in heads]
     groups = list(dict.fromkeys(place // block.queries_per_kv for place in positions))
     n_heads, n_groups = len(block.kept_heads), len(block.kept_heads) // block.queries_per_kv
-    rows: dict[str, Tensor] = {}
+    rows: dict[str, list[int]] = {}
     if names.fused:
         # in the fused projection, of each group
         queries = 0 if names.query else block.queries_per_kv
@@ -98,35 +112,22 @@ def head_rows(
             first = positions
             keys = [n_groups * queries + j for j in groups]
             values = [n_groups * (queries + 1) + j for j in groups]
-        rows[names.fused] = _features([*(first if queries else []), *keys, *values], width)
-    for path, places, units in (
-        (names.query, positions, n_heads),
-        (names.key, groups, n_groups),
-        (names.value, groups, n_groups),
+        for part, places in (("query", first), ("key", keys), ("value", values)):
+            rows[part] = _features(places, width)
+    for part, places, n in (
+        ("query", positions, n_heads),
+        ("key", groups, n_groups),
+        ("value", groups, n_groups),
     ):
-        if path is not None:  # else it is fused, or another layer makes the keys and values
-            rows[path] = _features(places, rows_of(module.get_submodule(path)) // max(1, units))
+        if (path := getattr(names, part)) is not None:
+            rows[part] = _features(places, rows_of(module.get_submodule(path)) // max(1, n))
     return rows
 
 
-def value_rows(
-    model: nn.Module, block: AttentionLayer, heads: Sequence[int]
-) -> Int[Tensor, " row"]:
-    """The rows that make the values of some heads, in the fused projection or that of the values."""
-    names, rows = block.spec, head_rows(model, block, heads)
-    if not names.fused:
-        assert names.value is not None
-        return rows[names.value]
-    fused = rows[names.fused]  # queries, keys, values: as many as heads, as groups, as groups
-    n_groups = len({block.kept_heads.index(head) // block.queries_per_kv for head in heads})
-    n_queries = 0 if names.query else len(heads)
-    return fused[len(fused) - len(fused) * n_groups // (n_queries + 2 * n_groups) :]
-
-
-def _say_sizes(core: Any, block: AttentionLayer, n_heads: int, group: int, total: int) -> None:
+def _say_sizes(core: Any, left: AttentionLayer) -> None:
     """Put the new sizes where the module's own code reads them."""
-    names = block.spec
-    changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, total)}
+    names, n_heads, group = left.spec, len(left.kept_heads), left.queries_per_kv
+    changed = {names.n_heads: n_heads, **dict.fromkeys(names.sizes, n_heads * left.head_dim)}
     if names.kv_heads:
         changed[names.kv_heads] = n_heads // group
     if names.queries_per_kv:
@@ -160,27 +161,18 @@ class _ConfigOfModule:
         return getattr(self._of_model, name)
 
 
-def _features(places: Sequence[int], width: int) -> Int[Tensor, " heads*width"]:
-    """Columns of the heads at these places, side by side."""
-    return (torch.tensor(places, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()
+def _features(places: Sequence[int], width: int) -> list[int]:
+    """Rows or columns of the heads at these places, side by side."""
+    return [place * width + i for place in places for i in range(width)]
 
 
-def _submodule(module: nn.Module, path: str) -> nn.Module | None:
+def _found(module: nn.Module, path: str) -> Any:
+    """The submodule, parameter or buffer of this path; None where there is none."""
+    holder, _, name = path.rpartition(".")
     try:
-        return module.get_submodule(path)
+        return getattr(module.get_submodule(holder), name, None)
     except AttributeError:
         return None
-
-
-def _axes_of_heads(
-    module: nn.Module, paths: Sequence[str], n_heads: int
-) -> Iterator[tuple[str, int]]:
-    """Path -> the axis of ``n_heads``, of the parameters and buffers that have one."""
-    for path in paths:
-        holder_path, _, name = path.rpartition(".")
-        tensor = getattr(_submodule(module, holder_path), name, None)
-        if isinstance(tensor, Tensor) and n_heads in tensor.shape:
-            yield path, list(tensor.shape).index(n_heads)
 
 
 def _keep_entries(module: nn.Module, path: str, axis: int, positions: list[int]) -> None:
@@ -188,31 +180,31 @@ def _keep_entries(module: nn.Module, path: str, axis: int, positions: list[int])
     holder_path, _, name = path.rpartition(".")
     holder = module.get_submodule(holder_path)
     tensor = getattr(holder, name)
-    index = torch.tensor(positions, dtype=torch.long, device=tensor.device)
+    kept = _kept(tensor, axis, positions)
     if name in holder._parameters:
-        setattr(holder, name, _kept(tensor, axis, index))
+        setattr(holder, name, kept)
     else:
-        holder._buffers[name] = tensor.detach().index_select(axis, index)
+        holder._buffers[name] = kept.detach()
     if isinstance(holder, nn.Embedding):
         holder.embedding_dim = holder.weight.shape[1]
 
 
-def _keep_features(linear: nn.Linear | Conv1D, index: Tensor, side: str) -> None:
-    """Keep some of a projection's outputs (``"out"``) or inputs (``"in"``)."""
+def _keep_features(linear: Any, index: list[int], side: str) -> None:
+    """Keep some outputs (``"out"``) or inputs (``"in"``) of a projection."""
     transposed = isinstance(linear, Conv1D)  # (in, out) where a linear layer has (out, in)
-    index = index.to(linear.weight.device)
     linear.weight = _kept(linear.weight, int((side == "in") != transposed), index)
     if side == "out" and linear.bias is not None:
         linear.bias = _kept(linear.bias, 0, index)
-    sizes = (
-        {"out": "nf", "in": "nx"} if transposed else {"out": "out_features", "in": "in_features"}
-    )
-    setattr(linear, sizes[side], len(index))
+    size = {"out": "nf", "in": "nx"}[side] if transposed else f"{side}_features"
+    setattr(linear, size, len(index))
 
 
-def _kept(parameter: Tensor, axis: int, index: Tensor) -> nn.Parameter:
-    return nn.Parameter(parameter.detach().index_select(axis, index), parameter.requires_grad)
+def _kept(tensor: Tensor, axis: int, entries: list[int]) -> nn.Parameter:
+    index = torch.tensor(entries, dtype=torch.long, device=tensor.device)
+    return nn.Parameter(tensor.detach().index_select(axis, index), tensor.requires_grad)
 
+
+# The record of what is gone.
 
 RECORD = "headprune_lib_load_pruned"
 """The buffer's name, which transformers prints when it cannot load a pruned model: it says what can."""
@@ -221,31 +213,89 @@ Record = dict[str, Any]
 """``kept``, the original indices of the heads left, and what is known of the module's parts."""
 
 
-def write_record(model: nn.Module, path: str, record: Record) -> None:
+def record_of(left: AttentionLayer) -> Record:
+    """What must be known to slice an unpruned module down to the heads of this layer."""
+    names = {
+        field.name: value
+        for field in fields(AttentionSpec)
+        if (value := getattr(left.spec, field.name)) != field.default
+    }
+    return {"kept": list(left.kept_heads), "architecture": names, "found": left.limits}
+
+
+def write_record(model: nn.Module, left: AttentionLayer) -> None:
     """Keep the record of a pruned module with its weights, as bytes: weights can hold no text."""
-    holder: Any = model.get_submodule(path).get_submodule(record["architecture"]["output"])
-    text = json.dumps(record, sort_keys=True).encode()
-    values = torch.tensor(list(text), dtype=torch.uint8, device=holder.weight.device)
+    holder: Any = left.part(model, "output")
+    text = list(json.dumps(record_of(left), sort_keys=True).encode())
+    values = torch.tensor(text, dtype=torch.uint8, device=holder.weight.device)
     holder.register_buffer(RECORD, values)
 
 
-def record_of(block: AttentionLayer, keep: Sequence[int]) -> Record:
-    """What must be known to slice an unpruned module down to the heads ``keep``."""
-    names = block.spec
-    return {
-        "kept": list(keep),
-        "architecture": {
-            field.name: value
-            for field in fields(AttentionSpec)
-            if (value := getattr(names, field.name)) != field.default
-        },
-        "found": {
-            field.name: getattr(block, field.name)
-            for field in fields(AttentionLayer)
-            if field.name == "kind" or field.default is not MISSING  # what a module does not tell
-        },
-    }
+def read_record(values: Tensor) -> Record:
+    """The record in a buffer of :func:`write_record`, its fields under the names they have now.
 
+    Raises:
+        ValueError: bytes that are no such record.
+    """
+    try:
+        record = json.loads(bytes(values.tolist()))
+        if not (all(type(head) is int for head in record["kept"]) and record["found"]):
+            raise TypeError("kept is to be a list of numbers")
+        if not isinstance(record["architecture"]["output"], str):
+            raise TypeError("output is to be a name")
+        return {**record, **{part: renamed(record[part]) for part in ("architecture", "found")}}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"not what the library writes ({type(error).__name__}: {error})"
+        ) from error
+
+
+def records_of(model: nn.Module) -> dict[str, Record]:
+    """Path of each pruned attention module -> its record."""
+    records = {
+        path: read_record(module._buffers[RECORD])
+        for path, module in model.named_modules()
+        if RECORD in module._buffers
+    }
+    return {module_path(holder, record): record for holder, record in records.items()}
+
+
+def module_path(holder: str, record: Record) -> str:
+    """The path of the attention module whose output projection, of this path, has the record."""
+    return holder.removesuffix(record["architecture"]["output"]).removesuffix(".")
+
+
+def keep_recorded(model: nn.Module, records: Mapping[str, Record]) -> None:
+    """Slice an unpruned model down to the heads that are recorded; nothing is run or proved.
+
+    Raises:
+        ValueError: a module or heads that the model does not have.
+    """
+    modules = dict(model.named_modules())
+    for path, record in records.items():
+        if path not in modules:
+            raise ValueError(
+                f"heads of {path} were removed, and {type(model).__name__} has no such module"
+            )
+        names: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in record["architecture"].items()
+        }
+        try:
+            known = is_known(modules[path])
+            spec = (
+                ATTENTION_SPECS[type(modules[path]).__name__] if known else AttentionSpec(**names)
+            )
+            block = layer_at(model, path, spec, **record["found"])
+        except TypeError as error:
+            raise ValueError(
+                f"{path} has a record that a newer version of the library wrote ({error})"
+            ) from error
+        if record["kept"] != sorted(set(record["kept"]) & set(range(block.n_heads))):
+            raise ValueError(f"{record['kept']} are no heads of {path}, which has {block.n_heads}")
+        keep_heads(model, block, record["kept"])
+
+
+# How a pruned module runs.
 
 Attention = Any  # a module with attributes that its own class alone knows
 _NUMBERS = ("layer_idx", "layer_id", "layer_number")
@@ -256,30 +306,42 @@ _AS_CONFIGURED = (
     "generate without it, or prune every layer alike (uniform_mask), write the model with "
     "export_transformers and load that"
 )
+_LEFT = "headprune_left"  # of a core: what is left of its layer, for the functions below
 _BIAS = "_headprune_bias"  # the bias of all heads, while a forward pass of the module lasts
 
 
-def take_bias_of_all_heads(core: Attention, names: AttentionSpec) -> None:
-    """From now on the module takes and returns the bias of all heads, and uses its own heads'."""
-    assert names.bias_argument is not None
-    returned = names.bias_output is not None
-    core.register_forward_pre_hook(
-        partial(_own_bias, names.bias_argument, returned), with_kwargs=True
-    )
-    if names.bias_output is not None:
-        core.register_forward_hook(partial(_whole_bias, names.bias_output))
-        if hasattr(core, "compute_bias"):
-            core.compute_bias = partial(_own_computed_bias, core)
+def _own_bias(core: Attention, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    left: AttentionLayer = getattr(core, _LEFT)
+    given = _bound(core, *args, **kwargs)
+    bias = given.arguments.get(left.spec.bias_argument or "")
+    # (batch, head, query, key); a mask for all heads alike is given in the same place
+    if bias is not None and bias.shape[1] == left.n_heads:
+        if left.spec.bias_output is not None:
+            setattr(core, _BIAS, bias)
+        given.arguments[left.spec.bias_argument or ""] = bias[:, list(left.kept_heads)]
+    return given.args[1:], given.kwargs
 
 
-def run_without_heads(
-    core: Attention, output: nn.Module, names: AttentionSpec, *, shared_slot: bool = False
-) -> None:
-    """From now on the module contributes the bias of its output projection, and nothing else.
+def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
+    bias = type(core).compute_bias(core, *args, **kwargs)
+    setattr(core, _BIAS, bias)
+    return bias[:, list(getattr(core, _LEFT).kept_heads)]
 
-    ``shared_slot`` says that another module counts its layer's own tokens: :func:`shares_cache_slot`.
-    """
-    core.forward = partial(_attend_with_no_head, core, names, shared_slot)
+
+def _whole_bias(core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
+    left: AttentionLayer = getattr(core, _LEFT)
+    place: Any = left.spec.bias_output
+    kept_bias, bias = outputs[place], core.__dict__.pop(_BIAS, None)
+    if bias is None:  # attention without positions makes a bias of zeros
+        bias = kept_bias.new_zeros(len(kept_bias), left.n_heads, *kept_bias.shape[-2:])
+    return (*outputs[:place], bias, *outputs[place + 1 :])
+
+
+def _run_without_heads(model: nn.Module, left: AttentionLayer) -> None:
+    """From now on the module contributes the bias of its output projection, and nothing else."""
+    core: Attention = left.part(model, "core")
+    output: Any = left.part(model, "output")
+    core.forward = partial(_attend_with_no_head, core, _shares_cache_slot(model, left.path, core))
     for module in (*core.modules(), *output.modules()):
         if isinstance(module, nn.Linear) and not module.weight.numel():
             # quantize_dynamic leaves it as it is: of no number it would choose no scale
@@ -288,65 +350,13 @@ def run_without_heads(
         output.forward = partial(_bias_alone, output)
 
 
-def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({})) -> int | None:
-    """The place of the module's keys and values in a cache; None where it keeps none.
-
-    Args:
-        given: the module's arguments: one that runs in several places of the model (Zamba, HRM) is
-            told in which it runs.
-    """
-    number = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
-    number = given.get("layer_idx", number)
-    return None if number is None else number + given.get("cycle_offset", 0)
-
-
-def shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
-    """Whether another attention module has the same place in a cache, in the same layer.
-
-    Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
-    single module attends to both sides and notes them itself.
-    """
-    inside, number = set(core.modules()), layer_number(core)
-    while path and number is not None:
-        path = path.rpartition(".")[0]
-        numbers = [
-            layer_number(module)
-            for module in model.get_submodule(path).modules()
-            if module not in inside and core not in module.modules()
-        ]
-        if any(other is not None for other in numbers):
-            return number in numbers
-    return False
-
-
-def _own_bias(
-    argument: str, returned: bool, core: Attention, args: tuple, kwargs: dict[str, Any]
-) -> tuple[tuple, dict[str, Any]]:
-    given = _bound(core, *args, **kwargs)
-    bias = given.arguments.get(argument)
-    # (batch, head, query, key); a mask for all heads alike is given in the same place
-    if bias is not None and bias.shape[1] == core.headprune_n_heads:
-        if returned:
-            setattr(core, _BIAS, bias)
-        given.arguments[argument] = bias[:, list(core.headprune_kept)]
-    return given.args[1:], given.kwargs
-
-
-def _own_computed_bias(core: Attention, *args: Any, **kwargs: Any) -> Tensor:
-    bias = type(core).compute_bias(core, *args, **kwargs)
-    setattr(core, _BIAS, bias)
-    return bias[:, list(core.headprune_kept)]
-
-
-def _whole_bias(place: int, core: Attention, _inputs: tuple, outputs: tuple) -> tuple:
-    kept_bias, bias = outputs[place], core.__dict__.pop(_BIAS, None)
-    if bias is None:  # attention without positions makes a bias of zeros
-        bias = kept_bias.new_zeros(len(kept_bias), core.headprune_n_heads, *kept_bias.shape[-2:])
-    return (*outputs[:place], bias, *outputs[place + 1 :])
+def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:
+    """In place of a transposed projection's ``forward``, which cannot reshape zero numbers."""
+    return projection.bias.expand(*nothing.shape[:-1], -1)
 
 
 def _attend_with_no_head(
-    core: Attention, names: AttentionSpec, shared_slot: bool, *args: Any, **kwargs: Any
+    core: Attention, shared_slot: bool, *args: Any, **kwargs: Any
 ) -> Tensor | tuple[Tensor | None, ...]:
     """In place of the module's own ``forward``.
 
@@ -354,16 +364,18 @@ def _attend_with_no_head(
     of an encoder are none of these; where self- and cross-attention have a cache each, they are
     noted once in that of the latter.
     """
+    names: AttentionSpec = getattr(core, _LEFT).spec
     given = _arguments(core, *args, **kwargs)
     # what the module is given first, whatever it calls it: (batch, position, hidden)
     hidden_states: Tensor = list(given.values())[1]
-    length = key_length = hidden_states.shape[1]
+    n, length = hidden_states.shape[:2]
+    key_length: int = length
     past: int | Tensor = 0
     cache, number = _cache(given.values()), layer_number(core, given)
     if (outside := _outside(given, cache, shared_slot)) is not None:
         key_length = outside.shape[1]
         if isinstance(cache, EncoderDecoderCache) and not cache.is_updated.get(number):
-            new = outside.new_zeros(hidden_states.shape[0], 1, key_length, 1)
+            new = outside.new_zeros(n, 1, key_length, 1)
             cache.cross_attention_cache.update(new, new, number)
             cache.is_updated[number] = True
     elif cache is not None and names.makes_keys:
@@ -371,7 +383,7 @@ def _attend_with_no_head(
         past = cache.get_seq_length(number)
         if isinstance(past, Tensor):
             past = past.clone()  # a static cache counts on in the same tensor
-        new = hidden_states.new_zeros(hidden_states.shape[0], 1, length, 1)
+        new = hidden_states.new_zeros(n, 1, length, 1)
         # of a static cache this is the length that it was made for
         key_length = cache.update(new, new, number)[0].shape[-2]
     context = hidden_states.new_zeros(*hidden_states.shape[:-1], 0)
@@ -390,7 +402,7 @@ def _attend_with_no_head(
         outputs[names.bias_output] = hidden_states.new_zeros(1, 0, length, key_length)
     # Models drop a layer that returns no weights from their `attentions`, so that the layers after it
     # would move up. Some modules always return what their kernel makes, others only if asked.
-    weights = hidden_states.new_zeros(hidden_states.shape[0], 0, length, key_length)
+    weights = hidden_states.new_zeros(n, 0, length, key_length)
     eager = getattr(getattr(core, "config", None), "_attn_implementation", "eager") == "eager"
     takes = inspect.signature(type(core).forward).parameters
     asked = "output_attentions" in takes and given.get("output_attentions")
@@ -402,6 +414,37 @@ def _attend_with_no_head(
     return context if len(outputs) == 1 and not names.in_tuple else tuple(outputs)
 
 
+def layer_number(core: Attention, given: Mapping[str, Any] = MappingProxyType({})) -> int | None:
+    """The place of the module's keys and values in a cache; None where it keeps none.
+
+    Args:
+        given: the module's arguments: one that runs in several places of the model (Zamba, HRM) is
+            told in which it runs.
+    """
+    number = next((getattr(core, name) for name in _NUMBERS if hasattr(core, name)), None)
+    number = given.get("layer_idx", number)
+    return None if number is None else number + given.get("cycle_offset", 0)
+
+
+def _shares_cache_slot(model: nn.Module, path: str, core: Attention) -> bool:
+    """Whether another attention module has the same place in a cache, in the same layer.
+
+    Cross-attention has: the self-attention beside it notes the tokens that went by. T5Gemma 2's
+    single module attends to both sides and notes them itself.
+    """
+    inside, number = set(core.modules()), layer_number(core)
+    while path and number is not None:
+        path = path.rpartition(".")[0]
+        numbers = {
+            layer_number(module)
+            for module in model.get_submodule(path).modules()
+            if module not in inside and core not in module.modules()
+        }
+        if numbers - {None}:
+            return number in numbers
+    return False
+
+
 def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:
     """Let a static cache that was filled with zeros for all heads start anew with those left.
 
@@ -411,12 +454,10 @@ def _fit_cache(core: Attention, args: tuple, kwargs: dict[str, Any]) -> None:
     Raises:
         ValueError: a cache that cannot start anew: one that is exported, or is paged.
     """
-    heads = len(core.headprune_kept) // core.headprune_group
-    number = layer_number(core, kwargs)
-    if heads and "cache" in kwargs:
-        allocators = getattr(kwargs["cache"], "layer_to_allocator", {})
-        if getattr(allocators.get(number), "num_key_value_heads", heads) != heads:
-            raise ValueError(f"continuous batching has pages {_AS_CONFIGURED}")
+    heads, number = len(getattr(core, _LEFT).groups), layer_number(core, kwargs)
+    allocators = getattr(kwargs.get("cache"), "layer_to_allocator", {})
+    if heads and getattr(allocators.get(number), "num_key_value_heads", heads) != heads:
+        raise ValueError(f"continuous batching has pages {_AS_CONFIGURED}")
     cache = _cache((*args, *kwargs.values()))
     if isinstance(cache, EncoderDecoderCache):
         outside = any(isinstance(kwargs.get(name), Tensor) for name in OUTSIDE)
@@ -463,8 +504,3 @@ def _outside(
     apart = cache is None or (shared_slot and isinstance(cache, EncoderDecoderCache))
     names = OUTSIDE if apart else OUTSIDE[:1]
     return next((given[name] for name in names if isinstance(given.get(name), Tensor)), None)
-
-
-def _bias_alone(projection: Conv1D, nothing: Tensor) -> Tensor:
-    """In place of a transposed projection's ``forward``, which cannot reshape zero numbers."""
-    return projection.bias.expand(*nothing.shape[:-1], -1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import transformers
 from torch import nn
@@ -20,6 +20,14 @@ from headprune_lib import messages
 
 LINEAR = (nn.Linear, Conv1D)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+FORMER = {
+    "architecture": "spec", "by_example": "batch_first", "fused_by_head": "qkv_interleaved",
+    "group": "queries_per_kv", "how": "source", "keeps_groups": "why_keep_groups",
+    "keeps_one": "why_keep_one", "kept": "kept_heads", "masks_only": "why_not_prunable",
+    "more_rows": "extra_projections", "own_config": "copies_config",
+    "whole_groups": "why_whole_groups", "width": "head_dim",
+}  # fmt: skip
+"""Former name of a field -> its name."""
 
 
 class NotAttention(Exception):
@@ -31,23 +39,21 @@ class UnknownArchitecture(ValueError):
 
 
 class _FormerFields:
-    """Fields that are found under their former names as well, with a DeprecationWarning."""
-
-    FORMER: ClassVar[dict[str, str]]
+    """Fields are found under their former names as well, with a DeprecationWarning."""
 
     if not TYPE_CHECKING:  # a type checker is to know the new names alone
 
         def __getattr__(self, name: str) -> Any:
-            own = type(self)
-            if name not in own.FORMER:
-                raise AttributeError(f"{own.__name__!r} has no attribute {name!r}")
-            messages.warn_of_former(f"{own.__name__}.{name}", own.FORMER[name])
-            return getattr(self, own.FORMER[name])
+            owner, new = type(self), FORMER.get(name)
+            if new not in owner.__dataclass_fields__:
+                raise AttributeError(f"{owner.__name__!r} has no attribute {name!r}")
+            messages.warn_of_former(f"{owner.__name__}.{name}", new)
+            return getattr(self, new)
 
-    @classmethod
-    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of fields, those that have a former name under the one that they have now."""
-        return {cls.FORMER.get(name, name): value for name, value in values.items()}
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of fields, those that have a former name under the one that they have now."""
+    return {FORMER.get(name, name): value for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,6 @@ class AttentionSpec(_FormerFields):
         ValueError, TypeError: names that contradict each other.
     """
 
-    FORMER: ClassVar[dict[str, str]] = {
-        "fused_by_head": "qkv_interleaved",
-        "group": "queries_per_kv",
-        "more_rows": "extra_projections",
-        "own_config": "copies_config",
-        "width": "head_dim",
-    }
-
     query: str | None = None
     key: str | None = None
     value: str | None = None
@@ -129,41 +127,28 @@ class AttentionSpec(_FormerFields):
     weights: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        named = tuple(name for name in ("query", "key", "value") if getattr(self, name))
-        apart = ("query", "key", "value")
-        if named not in ((), ("query",)) if self.fused else named not in (("query",), apart):
+        apart = [self.query, self.key, self.value]
+        named = [bool(name) for name in apart]
+        alone = named == [True, False, False]
+        if not (alone or (not any(named) if self.fused else all(named))):
             raise ValueError(
-                f"query, key and value are {[self.query, self.key, self.value]}, fused is "
-                f"{self.fused!r}; name all three projections, or the fused one (and the query's "
-                "where cross-attention has it apart), or the query's alone where another layer "
-                "makes the keys and values"
+                f"query, key and value are {apart}, fused is {self.fused!r}; name all three "
+                "projections, or the fused one (and the query's where cross-attention has it "
+                "apart), or the query's alone where another layer makes the keys and values"
             )
-        for name in ("output", "n_heads", "head_dim"):
-            if getattr(self, name) == "" or (name != "head_dim" and not getattr(self, name)):
+        for name in ("output", "n_heads"):
+            if not getattr(self, name):
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; every attention module has one, so name it"
                 )
         for name in ("extra_projections", "per_head"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; give a tuple of names")
-        if self.qkv_interleaved and not self.fused:
-            raise ValueError("qkv_interleaved says how the rows of a fused projection lie; name it")
-        if self.norm and self.core:
+        handed = self.bias_argument and 0 < (self.bias_output or 0) < self.returns
+        if self.bias_output is not None and not handed:
             raise ValueError(
-                f"norm is {self.norm!r} and core {self.core!r}: the module around a core "
-                "normalises by itself, so leave norm out"
-            )
-        if self.returns < 1:
-            raise ValueError(f"returns is {self.returns}; attention returns at least one tensor")
-        if self.bias_output is not None and not self.bias_argument:
-            raise ValueError(
-                f"bias_output is {self.bias_output}, but no bias_argument is named: a bias that is "
-                "returned is handed to the next layer by an argument"
-            )
-        if self.bias_output is not None and not 0 < self.bias_output < self.returns:
-            raise ValueError(
-                f"bias_output is {self.bias_output}, returns {self.returns}: the bias comes after "
-                "the heads, among what is returned"
+                f"bias_output is {self.bias_output}, bias_argument {self.bias_argument!r}, returns "
+                f"{self.returns}: a returned bias comes after the heads, and an argument hands it on"
             )
 
     def of_module(self, module: nn.Module) -> AttentionSpec:
@@ -190,40 +175,27 @@ class AttentionSpec(_FormerFields):
 
 
 _PLAIN = AttentionSpec(
-    query="query",
-    key="key",
-    value="value",
-    output="dense",
-    n_heads="num_attention_heads",
-    head_dim="attention_head_size",
-)
+    query="query", key="key", value="value", output="dense",
+    n_heads="num_attention_heads", head_dim="attention_head_size",
+)  # fmt: skip
 _BERT = replace(
-    _PLAIN,
-    core="self",
-    query="self.query",
-    key="self.key",
-    value="self.value",
-    output="output.dense",
-    size="all_head_size",
-)
+    _PLAIN, core="self", query="self.query", key="self.key", value="self.value",
+    output="output.dense", size="all_head_size",
+)  # fmt: skip
 _BART = AttentionSpec(query="q_proj", key="k_proj", value="v_proj", output="out_proj")
 _LLAMA = replace(
-    _BART,
-    output="o_proj",
-    n_heads="config.num_attention_heads",
+    _BART, output="o_proj", n_heads="config.num_attention_heads",
     queries_per_kv="num_key_value_groups",
-)
+)  # fmt: skip
 
+# fmt: off
 ATTENTION_SPECS: dict[str, AttentionSpec] = {
     # one module for all layers: what is cut is cut in each
     "AlbertAttention": replace(_PLAIN, norm="LayerNorm"),
     "BartAttention": _BART,
     "BertAttention": _BERT,
     "DebertaV2Attention": replace(
-        _BERT,
-        query="self.query_proj",
-        key="self.key_proj",
-        value="self.value_proj",
+        _BERT, query="self.query_proj", key="self.key_proj", value="self.value_proj",
         extra_projections=("self.pos_key_proj", "self.pos_query_proj"),
     ),
     "DistilBertSelfAttention": replace(
@@ -234,22 +206,14 @@ ATTENTION_SPECS: dict[str, AttentionSpec] = {
         fused="c_attn", query="q_attn", output="c_proj", size="split_size"
     ),
     "GPTNeoXAttention": AttentionSpec(
-        fused="query_key_value",
-        qkv_interleaved=True,
-        output="dense",
-        n_heads="config.num_attention_heads",
-        head_dim="head_size",
+        fused="query_key_value", qkv_interleaved=True, output="dense",
+        n_heads="config.num_attention_heads", head_dim="head_size",
     ),
     "Gemma3Attention": _LLAMA,
     "LlamaAttention": _LLAMA,
     "M2M100Attention": _BART,
     "MPNetSelfAttention": replace(
-        _PLAIN,
-        query="q",
-        key="k",
-        value="v",
-        output="o",
-        size="all_head_size",
+        _PLAIN, query="q", key="k", value="v", output="o", size="all_head_size",
         bias_argument="position_bias",
     ),
     "MarianAttention": _BART,
@@ -261,20 +225,13 @@ ATTENTION_SPECS: dict[str, AttentionSpec] = {
     "Qwen3Attention": _LLAMA,
     "RobertaAttention": _BERT,
     "T5Attention": AttentionSpec(
-        query="q",
-        key="k",
-        value="v",
-        output="o",
-        n_heads="n_heads",
-        head_dim="key_value_proj_dim",
-        size="inner_dim",
-        bias_argument="position_bias",
-        bias_output=1,
-        returns=3,
-        weights=(2,),
+        query="q", key="k", value="v", output="o", n_heads="n_heads",
+        head_dim="key_value_proj_dim", size="inner_dim", bias_argument="position_bias",
+        bias_output=1, returns=3, weights=(2,),
     ),
     "ViTAttention": replace(_BART, output="o_proj", n_heads="num_attention_heads"),
 }
+# fmt: on
 
 REGISTERED: set[str] = set()
 """The classes that were taught, by name."""
@@ -304,7 +261,7 @@ def is_released(module: nn.Module) -> bool:
 def has_parts(module: nn.Module, entry: AttentionSpec) -> bool:
     """Whether a module has the core and the projections that an entry names."""
     parts = (getattr(entry, name) for name in entry.of_module(module).projections)
-    return _has(module, entry.core) and all(_has(module, part) for part in parts)
+    return all(_has(module, path) for path in (entry.core, *parts))
 
 
 def _has(module: nn.Module, path: str) -> bool:
@@ -315,13 +272,10 @@ def _has(module: nn.Module, path: str) -> bool:
     return True
 
 
-_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
-
-
 def _runs_released_code(module: nn.Module) -> bool:
     kind = type(module)
     home: Any = sys.modules.get(kind.__module__)
-    if getattr(home, kind.__name__, None) is not kind or not _is_from(home.__file__):
+    if getattr(home, kind.__name__, None) is not kind or not _is_released_file(home.__file__):
         return False
     forward = vars(module).get("forward")  # a bound method of the class changes nothing
     if forward is not None and getattr(forward, "__func__", None) is not kind.forward:
@@ -340,11 +294,16 @@ def _runs_released_code(module: nn.Module) -> bool:
             and function.__code__.co_qualname == f"{kind.__name__}.{function.__code__.co_name}"
             for function in functions
         )
-        and all(_is_from(f.__code__.co_filename) for f in called if isinstance(f, FunctionType))
+        and all(
+            _is_released_file(f.__code__.co_filename) for f in called if isinstance(f, FunctionType)
+        )
     )
 
 
-def _is_from(file: str | None) -> bool:
+_TRANSFORMERS = f"{Path(transformers.__file__).parent}{os.sep}"
+
+
+def _is_released_file(file: str | None) -> bool:
     return (file or "").startswith(_TRANSFORMERS)
 
 
@@ -367,9 +326,8 @@ def register_attention(
         the new entry.
 
     Raises:
-        ValueError: neither a query's nor a fused projection is named, or both, or a key's without
-            a value's; other names that contradict each other; or a class in ``like`` that is not in
-            the table.
+        ValueError: names that contradict each other, or a class in ``like`` that is not in the
+            table.
         TypeError: a field that :class:`headprune_lib.specs.AttentionSpec` does not have.
 
     Example:
@@ -379,26 +337,23 @@ def register_attention(
         >>> del ATTENTION_SPECS["MyLlamaAttention"]
         >>> REGISTERED.remove("MyLlamaAttention")
     """
-    name, known = _class_name(module), [field.name for field in fields(AttentionSpec)]
-    for former in names.keys() & AttentionSpec.FORMER.keys():
-        messages.warn_of_former(f"{former}=", f"{AttentionSpec.FORMER[former]}=")
-    names = AttentionSpec.renamed(names)
+    known = [field.name for field in fields(AttentionSpec)]
+    for former in names.keys() & FORMER.keys():
+        messages.warn_of_former(f"{former}=", f"{FORMER[former]}=")
+    names = renamed(names)
     if unknown := sorted(names.keys() - set(known)):
         raise TypeError(f"no field {unknown[0]!r} of an attention class; there are {known}")
-    if like is None:
-        entry = AttentionSpec(**names)
-    elif isinstance(like, AttentionSpec):
-        entry = replace(like, **names)
-    elif _class_name(like) in ATTENTION_SPECS:
-        entry = replace(ATTENTION_SPECS[_class_name(like)], **names)
-    else:
+    base = ATTENTION_SPECS.get(_class_name(like)) if isinstance(like, type | str) else like
+    if base is None and like is not None:
         raise ValueError(messages.unknown("attention class", _class_name(like), ATTENTION_SPECS))
+    entry = AttentionSpec(**names) if base is None else replace(base, **names)
+    name = _class_name(module)
     ATTENTION_SPECS[name] = entry
     REGISTERED.add(name)
     return entry
 
 
-def _class_name(module: type | str) -> str:
+def _class_name(module: Any) -> str:
     return module if isinstance(module, str) else module.__name__
 
 
@@ -431,19 +386,6 @@ class AttentionLayer(_FormerFields):
             windowed, flattened or turned there, and what is asked of each takes one a batch.
     """
 
-    FORMER: ClassVar[dict[str, str]] = {
-        "architecture": "spec",
-        "by_example": "batch_first",
-        "group": "queries_per_kv",
-        "how": "source",
-        "keeps_groups": "why_keep_groups",
-        "keeps_one": "why_keep_one",
-        "kept": "kept_heads",
-        "masks_only": "why_not_prunable",
-        "whole_groups": "why_whole_groups",
-        "width": "head_dim",
-    }
-
     kind: str
     layer: int
     n_heads: int
@@ -459,6 +401,12 @@ class AttentionLayer(_FormerFields):
     why_whole_groups: str = ""
     why_keep_groups: str = ""
     batch_first: bool = True
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The fields that the module itself does not tell: its kind, and what was proved of it."""
+        proved = (field.name for field in fields(self) if field.default is not MISSING)
+        return {name: getattr(self, name) for name in ("kind", *proved)}
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
@@ -479,18 +427,19 @@ class AttentionLayer(_FormerFields):
                 queries a key would be right; a part of a group where only all of it can go; or
                 all of a group whose keys and values another layer reads, or makes.
         """
-        counts = [len(set(group) & set(keep)) for group in self.groups]
-        sizes, groups = sorted(set(counts) - {0}), [list(group) for group in self.groups]
+        groups = [list(group) for group in self.groups]
+        counts = [len(set(group) & set(keep)) for group in groups]
+        sizes = sorted(set(counts) - {0})
         gone = [group for group, n in zip(groups, counts, strict=True) if not n]
-        split = [
-            group for group, n in zip(groups, counts, strict=True) if 0 < n < self.queries_per_kv
-        ]
         if self.why_keep_groups and sizes and gone:
             raise ValueError(
                 f"{self.path}: heads {gone} are all that use a key and value head each, which "
                 f"cannot be removed: {self.why_keep_groups}. Keep equally many heads of each group "
                 f"(prune_mask does), or use masked_heads. The groups are {groups}"
             )
+        split = [
+            group for group, n in zip(groups, counts, strict=True) if 0 < n < self.queries_per_kv
+        ]
         if split and (len(sizes) > 1 or self.why_whole_groups):
             how = (
                 f"they can only go together ({self.why_whole_groups}): cut or keep all of a group"
@@ -523,29 +472,35 @@ class AttentionLayer(_FormerFields):
         return model.get_submodule(".".join(filter(None, [self.path, relative])))
 
 
-def block_of(model: nn.Module, path: str, spec: AttentionSpec, **known: Any) -> AttentionLayer:
-    """The block of the attention module of this path, whose parts have these names.
+PRUNED = "headprune_layer"
+"""Attribute of a pruned attention module: the :class:`AttentionLayer` that is left, in copies too."""
+
+
+def layer_at(
+    model: nn.Module, path: str, spec: AttentionSpec, kind: str = "self", **known: Any
+) -> AttentionLayer:
+    """The heads of the attention module of this path, whose parts have these names.
 
     Args:
-        known: the fields that the module itself does not tell.
+        known: further fields that the module itself does not tell.
 
     Raises:
         AttributeError: a part that the module does not have.
     """
-    module, names = model.get_submodule(path), spec.of_module(model.get_submodule(path))
+    known = {"path": path, "kind": kind, "layer": 0, "layer_path": "", **known}
+    module = model.get_submodule(path)
+    if (left := vars(module).get(PRUNED)) is not None:
+        return replace(left, **known)
+    names = spec.of_module(module)
     core: Any = module.get_submodule(names.core)
-    n_heads = getattr(core, "headprune_n_heads", None) or attrgetter(names.n_heads)(core)
-    head_dim = getattr(core, "headprune_width", None) or (
-        attrgetter(names.head_dim)(core)
-        if names.head_dim
-        else columns_of(module.get_submodule(names.output)) // n_heads
-    )
+    n_heads = attrgetter(names.n_heads)(core)
     return AttentionLayer(
         n_heads=n_heads,
-        head_dim=head_dim,
-        kept_heads=getattr(core, "headprune_kept", tuple(range(n_heads))),
-        queries_per_kv=getattr(core, "headprune_group", None) or group_size(core, names, n_heads),
-        path=path,
+        head_dim=attrgetter(names.head_dim)(core)
+        if names.head_dim
+        else columns_of(module.get_submodule(names.output)) // n_heads,
+        kept_heads=tuple(range(n_heads)),
+        queries_per_kv=group_size(core, names, n_heads),
         spec=names,
         **known,
     )
@@ -555,9 +510,7 @@ def group_size(core: Any, spec: AttentionSpec, n_heads: int) -> int:
     """How many query heads share a key and value head in a module that was not pruned."""
     if spec.queries_per_kv:
         return attrgetter(spec.queries_per_kv)(core)
-    if spec.kv_heads:
-        return n_heads // attrgetter(spec.kv_heads)(core)
-    return 1
+    return n_heads // attrgetter(spec.kv_heads)(core) if spec.kv_heads else 1
 
 
 def rows_of(projection: Any) -> int:
@@ -571,11 +524,9 @@ def columns_of(projection: Any) -> int:
 
 
 if not TYPE_CHECKING:  # a type checker is to know the new names alone
-    __getattr__ = messages.former_names(
-        __name__,
-        {
-            "ARCHITECTURES": "ATTENTION_SPECS",
-            "Architecture": "AttentionSpec",
-            "AttentionBlock": "AttentionLayer",
-        },
-    )
+    _NAMES = {
+        "ARCHITECTURES": "ATTENTION_SPECS",
+        "Architecture": "AttentionSpec",
+        "AttentionBlock": "AttentionLayer",
+    }
+    __getattr__ = messages.former_names(__name__, _NAMES)

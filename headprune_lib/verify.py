@@ -12,8 +12,8 @@ import copy
 import inspect
 import itertools
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -21,19 +21,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from headprune_lib.example_inputs import Inputs, example_inputs
+from headprune_lib.hooks import removed_after, state_of
 from headprune_lib.messages import one_line
-from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads, value_rows
+from headprune_lib.slicing import OUTSIDE, head_rows, keep_heads
 from headprune_lib.specs import (
     CONVOLUTIONS,
     LINEAR,
     AttentionLayer,
     AttentionSpec,
     NotAttention,
-    block_of,
     columns_of,
+    layer_at,
     rows_of,
 )
 
@@ -60,17 +62,15 @@ class CapturedCall:
     def keys_from_outside(self) -> bool:
         """Whether it was given something else than its own states to make keys of."""
         states = next((v for v in (*self.args, *self.kwargs.values()) if torch.is_tensor(v)), None)
-        for name in OUTSIDE:
-            given = self.kwargs.get(name)
-            if torch.is_tensor(given) and states is not None:
-                return given.shape != states.shape or not torch.equal(given, states)
-        return False
+        given = next((v for n in OUTSIDE if torch.is_tensor(v := self.kwargs.get(n))), None)
+        if given is None or states is None:
+            return False
+        return given.shape != states.shape or not torch.equal(given, states)
 
     def arguments_by_head(self) -> tuple[str, ...]:
         """Names of arguments that may hold something a head: (example, head, query, key).
 
-        Of two modules that are alike one may be given a mask for all heads, and the other a bias a
-        head, which removal has to slice.
+        Of two modules that are alike, one may be given a mask for all heads, the other such a bias.
         """
         given = {**{str(index): v for index, v in enumerate(self.args)}, **self.kwargs}
         return tuple(
@@ -95,8 +95,8 @@ def verify(
     for names in candidates:
         try:
             if entry:
-                _check_names(module, names)
-            block = block_of(module, "", names, kind="self", layer=0, layer_path="")
+                _check_modules(module, names)
+            block = layer_at(module, "", names)
             context = _verify_masking(module, block, call)
         except (
             AttributeError, IndexError, NotAttention, RuntimeError, TypeError, ValueError
@@ -109,19 +109,11 @@ def verify(
     raise NotAttention(reasons[0] if reasons else "no candidate was seen")
 
 
-def _check_names(module: nn.Module, entry: AttentionSpec) -> None:
-    """Raises NotAttention where an entry names what the module does not have."""
-    entry = entry.of_module(module)
-    for name in (*entry.projections, "n_heads", "head_dim"):
+def _check_modules(module: nn.Module, entry: AttentionSpec) -> None:
+    """Raises NotAttention where an entry names something else than modules as projections."""
+    for name in entry.of_module(module).projections:
         path = getattr(entry, name)
-        if path is None:
-            continue
-        inside = f"{entry.core}." if entry.core and name in ("n_heads", "head_dim") else ""
-        try:
-            part = attrgetter(inside + path)(module)
-        except AttributeError:
-            raise NotAttention(f"its entry says {name}={path!r}, which it does not have") from None
-        if name in entry.projections and not isinstance(part, nn.Module):
+        if not isinstance(part := attrgetter(path)(module), nn.Module):
             raise NotAttention(
                 f"its entry says {name}={path!r}, a {type(part).__name__} and no module: heads are "
                 "masked and removed at linear layers, so write the projection as an nn.Linear"
@@ -146,23 +138,24 @@ def _run(
     """Run a module by itself, its output projection given nothing of the heads ``zeroed``."""
     run = _Run([], [])
 
-    def see_context(_module: nn.Module, inputs: tuple) -> tuple | None:
-        context = inputs[0].detach().clone()
-        run.contexts.append(context)
-        if not zeroed:
-            return None
-        masked = context.clone()
-        masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
+    def see_context(_module: nn.Module, inputs: tuple) -> tuple:
+        run.contexts.append(inputs[0].detach().clone())
+        masked = inputs[0].clone()
+        if zeroed:
+            masked.unflatten(-1, (block.n_heads, block.head_dim))[..., list(zeroed), :] = 0
         return (masked, *inputs[1:])
 
     def see_core(_module: nn.Module, _inputs: tuple, output: Any) -> None:
         run.from_core = output
 
     args, kwargs = copied((call.args, call.kwargs))  # it may write to a cache, or its arguments
-    with ExitStack() as stack, torch.no_grad():
-        projection, core = block.part(module, "output"), block.part(module, "core")
-        stack.callback(projection.register_forward_pre_hook(see_context).remove)
-        stack.callback(core.register_forward_hook(see_core).remove)
+    with (
+        torch.no_grad(),
+        removed_after(
+            block.part(module, "output").register_forward_pre_hook(see_context),
+            block.part(module, "core").register_forward_hook(see_core),
+        ),
+    ):
         output = module(*args, **kwargs)
     while isinstance(output, tuple | list) and output and isinstance(output[0], tuple | list):
         output = output[0]
@@ -205,7 +198,7 @@ def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall
             f"its output projection ran {len(plain.contexts)} times in one pass of the module"
             f"{'' if plain.contexts else never}"
         )
-    context = plain.contexts[0]
+    (context,) = plain.contexts
     if context.shape[-1] != n_heads * width:
         raise NotAttention(
             f"its output projection takes {context.shape[-1]} numbers, not {n_heads} heads of "
@@ -236,8 +229,8 @@ def _verify_masking(module: nn.Module, block: AttentionLayer, call: CapturedCall
 
 def _check_columns(output: nn.Module, context: Tensor, heads: list[int], width: int) -> None:
     """Raises NotAttention where a slice that is scaled does not move the output by its columns."""
-    weight = getattr(output, "weight", None)
-    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.ndim != 2:
+    weight: Any = getattr(output, "weight", None)
+    if getattr(weight, "ndim", 0) != 2 or not weight.is_floating_point():
         return  # quantised: what its columns are cannot be read
     columns = weight if hasattr(output, "nf") else weight.T  # (in, out)
     with torch.no_grad():
@@ -265,24 +258,19 @@ def _changed_heads(
 
     Or its queries, where another layer makes the values.
     """
-    names = block.spec
-    if names.query is not None and not names.makes_keys:
-        part, rows = "query", head_rows(module, block, heads)[names.query]
-    else:
-        part, rows = "fused" if names.fused else "value", value_rows(module, block, heads)
+    made = "value" if block.spec.makes_keys else "query"
+    rows = head_rows(module, block, heads)[made]
     # neither a factor, which a norm of the head would undo, nor a sign, which one of all heads would
     factors = torch.linspace(-1, 2.5, len(rows))
 
     def change(_module: nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
         output = output.clone()
-        output[..., rows.to(output.device)] *= factors.to(output)
+        output[..., rows] *= factors.to(output)
         return output
 
-    handle = block.part(module, part).register_forward_hook(change)
-    try:
+    part = block.part(module, made if getattr(block.spec, made) else "fused")
+    with removed_after(part.register_forward_hook(change)):
         changed = _run(module, block, call).contexts[0]
-    finally:
-        handle.remove()
     moved = (changed - context).abs().unflatten(-1, (block.n_heads, block.head_dim))
     most = moved.transpose(-1, -2).flatten(0, -2).amax(0)
     rounding = 4 * torch.finfo(context.dtype).eps * float(context.abs().max())
@@ -306,8 +294,7 @@ def _verify_removal(
     module: nn.Module, block: AttentionLayer, call: CapturedCall, entry: bool
 ) -> Verified:
     """The names with all that removal needs, and what it cannot do."""
-    names, core = block.spec, block.part(module, "core")
-    outputs = _run(module, block, call).from_core
+    names, outputs = block.spec, _run(module, block, call).from_core
     returns = len(outputs) if isinstance(outputs, tuple | list) else 1
     why_keep_one = ""
     if not entry:
@@ -321,41 +308,39 @@ def _verify_removal(
         )
     elif (returns == 1) != (names.returns == 1):
         why_keep_one = f"it returns {returns} things, and its entry says returns={names.returns}"
+    group, all_heads = block.queries_per_kv, range(block.n_heads)
     # a key and value head can go alone, unless it is the only one, or another layer's
-    alone = block.n_heads > block.queries_per_kv and names.makes_keys
-    but_second_group = [head for head in range(block.n_heads) if head // block.queries_per_kv != 1]
-    but_one_of_each = [head for head in range(block.n_heads) if head % block.queries_per_kv != 1]
+    alone = block.n_heads > group and names.makes_keys
     why_not_prunable, in_part = "", None  # what holds where not all does
-    for variant in [names] if entry else _variants(module, core, names, call, outputs):
-        block = replace(block, spec=variant)
-        problem = _removal_problem(module, block, call, but_second_group) if alone else ""
-        if problem:
-            why_not_prunable = why_not_prunable or problem
+    for variant in [names] if entry else _variants(module, block, names, call, outputs):
+
+        def problem(kept: Sequence[int], spec: AttentionSpec = variant) -> str:
+            return _removal_problem(module, replace(block, spec=spec), call, kept)
+
+        if alone and (why := problem([head for head in all_heads if head // group != 1])):
+            why_not_prunable = why_not_prunable or why
             continue
-        torn = (
-            _removal_problem(module, block, call, but_one_of_each)
-            if block.queries_per_kv > 1
-            else ""
-        )
-        why = why_keep_one
-        for emptied in () if why else _emptied(module, variant, entry):
-            found = _removal_problem(module, replace(block, spec=emptied), call, [])
-            if not found and not torn:
-                return Verified(emptied)
-            if not found:
-                in_part = in_part or Verified(emptied, {"why_whole_groups": torn})
-            why = why or found
-        if alone or (block.queries_per_kv > 1 and not torn):
-            limited = Verified(variant, {"why_keep_one": why, "why_whole_groups": torn})
+        torn = problem([head for head in all_heads if head % group != 1]) if group > 1 else ""
+        why, emptied = why_keep_one, None
+        # a module that loses all its heads normalises by itself, or the one around it does
+        norms = () if names.core or entry else module.named_children()
+        normed = [replace(variant, norm=n) for n, c in norms if "norm" in type(c).__name__.lower()]
+        for spec in () if why_keep_one else [variant, *normed]:
+            if not (broken := problem([], spec)):
+                why, emptied = "", spec
+                break
+            why = why or broken
+        if emptied or alone or (group > 1 and not torn):
+            limits = {"why_keep_one": why, "why_whole_groups": torn}
+            in_part = in_part or Verified(emptied or variant, limits)
             if not torn:
-                return limited
-            in_part = in_part or limited
+                return Verified(emptied or variant, limits)
         why_not_prunable = why_not_prunable or why
     return in_part or Verified(names, {"why_not_prunable": why_not_prunable})
 
 
 def _removal_problem(
-    module: nn.Module, block: AttentionLayer, call: CapturedCall, kept: list[int]
+    module: nn.Module, block: AttentionLayer, call: CapturedCall, kept: Sequence[int]
 ) -> str:
     """What is wrong with really removing heads; empty where it equals masking them."""
     gone = [head for head in range(block.n_heads) if head not in kept]
@@ -367,10 +352,7 @@ def _removal_problem(
     except Exception as error:  # whatever the module's own code makes of it
         return f"its code does not run with fewer heads ({describe_error(error)})"
     if not kept:  # there are no weights of attention to return
-        expected = [
-            expected[0],
-            *(tensor for tensor in expected[1:] if not _looks_like_weights(tensor)),
-        ]
+        expected = [expected[0], *(t for t in expected[1:] if not _looks_like_weights(t))]
         found = [found[0], *(tensor for tensor in found[1:] if tensor.numel())]
         if len(found) < len(expected):
             return "with no head left it does not return what it hands on to other layers"
@@ -388,8 +370,7 @@ def _removal_problem(
 def _looks_like_weights(returned: Tensor) -> bool:
     """Whether this is how much each query attends to each key: shares that sum to 1 at most.
 
-    Less than 1 goes to the keys where a part goes to none of them (an attention sink), and nothing
-    where a query sees no key.
+    They sum to less where a part goes to no key (an attention sink), or a query sees no key.
     """
     if not returned.is_floating_point() or returned.ndim < 3:
         return False
@@ -425,30 +406,13 @@ def _places_of_weights(
 
 
 def _variants(
-    module: nn.Module, core: Any, names: AttentionSpec, call: CapturedCall, outputs: Any
+    module: nn.Module, block: AttentionLayer, names: AttentionSpec, call: CapturedCall, outputs: Any
 ) -> Iterator[AttentionSpec]:
-    """The names with what else may have to go with a head."""
-    n_heads = attrgetter(names.n_heads)(core)
-    if hasattr(core, "compute_bias"):
-        for index, value in enumerate(outputs if isinstance(outputs, tuple) else ()):
-            if index and torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads:
-                names = replace(names, bias_argument="position_bias", bias_output=index)
-                yield from _further_parts(module, names, core)
-                return
-    yield from _further_parts(module, names, core)
-    for name, value in call.kwargs.items():
-        if torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads > 1:
-            yield from _further_parts(module, replace(names, bias_argument=name), core)
-
-
-def _further_parts(
-    module: nn.Module, names: AttentionSpec, core: nn.Module
-) -> Iterator[AttentionSpec]:
-    """The candidate with what else has a part a head, and with the sizes its code may read."""
-    n_heads = attrgetter(names.n_heads)(core)
-    total = columns_of(module.get_submodule(names.output))
-    projections = {getattr(names, part) for part in names.projections}
+    """The names with what else may have to go with a head, and the sizes its code may read."""
+    core, n_heads = block.part(module, "core"), block.n_heads
+    total = columns_of(block.part(module, "output"))
     prefix = f"{names.core}." if names.core else ""
+    projections = {getattr(names, part) for part in names.projections}
     rows = tuple(
         prefix + name
         for name, child in core.named_children()
@@ -456,45 +420,46 @@ def _further_parts(
         and prefix + name not in projections
         and rows_of(child) in (n_heads, total)
     )
+    # of the module itself, of its embeddings and its small modules
+    tensors = dict(core.named_parameters(recurse=False)) | dict(core.named_buffers(recurse=False))
+    for name, child in core.named_children():
+        if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
+            tensors |= {f"{name}.{inner}": table for inner, table in child.named_parameters()}
     tables = tuple(
         prefix + name
-        for name, tensor in _own_tensors(core)
-        if tensor.ndim and list(tensor.shape).count(n_heads) == 1
+        for name, table in tensors.items()
+        if table.ndim and list(table.shape).count(n_heads) == 1
     )
     sizes = tuple(
         name
         for name, value in vars(core).items()
         if type(value) is int and value == total and name not in (names.n_heads, names.head_dim)
     )
-    in_config = names.n_heads.startswith("config.") or hasattr(core, "config")
-    for more, table in itertools.product(
-        *([part, ()] if part else [()] for part in (rows, tables))
-    ):
-        base = replace(names, extra_projections=more, per_head=table)
-        yield base
-        yield from (replace(base, size=name) for name in sizes)
-        if len(sizes) > 1:
-            yield replace(base, size=sizes)
-        if in_config:
-            yield replace(base, copies_config=True, size=sizes or None)
+    ways: list[dict[str, Any]] = [{}, *({"size": name} for name in sizes)]
+    if len(sizes) > 1:
+        ways.append({"size": sizes})
+    if names.n_heads.startswith("config.") or hasattr(core, "config"):
+        ways.append({"copies_config": True, "size": sizes or None})
+    extra, per_head = [rows, ()] if rows else [()], [tables, ()] if tables else [()]
+    biases = _biases(core, n_heads, call, outputs)
+    for bias, more, table, way in itertools.product(biases, extra, per_head, ways):
+        yield replace(names, extra_projections=more, per_head=table, **bias, **way)
 
 
-def _own_tensors(core: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers of the module itself, of its embeddings and its small modules."""
-    yield from core.named_parameters(recurse=False)
-    yield from core.named_buffers(recurse=False)
-    for name, child in core.named_children():
-        if not isinstance(child, (*LINEAR, *CONVOLUTIONS)):
-            yield from ((f"{name}.{inner}", tensor) for inner, tensor in child.named_parameters())
+def _biases(
+    core: nn.Module, n_heads: int, call: CapturedCall, outputs: Any
+) -> list[dict[str, Any]]:
+    """What may hand a bias a head, (example or 1, head, query, key), from layer to layer."""
 
+    def by_head(value: Any) -> bool:
+        return torch.is_tensor(value) and value.ndim == 4 and value.shape[1] == n_heads
 
-def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[AttentionSpec]:
-    """Candidates for a module that loses all its heads: with a norm of its own, or without."""
-    yield names
-    if not names.core and not entry:
-        for name, child in module.named_children():
-            if "norm" in type(child).__name__.lower():
-                yield replace(names, norm=name)
+    returned = outputs if isinstance(outputs, tuple) and hasattr(core, "compute_bias") else ()
+    for index, value in enumerate(returned):
+        if index and by_head(value):
+            return [{"bias_argument": "position_bias", "bias_output": index}]
+    named = [name for name, value in call.kwargs.items() if n_heads > 1 and by_head(value)]
+    return [{}, *({"bias_argument": name} for name in named)]
 
 
 # Running the model: what its modules are given, and whose keys and values they read.
@@ -503,7 +468,7 @@ def _emptied(module: nn.Module, names: AttentionSpec, entry: bool) -> Iterator[A
 def capture_calls(
     model: nn.Module, paths: list[str], inputs: Mapping[str, Any] | None
 ) -> tuple[dict[str, CapturedCall], list[tuple[str, Inputs]], str]:
-    """What the modules of these paths are given where the model, or a part of it, is run.
+    """What the modules of these paths are given first where the model, or a part of it, is run.
 
     Args:
         inputs: of the model; random ones, if none are given.
@@ -512,24 +477,31 @@ def capture_calls(
         path -> what the module was given; the path of each part that was run with its inputs, where
         these reached a module; and what went wrong first.
     """
-    reached: dict[str, CapturedCall] = {}
+    calls: dict[str, CapturedCall] = {}
     passes: list[tuple[str, Inputs]] = []
     problem = ""
-    for root_path in _roots(model, paths):
-        root = model.get_submodule(root_path)
-        prefix = f"{root_path}." if root_path else ""
+    inner = [  # the models inside it that hold attention and can be run by themselves
+        path
+        for path, module in model.named_modules()
+        if path
+        and hasattr(module, "config")
+        and hasattr(module, "main_input_name")
+        and any(other.startswith(f"{path}.") for other in paths)
+    ]
+    for root_path in ["", *sorted(inner, key=lambda path: path.count("."))]:
+        root, prefix = model.get_submodule(root_path), f"{root_path}." if root_path else ""
         device = next((parameter.device for parameter in root.parameters()), torch.device("cpu"))
         for batch in [inputs] if inputs is not None and not root_path else example_inputs(root):
-            missing = [p for p in paths if p.startswith(prefix) and p not in reached]
+            missing = [path for path in paths if path.startswith(prefix) and path not in calls]
             if not missing:
                 break
             placed = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}
             # also of a pass that ended in an error: modules that ran were given real inputs
-            calls, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
-            reached |= {prefix + path: call for path, call in calls.items()}
-            passes += [(root_path, placed)] if calls else []
+            seen, error = record(root, [path.removeprefix(prefix) for path in missing], placed)
+            calls |= {prefix + path: call for path, call in seen.items()}
+            passes += [(root_path, placed)] if seen else []
             problem = problem or error
-    return reached, passes, problem
+    return calls, passes, problem
 
 
 def record(
@@ -543,28 +515,17 @@ def record(
         if path not in calls:
             calls[path] = CapturedCall(copied(args), copied(kwargs), n_examples)
 
-    with ExitStack() as stack, torch.no_grad():
-        for path in paths:
-            register = model.get_submodule(path).register_forward_pre_hook
-            stack.callback(register(partial(keep, path), with_kwargs=True).remove)
+    modules = {path: model.get_submodule(path) for path in paths}
+    handles = [
+        module.register_forward_pre_hook(partial(keep, path), with_kwargs=True)
+        for path, module in modules.items()
+    ]
+    with removed_after(*handles), torch.no_grad():
         try:
             model(**inputs)
         except Exception as error:  # these inputs are not the model's
             return calls, describe_error(error)
     return calls, ""
-
-
-def _roots(model: nn.Module, paths: list[str]) -> list[str]:
-    """The model, then the models inside it that hold attention and can be run by themselves."""
-    inner = [
-        path
-        for path, module in model.named_modules()
-        if path
-        and hasattr(module, "config")
-        and hasattr(module, "main_input_name")
-        and any(other.startswith(f"{path}.") for other in paths)
-    ]
-    return ["", *sorted(inner, key=lambda path: path.count("."))]
 
 
 def keys_read(
@@ -602,37 +563,38 @@ def keys_read(
         states = next((name for name, value in kwargs.items() if torch.is_tensor(value)), None)
         return args, kwargs if states is None else kwargs | {states: kwargs[states].detach()}
 
+    def returned(path: str, _module: nn.Module, _inputs: tuple, output: Any) -> None:
+        while isinstance(output, dict | tuple | list) and output:
+            output = next(iter(output.values())) if isinstance(output, dict) else output[0]
+        read(path, output)
+
     def read(path: str, tensor: Any) -> None:
         for maker in {makers[leaf] for leaf in _leaves(tensor) if leaf in makers} - {path}:
             readers.setdefault(maker, set()).add(path)
 
-    def first(output: Any) -> Any:
-        output = list(output.values()) if isinstance(output, dict) else output
-        return first(output[0]) if isinstance(output, tuple | list) and output else output
-
-    def hook(register: Callable[..., Any], function: Callable[..., Any], **options: Any) -> None:
-        stack.callback(register(function, **options).remove)
-
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    with ExitStack() as stack, torch.inference_mode(False), torch.enable_grad():
+    handles: list[RemovableHandle] = []
+    for block in blocks:
+        path, module = block.path, model.get_submodule(block.path)
+        for part in {"fused", "key", "value"}.intersection(block.spec.projections):
+            projection = block.part(model, part)
+            handles.append(projection.register_forward_hook(partial(begin, path)))
+        output = block.part(model, "output")
+        handles.append(output.register_forward_pre_hook(partial(end, path)))
+        handles.append(module.register_forward_pre_hook(cut_off, with_kwargs=True))
+    for path in ["", *others]:
+        module = model.get_submodule(path)
+        handles.append(module.register_forward_hook(partial(returned, path)))
+    with removed_after(*handles), torch.inference_mode(False), torch.enable_grad():
         for parameter in learned:  # graphs are of keys and values alone
             parameter.requires_grad_(False)
-            stack.callback(parameter.requires_grad_)
-        for block in blocks:
-            for part in {"fused", "key", "value"}.intersection(block.spec.projections):
-                hook(block.part(model, part).register_forward_hook, partial(begin, block.path))
-            hook(block.part(model, "output").register_forward_pre_hook, partial(end, block.path))
-            module = model.get_submodule(block.path)
-            hook(module.register_forward_pre_hook, cut_off, with_kwargs=True)
-        for path in ["", *others]:
-            hook(
-                model.get_submodule(path).register_forward_hook,
-                lambda _module, _inputs, output, path=path: read(path, first(output)),
-            )
-        with suppress(
-            Exception
-        ):  # inputs that the model does not run on to its end, as in a capture
-            model(**copied(inputs))
+        try:
+            # inputs that the model does not run on to its end, as in a capture
+            with suppress(Exception):
+                model(**copied(inputs))
+        finally:
+            for parameter in learned:
+                parameter.requires_grad_()
     return readers
 
 
@@ -655,39 +617,22 @@ def as_it_was(model: nn.Module) -> Iterator[None]:
     Raises:
         ValueError: the model exchanged modules of its own, which are put back.
     """
-    before = [
-        (
-            module,
-            dict(module._modules),
-            {
-                k: v
-                for k, v in vars(module).items()
-                if v is None or isinstance(v, int | float | str)
-            },
-            {
-                k: (b, b.clone())
-                for k, b in module._buffers.items()
-                if b is not None and not b.is_meta
-            },
-        )
-        for module in model.modules()
-    ]
-    exchanged = ""
+    children = [(module, dict(module._modules)) for module in model.modules()]
+    buffers = [(b, b.clone()) for b in model.buffers() if not b.is_meta]
+    put_back, exchanged = state_of(model.modules()), ""
     with torch.random.fork_rng():
         try:
             model.eval()
             yield
         finally:
-            for module, children, attributes, buffers in before:
-                for name, child in children.items():
+            for module, before in children:
+                for name, child in before.items():
                     if (now := module._modules.get(name)) is not child:
                         exchanged = exchanged or f"{type(child).__name__} for {type(now).__name__}"
-                        module._modules[name] = child
-                vars(module).update(attributes)  # the mode is one of them
-                for name, (buffer, value) in buffers.items():
-                    module._buffers[name] = buffer
-                    if buffer.shape == value.shape:
-                        buffer.copy_(value)
+            put_back()
+            for buffer, values in buffers:
+                if buffer.shape == values.shape:
+                    buffer.copy_(values)
     if exchanged:
         raise ValueError(
             f"{type(model).__name__} exchanges modules of its own while it runs ({exchanged}): heads "

@@ -29,8 +29,7 @@ def test_a_class_that_nobody_registered_is_found_masked_and_removed():
         ("found", "self", 4, 2)
     ] * 2
     assert [b.spec.returns for b in blocks] == [1, 2]
-    mask = hp.head_mask(model, [("self", 0, 1), ("self", 1, 3)])
-    pruned = removed_as_masked(model, mask, lambda each: each(IDS))
+    pruned = removed_as_masked(model, [(0, 1), (1, 3)], lambda each: each(IDS))
     assert [(b.kept_heads, b.source) for b in hp.find_heads(pruned)] == [
         ((0, 2, 3), "found"), ((0, 1, 2), "found"),
     ]  # fmt: skip
@@ -60,9 +59,9 @@ def test_heads_that_cannot_be_removed_are_masked_only():
     assert "does not run with fewer heads" in fixed.why_not_prunable and not free.why_not_prunable
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"layers.0: heads of it can be masked.*not removed"):
-        hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 1)]))
+        hp.prune_heads(model, [(0, 1), (1, 1)])
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.head_mask(model, [("self", 1, 1)]))
+    hp.prune_heads(model, [(1, 1)])
 
 
 NAMES = {"query": "wq", "key": "wk", "value": "wv", "output": "wo", "head_dim": "head_size"}

@@ -6,7 +6,17 @@ from functools import cache
 
 import pytest
 import torch
-from tiny import CASES, DECODERS, GENERATORS, SINGLE, batch_for, build, inputs_of, logits_of
+from tiny import (
+    CASES,
+    DECODERS,
+    GENERATORS,
+    SINGLE,
+    batch_for,
+    build,
+    inputs_of,
+    logits_of,
+    some_mask,
+)
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
@@ -39,19 +49,6 @@ def cases(fast, among=CASES):
 every_model = cases(FAST)
 every_model_but_fast_for_one = cases({("bert", "sdpa")})  # what hardly depends on the model
 every_generator = cases(FAST, [case for case in CASES if case[0] in GENERATORS])
-
-
-def some_mask(model, empty_layer=None):
-    """Every third head is cut; of grouped heads every third group."""
-    mask = hp.ones_mask(model)
-    for block in hp.find_heads(model):
-        groups = torch.arange(block.n_heads) // block.queries_per_kv
-        kept = (groups + block.layer * len(groups.unique())) % 3 != 0
-        mask[block.kind][block.layer] = kept.double()
-    for values in mask.values():
-        if empty_layer is not None:
-            values[min(empty_layer, len(values) - 1)] = 0
-    return mask
 
 
 def head_weights(model, block, head):

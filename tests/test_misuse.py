@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import itertools
 from functools import partial
 
 import numpy as np
@@ -19,9 +18,8 @@ import headprune_lib as hp
 from headprune_lib.ablation import masked_logits
 from headprune_lib.criteria import CRITERIA
 
-
-def first_cut(model):
-    return hp.head_mask(model, [("self", 0, 1)])
+FIRST = [("self", 0, 1)]
+ONES = torch.ones(3, 4)
 
 
 def scored(model, by="importance", **changed):
@@ -37,7 +35,7 @@ def under_inference(model):
 def pruned_by_torch(model):
     query = model.bert.encoder.layer[0].attention.self.query
     torch_prune.l1_unstructured(query, "weight", amount=0.5)
-    hp.prune_heads(model, first_cut(model))
+    hp.prune_heads(model, FIRST)
 
 
 def sharing(model):
@@ -47,17 +45,13 @@ def sharing(model):
 
 
 def removing_under_a_mask(model):
-    with hp.masked_heads(model, hp.head_mask(model, [("self", 0, 3)])):
-        hp.prune_heads(model, first_cut(model))
+    with hp.masked_heads(model, [(0, 3)]):
+        hp.prune_heads(model, FIRST)
 
 
 def removing_in_a_sweep(model):
-    for _ in hp.one_head_ablation(model, [batch(3)], reduce=lambda *_: removing(model)):
-        pass
-
-
-def removing(model):
-    hp.prune_heads(model, first_cut(model))
+    remove = lambda *_: hp.prune_heads(model, FIRST)  # noqa: E731
+    list(hp.one_head_ablation(model, [batch(3)], reduce=remove))
 
 
 def one_of(inputs):
@@ -67,48 +61,35 @@ def one_of(inputs):
 class Rows(torch.utils.data.Dataset):
     """Examples without an end, as a data set that draws them has."""
 
-    def __init__(self, inputs):
-        self.inputs = inputs
-
     def __getitem__(self, index):
-        return one_of(self.inputs)
+        return one_of(batch(3))
 
 
-def masked_with(value):
-    def run(model):
-        with hp.masked_heads(model, {"self": value(hp.ones_mask(model)["self"])}):
-            pass
-
-    return run
+def masked_with(mask):
+    return lambda model: hp.masked_heads(model, mask).__enter__()
 
 
-def prune_share(amount):
-    return lambda model: hp.prune_mask(model, {"self": torch.rand(3, 4)}, amount)
-
-
-ONES = torch.ones(3, 4)
+FORGOTTEN = r"given str: .*\[batch\]"
 MISUSES = {
-    "one batch for a list": (
-        lambda m: hp.head_importance(m, batch(3)), TypeError, r"given str: .*\[batch\]"),
-    "one batch for a list, swept": (
-        lambda m: list(hp.one_head_ablation(m, batch(3))), TypeError, r"given str: .*\[batch\]"),
-    "one batch for a list, tuned": (
-        lambda m: hp.tune_mask(m, first_cut(m), batch(3)), TypeError, r"given str: .*\[batch\]"),
-    "labels in a list": (lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
+    "one batch for a list": (lambda m: hp.head_importance(m, batch(3)), TypeError, FORGOTTEN),
+    "one batch, swept": (lambda m: list(hp.one_head_ablation(m, batch(3))), TypeError, FORGOTTEN),
+    "one batch, tuned": (
+        lambda m: hp.tune_mask(m, hp.head_mask(m, FIRST), batch(3)), TypeError, FORGOTTEN),
+    "labels in a list": (
+        lambda m: scored(m, labels=[0, 1, 2]), TypeError, r"'labels'\] is of type list"),
     "an array among tensors": (
         lambda m: scored(m, labels=np.arange(3)), TypeError, "is of type ndarray, not a tensor"),
     "a single example": (
-        lambda m: hp.head_importance(m, [one_of(batch(3))]), ValueError, "that is one example.*DataLoader"),
+        lambda m: hp.head_importance(m, [one_of(batch(3))]), ValueError, "one example.*DataLoader"),
     "a data set": (
-        lambda m: hp.score_heads(m, Rows(batch(3)), "greedy"), ValueError, "one example.*DataLoader"),
+        lambda m: hp.score_heads(m, Rows(), "greedy"), ValueError, "one example.*DataLoader"),
     "a label that is a number": (lambda m: scored(m, labels=1), ValueError, "'labels'. is a number"),
     "no examples": (
         lambda m: hp.head_importance(m, [{k: v[:0] for k, v in batch(3).items()}]),
         ValueError, "has no rows"),
-    "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "given str; load one"),
-
-    "no attention": (lambda _: hp.find_heads(nn.Linear(2, 2)), ValueError, "no known attention module"),
-    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "give the model itself"),
+    "a model's name": (lambda _: hp.find_heads("bert-base-uncased"), TypeError, "str; load one"),
+    "no attention": (lambda _: hp.find_heads(nn.Linear(2, 2)), ValueError, "no known attention mod"),
+    "a wrapped model": (lambda m: hp.find_heads(nn.DataParallel(m)), ValueError, "the model itself"),
     "a loss of outputs alone": (
         lambda m: hp.score_heads(m, [batch(3)], "greedy", loss=lambda outputs: outputs.loss),
         TypeError, "the loss <lambda> failed on the model's outputs and the batch"),
@@ -116,29 +97,26 @@ MISUSES = {
         lambda m: hp.head_importance(m, [batch(3)], loss=lambda outputs, _: float(outputs.loss)),
         TypeError, "the loss is a float, not a tensor"),
     "inference mode": (under_inference, ValueError, "under torch.inference_mode.*outside"),
-    "a mask of integers": (masked_with(lambda ones: ones.long()), TypeError, "bool or floating-point"),
-    "a mask of another shape": (masked_with(lambda ones: ones[:2]), ValueError, r"has shape \(2, 4\)"),
-    "a mask with NaN": (masked_with(lambda ones: ones * torch.nan), ValueError, "must be finite"),
-    "half a head": (lambda m: hp.prune_heads(m, {"self": ONES / 2}), ValueError, "0 and 1 only"),
-    "a head that is not there": (lambda m: hp.head_mask(m, [("self", 3, 0)]), IndexError, "no head"),
+    "a mask of integers": (masked_with(ONES.long()), TypeError, "bool or floating-point"),
+    "a mask of another shape": (masked_with(ONES[:2]), ValueError, r"has shape \(2, 4\)"),
+    "a mask with NaN": (masked_with(ONES * torch.nan), ValueError, "must be finite"),
+    "half a head": (lambda m: hp.prune_heads(m, ONES / 2), ValueError, "0 and 1 only"),
+    "a head that is not there": (lambda m: hp.head_mask(m, [(3, 0)]), IndexError, "no head"),
     "a name for a mask": (
         lambda m: hp.prune_heads(m, "self"), TypeError, r"given str.*head_mask\(model"),
-    "one head for a list": (lambda m: hp.head_mask(m, ("self", 0, 1)), TypeError, "'self' is no head"),
+    "one head for a list": (lambda m: hp.head_mask(m, FIRST[0]), TypeError, "'self' is no head"),
     "a tensor for several kinds": (
-        lambda _: hp.prune_heads(build("bart"), torch.ones(2, 4)), TypeError, r"the kinds are \['enc-enc'"),
+        lambda _: hp.prune_heads(build("bart"), ONES), TypeError, r"the kinds are \['enc-enc'"),
     "heads without their kind": (
         lambda _: hp.head_mask(build("bart"), [(0, 1)]), TypeError, r"\(0, 1\) is no head"),
-    "half of a group": (
-        lambda _: hp.prune_heads(build("llama"), first_cut(build("llama"))), ValueError, "share a key"),
-    "a share that is a switch": (prune_share(True), TypeError, "amount is True"),
+    "half of a group": (lambda _: hp.prune_heads(build("llama"), FIRST), ValueError, "share a key"),
+    "a share that is a switch": (
+        lambda m: hp.prune_mask(m, torch.rand(3, 4), True), TypeError, "amount is True"),
     "a shared projection": (
         sharing, ValueError, r"layer.0.attention and .*layer.1.attention share one output"),
     "removal under a mask": (removing_under_a_mask, RuntimeError, "masked or measured right now"),
     "removal in a sweep": (removing_in_a_sweep, RuntimeError, "masked or measured right now"),
     "weights pruned by torch": (pruned_by_torch, ValueError, "torch.nn.utils.prune.remove"),
-    "no folder": (lambda _: hp.load_pruned("./nowhere"), FileNotFoundError, "no folder ./nowhere"),
-
-
 }  # fmt: skip
 
 
@@ -156,29 +134,29 @@ def test_it_is_refused_with_what_to_do_and_nothing_changes(name):
 
 
 def test_an_example_without_labels_beside_others_has_loss_0():
-    model = build("gpt2")
-    inputs = {k: v for k, v in batch(3).items() if k != "labels"}
-    none = torch.full_like(inputs["input_ids"], -100)
-    some = none.clone()
-    some[0, 1:3] = inputs["input_ids"][0, 1:3]
-    scores = hp.head_importance(model, [{**inputs, "labels": some}], normalize=None)["self"]
-    alone = {k: v[:1] for k, v in {**inputs, "labels": some}.items()}
-    torch.testing.assert_close(
-        3 * scores, hp.head_importance(model, [alone], normalize=None)["self"]
+    model, inputs = build("gpt2"), batch(3, labels=False)
+    labels = torch.full_like(inputs["input_ids"], -100)
+    labels[0, 1:3] = inputs["input_ids"][0, 1:3]
+    scores, alone = (
+        hp.head_importance(model, [given], normalize=None)["self"]
+        for given in (
+            {**inputs, "labels": labels},
+            {k: v[:1] for k, v in {**inputs, "labels": labels}.items()},
+        )
     )
+    torch.testing.assert_close(3 * scores, alone)
 
 
 def test_a_copy_that_is_made_under_a_mask_is_free_after_it():
     model, inputs = build("bert"), batch(3)
     plain = logits_of(model, inputs)
-    with hp.masked_heads(model, first_cut(model)):
+    with hp.masked_heads(model, FIRST):
         made = copy.deepcopy(model)
         masked = logits_of(model, inputs)
         assert torch.equal(logits_of(made, inputs), masked) and not torch.equal(masked, plain)
-    assert torch.equal(logits_of(made, inputs), plain) and torch.equal(
-        logits_of(model, inputs), plain
-    )
-    pruned = hp.prune_heads(made, first_cut(made))  # nor does anything refuse the copy
+    for each in (made, model):
+        assert torch.equal(logits_of(each, inputs), plain)
+    pruned = hp.prune_heads(made, FIRST)  # nor does anything refuse the copy
     torch.testing.assert_close(logits_of(pruned, inputs), masked)
 
 
@@ -187,10 +165,11 @@ def test_a_batch_with_flags_and_int32(criterion):
     settings = {"gates": {"updates": 2}, "shapley": {"permutations": 1}}.get(criterion, {})
     model, inputs = build("bert"), batch(3)
     model.set_attn_implementation("eager")
-    expected = hp.score_heads(model, [inputs], criterion, **settings)["self"]
     further = {"token_type_ids": None, "use_cache": False, "output_attentions": True, "extra": 1}
     given = {**inputs, **further, "labels": inputs["labels"].int()}
-    found = hp.score_heads(model, [given], criterion, **settings)["self"]
+    expected, found = (
+        hp.score_heads(model, [each], criterion, **settings)["self"] for each in (inputs, given)
+    )
     torch.testing.assert_close(found, expected)
     assert given["labels"].dtype == torch.int32
 
@@ -198,20 +177,17 @@ def test_a_batch_with_flags_and_int32(criterion):
 def test_a_mask_of_one_kind_is_also_the_tensor_alone():
     model, inputs, scores = build("bert"), batch(3), torch.rand(3, 4)
     mask = hp.head_mask(model, [("self", 0, 1), ("self", 2, 3)])
-    assert torch.equal(hp.head_mask(model, [(0, 1), (2, 3)])["self"], mask["self"])
-    assert torch.equal(hp.head_mask(model, {0: [1], 2: {3}})["self"], mask["self"])
+    for heads in ([(0, 1), (2, 3)], {0: [1], 2: {3}}):
+        assert torch.equal(hp.head_mask(model, heads)["self"], mask["self"])
     for choose in (hp.prune_mask, hp.uniform_mask):
-        assert torch.equal(
-            choose(model, scores, 0.5)["self"], choose(model, {"self": scores}, 0.5)["self"]
-        )
+        one, named = (choose(model, given, 0.5)["self"] for given in (scores, {"self": scores}))
+        assert torch.equal(one, named)
     with hp.masked_heads(model, mask):
         expected = logits_of(model, inputs)
-    with hp.masked_heads(model, mask["self"]):
-        assert torch.equal(logits_of(model, inputs), expected)
-    torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
-    for given in ([(0, 1), ("self", 2, 3)], {0: [1], 2: 3}, mask["self"].numpy()):
+    for given in (mask["self"], [(0, 1), ("self", 2, 3)], {0: [1], 2: 3}, mask["self"].numpy()):
         with hp.masked_heads(model, given):
             assert torch.equal(logits_of(model, inputs), expected)
+    torch.testing.assert_close(next(masked_logits(model, [inputs], mask["self"])), expected)
     torch.testing.assert_close(logits_of(hp.prune_heads(model, mask["self"]), inputs), expected)
 
 
@@ -237,7 +213,11 @@ def test_what_does_no_harm(state):
     assert model.training is (state in ("dropout", "checkpointing"))
 
 
-def trained(name):
+# Activation checkpointing, which runs layers again in the backward pass.
+
+
+def trained(name="bert"):
+    """A model in training without dropout, and a mask of each of its first two layers."""
     model = build(name).train()
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -254,6 +234,12 @@ def gradients(model, loss):
     model.zero_grad()
     loss.backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def same_gradients(found, expected):
+    assert found.keys() == expected.keys()
+    for key, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[key])
 
 
 def checkpoint(model, reentrant):
@@ -274,12 +260,10 @@ def checkpoint_by_own_code(model, reentrant=True):
 checkpointing = pytest.mark.parametrize("reentrant", [True, False])
 
 
+@checkpointing
 @pytest.mark.parametrize(
-    ("name", "reentrant", "checkpoint"),
-    [
-        *itertools.product(["bert", "llama", "t5"], [True, False], [checkpoint]),
-        *itertools.product(["bert"], [True, False], [checkpoint_by_own_code]),
-    ],
+    ("name", "checkpoint"),
+    [*((name, checkpoint) for name in ("bert", "llama", "t5")), ("bert", checkpoint_by_own_code)],
 )
 def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant, checkpoint):
     model, (first, second) = trained(name)
@@ -298,34 +282,29 @@ def test_a_backward_pass_after_the_block_is_of_the_masked_model(name, reentrant,
     loss = loss + model(**inputs).loss
     with hp.masked_heads(model, second):
         loss = loss + model(**inputs).loss
-    found = gradients(model, loss)
-    assert found.keys() == expected.keys()
-    for key, gradient in found.items():
-        torch.testing.assert_close(gradient, expected[key])
+    same_gradients(gradients(model, loss), expected)
     for kind, mask in first.items():
         torch.testing.assert_close(mask.grad, 2 * of_mask[kind])
 
 
 def test_masks_that_end_out_of_order_are_each_repeated_with_their_own_model():
-    model, (mask, _) = trained("bert")
+    (model, (mask, _)), (other, (other_mask, _)) = trained(), trained()
     with hp.masked_heads(model, mask):
         expected = gradients(model, model(**batch(3)).loss)
     checkpoint_by_own_code(model)
-    other, (other_mask, _) = trained("bert")
     first, second = hp.masked_heads(other, other_mask), hp.masked_heads(model, mask)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     loss = model(**batch(3)).loss
     second.__exit__(None, None, None)
-    for key, gradient in gradients(model, loss).items():
-        torch.testing.assert_close(gradient, expected[key])
+    same_gradients(gradients(model, loss), expected)
     assert torch_checkpointing.CheckpointFunction is CheckpointFunction
 
 
 @checkpointing
 def test_a_pass_from_outside_is_not_repeated_under_a_mask(reentrant):
-    model, (mask, _) = trained("bert")
+    model, (mask, _) = trained()
     checkpoint(model, reentrant)
     before = [vars(module).get("_gradient_checkpointing_func") for module in model.modules()]
     loss = model(**batch(3)).loss
@@ -350,8 +329,7 @@ def test_scores_of_a_model_whose_own_code_checkpoints():
 
 def test_nested_masks_multiply_and_a_part_of_a_model_is_masked_as_the_whole_is():
     model, inputs = build("bert"), batch(3)
-    encoder, other = model.bert.encoder, hp.head_mask(model, [("self", 1, 2)])
-    with hp.masked_heads(model, hp.head_mask(model, [("self", 0, 1), ("self", 1, 2)])):
+    with hp.masked_heads(model, [(0, 1), (1, 2)]):
         expected = logits_of(model, inputs)
-    with hp.masked_heads(encoder, first_cut(encoder)), hp.masked_heads(model, other):
+    with hp.masked_heads(model.bert.encoder, FIRST), hp.masked_heads(model, [(1, 2)]):
         assert torch.equal(logits_of(model, inputs), expected)

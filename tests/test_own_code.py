@@ -78,7 +78,7 @@ def importance_by_differences(model, inputs, step=1e-5):
 def assert_sweep_is_masking(model, inputs):
     ((_, cut),) = hp.one_head_ablation(model, [inputs])
     for head, logits in cut.items():
-        with hp.masked_heads(model, hp.head_mask(model, [head])):
+        with hp.masked_heads(model, [head]):
             torch.testing.assert_close(logits, logits_of(model, inputs))
 
 

@@ -18,13 +18,14 @@ from headprune_lib.saving import unprune_heads
 from headprune_lib.specs import ATTENTION_SPECS
 
 IDS = torch.arange(10).view(2, 5)
+COMPUTED = "computes its weights from others.*remove that first"
 
 
 def test_masks_may_be_cumulative():
-    model, heads = build(), [("self", 0, 1), ("self", 2, 3), ("self", 0, 0)]
-    at_once = hp.prune_heads(build(), hp.head_mask(model, heads))
+    model, heads = build(), [(0, 1), (2, 3), (0, 0)]
+    at_once = hp.prune_heads(build(), heads)
     for n in (1, 3):
-        hp.prune_heads(model, hp.head_mask(model, heads[:n]))
+        hp.prune_heads(model, heads[:n])
     assert same_weights(model, at_once.state_dict())
 
 
@@ -61,10 +62,8 @@ def _tied(model):
         (lambda model: attention(model).self.value.add_module("lora_A", torch.nn.Linear(16, 2)),
          r"value: Linear wraps the weights in an adapter \(LoRA\): merge it first"),
         (_tied, r"weights are tied \(.*layer.0.attention.self.query.weight"),
-        (lambda model: parametrizations.weight_norm(attention(model).self.value),
-         "computes its weights from others.*remove that first"),
-        (lambda model: torch.nn.utils.weight_norm(attention(model).output.dense),
-         "computes its weights from others.*remove that first"),
+        (lambda model: parametrizations.weight_norm(attention(model).self.value), COMPUTED),
+        (lambda model: torch.nn.utils.weight_norm(attention(model).output.dense), COMPUTED),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
@@ -73,7 +72,7 @@ def test_weights_that_cannot_be_sliced_are_left_alone(change, message):
     change(model)
     before = everything(model)
     with pytest.raises(ValueError, match=message):
-        hp.prune_heads(model, hp.head_mask(model, [("self", 1, 0), ("self", 0, 2)]))
+        hp.prune_heads(model, [(1, 0), (0, 2)])
     assert everything(model) == before
 
 
@@ -122,7 +121,7 @@ def test_weights_spread_over_processes_are_refused_as_such():
     try:
         model = fully_shard(build(), mesh=init_device_mesh("cpu", (1,)))
         with pytest.raises(ValueError, match="spread over several processes.*before.*sharded"):
-            hp.prune_heads(model, hp.head_mask(model, [("self", 0, 1)]))
+            hp.prune_heads(model, [(0, 1)])
     finally:
         distributed.destroy_process_group()
 
@@ -164,10 +163,10 @@ def times_of_words(model):
 def test_heads_that_the_configuration_names_are_named_anew(named, gone, tmp_path):
     model = whisper()
     model.generation_config.alignment_heads = named
-    mask = hp.head_mask(model, [("enc-dec", *head) for head in gone])
-    with hp.masked_heads(model, mask):
+    heads = [("enc-dec", *head) for head in gone]
+    with hp.masked_heads(model, heads):
         masked = times_of_words(model)
-    pruned = hp.prune_heads(copy.deepcopy(model), mask)
+    pruned = hp.prune_heads(copy.deepcopy(model), heads)
     loaded = hp.load_pruned(hp.save_pruned(pruned, tmp_path / "model"), attn_implementation="eager")
     for smaller in (pruned, loaded, unprune_heads(pruned)):
         times = times_of_words(smaller)
@@ -180,12 +179,12 @@ def test_a_head_that_the_configuration_names_is_not_removed():
     model = whisper()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"alignment_heads of the GenerationConfig .*\[\(1, 2\)\]"):
-        hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)]))
+        hp.prune_heads(model, [("enc-dec", 1, 2), ("enc-dec", 0, 0)])
     assert same_weights(model, before)
-    hp.prune_heads(model, hp.head_mask(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)]))
+    hp.prune_heads(model, [("dec-dec", 1, 2), ("enc-enc", 0, 3)])
     assert model.generation_config.alignment_heads == [[0, 3], [1, 2]]
     model.generation_config.alignment_heads = [[0, 3]]
-    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)]))
+    hp.prune_heads(model, [("enc-dec", 0, 0), ("enc-dec", 1, 2)])
     assert model.generation_config.alignment_heads == [[0, 2]]
 
 
@@ -193,7 +192,7 @@ def test_the_first_heads_that_a_loss_reads_are_not_removed():
     model = t.SpeechT5ForTextToSpeech(census.tiny_config("speecht5")).eval()
     assert model.config.use_guided_attention_loss
     with pytest.raises(ValueError, match=r"guided_attention_loss_num_heads of the SpeechT5Config"):
-        hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 1)]))
-    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)]))
+        hp.prune_heads(model, [("enc-dec", 1, 1)])
+    hp.prune_heads(model, [("enc-dec", 1, 2), ("dec-dec", 1, 1)])
     model.config.use_guided_attention_loss = False
-    hp.prune_heads(model, hp.head_mask(model, [("enc-dec", 1, 1)]))
+    hp.prune_heads(model, [("enc-dec", 1, 1)])

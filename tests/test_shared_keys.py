@@ -24,11 +24,7 @@ CONFIG = {
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16]])
 FREE, MAKERS, READERS = (0,), (1, 2), (3, 4)
 # of every layer a head of each group, and a reader of all; the layer that shares nothing of a group
-CUT = [
-    *[("self", layer, head) for layer in (1, 2, 3) for head in (layer % 2, 2 + layer % 2)],
-    *[("self", 4, head) for head in range(4)],
-    ("self", 0, 2), ("self", 0, 3),
-]  # fmt: skip
+CUT = {0: [2, 3], 1: [1, 3], 2: [0, 2], 3: [1, 3], 4: range(4)}
 
 
 def build(**changes):
@@ -70,7 +66,7 @@ def test_masks_and_scores_reach_the_layers_that_read():
     for layer in READERS:
         zeroed = copy.deepcopy(model)
         zeroed.model.layers[layer].self_attn.o_proj.weight.data[:, 4:8] = 0
-        with hp.masked_heads(model, hp.head_mask(model, [("self", layer, 1)])):
+        with hp.masked_heads(model, {layer: [1]}):
             masked = logits(model)
         close(masked, logits(zeroed))
         assert not torch.allclose(masked, logits(model))
@@ -96,14 +92,13 @@ def test_masks_and_scores_reach_the_layers_that_read():
 def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_path):
     model = build()
     model.set_attn_implementation(kernel)
-    mask = hp.head_mask(model, CUT)
-    pruned = removed_as_masked(model, mask, logits, atol=1e-9)
+    pruned = removed_as_masked(model, CUT, logits, atol=1e-9)
     for how in ({}, {"cache_implementation": "static"}, {"num_beams": 2}, {"use_cache": False}):
         asked = {
             "max_new_tokens": 8, "do_sample": False, "return_dict_in_generate": True,
             "output_logits": True, "eos_token_id": None, **how,
         }  # fmt: skip
-        with hp.masked_heads(model, mask):
+        with hp.masked_heads(model, CUT):
             masked = model.generate(IDS, **asked)
         again = pruned.generate(IDS, **asked)
         assert torch.equal(again.sequences, masked.sequences), how
@@ -113,25 +108,20 @@ def test_removal_equals_masking_generated_saved_and_pruned_again(kernel, tmp_pat
     close(logits(loaded), logits(pruned))
     keeps = [block.why_keep_groups for block in hp.find_heads(model)]
     assert [block.why_keep_groups for block in hp.find_heads(loaded)] == keeps
-    removed_as_masked(
-        loaded, hp.head_mask(loaded, [("self", 3, 0), ("self", 3, 2)]), logits, atol=1e-9
-    )
-
-
-REFUSED = [
-    ([("self", 1, 0), ("self", 1, 1)], "layers.3.self_attn reads its keys"),
-    ([("self", 2, head) for head in range(4)], "layers.4.self_attn reads its keys"),
-    ([("self", 4, 2), ("self", 4, 3)], "the keys and values of.*layers.2"),
-    ([("self", layer, head) for layer in (1, 3) for head in (0, 1)], "layers.3.self_attn reads"),
-]
+    removed_as_masked(loaded, {3: [0, 2]}, logits, atol=1e-9)
 
 
 def test_keys_that_are_read_stay_and_the_reader_is_named():
     model = build()
     before = copy.deepcopy(model.state_dict())
-    for heads, message in REFUSED:
+    for heads, message in (
+        ({1: [0, 1]}, "layers.3.self_attn reads its keys"),
+        ({2: range(4)}, "layers.4.self_attn reads its keys"),
+        ({4: [2, 3]}, "the keys and values of.*layers.2"),
+        ({1: [0, 1], 3: [0, 1]}, "layers.3.self_attn reads"),
+    ):
         with pytest.raises(ValueError, match=message):
-            hp.prune_heads(model, hp.head_mask(model, heads))
+            hp.prune_heads(model, heads)
         assert same_weights(model, before)
 
 
@@ -181,8 +171,7 @@ def test_who_reads_keys_is_seen_by_what_the_model_does(layer, reason):
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     assert blocks["layers.0"].why_keep_groups == reason
     assert blocks["layers.2"].why_keep_groups == ""
-    group = hp.head_mask(model, [("self", 0, 0), ("self", 0, 1)])
-    each = hp.head_mask(model, [("self", 0, 0), ("self", 0, 3)])
+    group, each = {0: [0, 1]}, {0: [0, 3]}
     if reason:
         with pytest.raises(ValueError, match=reason):
             hp.prune_heads(copy.deepcopy(model), group)

@@ -8,7 +8,7 @@ import transformers as t
 from census.tiny import build as census_model
 from tiny import BUILDERS, batch, batch_for, build, inputs_of
 
-from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
+from headprune_lib import find_heads, head_mask, masked_heads, ones_mask, prune_heads
 
 _COMMON = {"vocab_size": 40, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 32}
 
@@ -68,12 +68,10 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
         relative_attention_num_buckets=4, relative_attention_max_distance=8,
     )  # fmt: skip
     model = t.UMT5ForConditionalGeneration(config).eval()
-    pruned, ids = copy.deepcopy(model), torch.randint(3, 40, (2, 7))
-    (kind, *_), mask = ones_mask(model), ones_mask(model)
+    ids, pruned = torch.randint(3, 40, (2, 7)), copy.deepcopy(model)
     for heads in ([0, 1, 2, 5], [3]):  # 4 of 8 are left, of a table of 4 rows; then 3
-        step = ones_mask(model)
-        step[kind][0, heads] = mask[kind][0, heads] = 0
-        prune_heads(pruned, step)
+        prune_heads(pruned, [("enc-enc", 0, head) for head in heads])
+    mask = head_mask(model, [("enc-enc", 0, head) for head in (0, 1, 2, 3, 5)])
     with torch.no_grad(), masked_heads(model, mask):
         masked = model(input_ids=ids, decoder_input_ids=ids).logits
     with torch.no_grad():
@@ -82,14 +80,13 @@ def test_a_table_of_biases_loses_heads_twice_where_it_has_as_many_rows_as_heads_
 
 
 def _cut(model, cut):
-    """A mask without the first layers' heads, or without a key and value head of each layer."""
-    mask = ones_mask(model)
-    for block in find_heads(model):
-        if cut == "group":
-            mask[block.kind][block.layer, list(block.groups[0])] = 0
-        elif block.layer == 0:
-            mask[block.kind][0, : block.n_heads] = 0
-    return mask
+    """The first layers' heads, or a key and value head of each layer."""
+    blocks = [block for block in find_heads(model) if cut == "group" or block.layer == 0]
+    return [
+        (block.kind, block.layer, head)
+        for block in blocks
+        for head in (block.groups[0] if cut == "group" else block.kept_heads)
+    ]
 
 
 @pytest.mark.parametrize("cut", ["group", "empty"])

@@ -11,7 +11,7 @@ from tiny import removed_as_masked
 
 import headprune_lib
 from headprune_lib import find_heads, head_importance, head_mask, register_attention
-from headprune_lib.specs import ATTENTION_SPECS, AttentionLayer, AttentionSpec
+from headprune_lib.specs import ATTENTION_SPECS, FORMER, AttentionSpec
 
 
 @pytest.fixture
@@ -67,13 +67,17 @@ NAMES = {
 
 
 def test_former_names_work_and_warn(taught):
-    layer, parts = find_heads(taught)[0], AttentionSpec.FORMER
-    spec = register_attention("New", fused="qkv", output="o", **dict.fromkeys(parts.values(), ()))
-    owners = (headprune_lib, NAMES), (layer, AttentionLayer.FORMER), (spec, parts)
-    for owner, former, new in ((o, *pair) for o, names in owners for pair in names.items()):
-        with pytest.warns(DeprecationWarning, match=f"{former} is called {new.split('.')[-1]} now"):
-            assert attrgetter(former)(owner) is attrgetter(new)(owner)
+    layer, spec = find_heads(taught)[0], AttentionSpec(fused="qkv", output="o")
+    parts, of_layer = (
+        {old: new for old, new in FORMER.items() if hasattr(owner, new)} for owner in (spec, layer)
+    )
+    for owner, names in ((headprune_lib, NAMES), (layer, of_layer), (spec, parts)):
+        for old, new in names.items():
+            with pytest.warns(
+                DeprecationWarning, match=f"{old} is called {new.split('.')[-1]} now"
+            ):
+                assert attrgetter(old)(owner) is attrgetter(new)(owner)
     with pytest.warns(DeprecationWarning, match="= is called"):
-        assert spec == register_attention(
-            "Old", fused="qkv", output="o", **dict.fromkeys(parts, ())
-        )
+        old = register_attention("Old", fused="qkv", output="o", **dict.fromkeys(parts, ()))
+    new = register_attention("New", fused="qkv", output="o", **dict.fromkeys(parts.values(), ()))
+    assert old == new

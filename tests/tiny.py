@@ -5,7 +5,7 @@ import copy
 import torch
 import transformers as t
 
-from headprune_lib import masked_heads, prune_heads
+from headprune_lib import find_heads, masked_heads, ones_mask, prune_heads
 
 SHAPE = {"vocab_size": 30, "max_position_embeddings": 24, "num_labels": 3}
 WIDE = {
@@ -160,6 +160,19 @@ def batch_for(name: str, n: int = 5, seed: int = 1):
         made["decoder_input_ids"] = torch.cat([start, made["labels"][:, :-1]], 1)
         made["labels"][1::2, -2:] = -100
     return made
+
+
+def some_mask(model, empty_layer=None):
+    """Every third head is cut, of grouped heads every third group; and all of one layer."""
+    mask = ones_mask(model)
+    for block in find_heads(model):
+        groups = torch.arange(block.n_heads) // block.queries_per_kv
+        kept = (groups + block.layer * len(groups.unique())) % 3 != 0
+        mask[block.kind][block.layer] = kept.double()
+    for values in mask.values():
+        if empty_layer is not None:
+            values[min(empty_layer, len(values) - 1)] = 0
+    return mask
 
 
 def removed_as_masked(model, mask, run, atol=1e-5):

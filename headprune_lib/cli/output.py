@@ -83,7 +83,7 @@ def reasons_table(model: nn.Module) -> list[Row]:
 
 def refused_table(model: nn.Module) -> list[Row]:
     """One row an attention module that was seen and not taken: its name, and why."""
-    return [{"module": path, "not taken": why} for path, why in discovered(model).refused.items()]
+    return [{"module": path, "not taken": why} for path, why in discovered(model)[1].items()]
 
 
 def scores_table(scores: HeadTensors, by: str) -> list[Row]:

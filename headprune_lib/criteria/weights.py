@@ -12,7 +12,7 @@ from headprune_lib.criteria.registry import register_criterion, to_head_tensors
 from headprune_lib.discovery import find_heads
 from headprune_lib.losses import Loss
 from headprune_lib.masking import HeadTensors
-from headprune_lib.slicing import value_rows
+from headprune_lib.slicing import head_rows
 from headprune_lib.specs import AttentionLayer
 from headprune_lib.utils import Batch, Device
 
@@ -48,7 +48,7 @@ def _norms(model: nn.Module, block: AttentionLayer) -> Tensor:
             "not tell its heads' size; score by a criterion that runs the model"
         )
     matrix = _matrix(model, block, "fused" if block.spec.fused else "value")
-    rows = value_rows(model, block, block.kept_heads)
+    rows = head_rows(model, block, block.kept_heads)["value"]
     if len(rows) * block.queries_per_kv != n * block.head_dim:
         raise ValueError(
             f"{block.path}: one projection makes keys and values of a head, and which of its rows "

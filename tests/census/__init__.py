@@ -21,7 +21,6 @@ import torch
 
 from census.laws import LAWS, NO_SUCH, YES, ask
 from census.tiny import build
-from headprune_lib import find_heads
 from headprune_lib.discovery import discovered
 from headprune_lib.messages import one_line, quiet
 from headprune_lib.specs import UnknownArchitecture
@@ -99,7 +98,7 @@ def row_of(name: str) -> Row:
     row, unasked = {"model type": name, "class": type(model).__name__}, list[str]()
     try:
         answers = ask(model, unasked)
-        blocks, refused = find_heads(model), discovered(model).refused
+        blocks, refused = discovered(model)
     except UnknownArchitecture as error:
         seen = str(error).partition("seen and refused: ")[2].partition(" Known: ")[0]
         if seen:

@@ -75,10 +75,10 @@ def ask(model: nn.Module, unasked: list[str] | None = None) -> dict[str, str]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = discovered(model)
+        blocks, _ = discovered(model)
         answers: dict[str, str] = {}
         try:
-            for root, inputs in parts_of(model, found.blocks):
+            for root, inputs in parts_of(model, blocks):
                 for law, answer in _ask_part(root, inputs, whole=root is model).items():
                     answers[law] = max(answers.get(law, NO_SUCH), answer, key=_gravity)
         except NotReached as error:
