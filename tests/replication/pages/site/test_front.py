@@ -6,12 +6,13 @@ import pytest
 from browser import needs_chromium, served, settled
 
 from headprune_lib.replication.claims.evidence import all_verdicts
-from headprune_lib.replication.pages.site.answer import answer, tally
+from headprune_lib.replication.pages.site.answer import tally, title
+from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.store import Key
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
-FRONT = "index.html"
+FRONT, CARDS = "index.html", "book/claims.html"
 WIDTHS = (1400, 390)
 READ = "document.querySelector('.explorer output').textContent"
 CHOSEN = """(() => { const {data} = JSON.parse(document.getElementById("explorer-data").textContent);
@@ -61,9 +62,13 @@ def stored(name):
 
 def test_the_title_is_the_answer(pages):
     page, verdicts = pages[FRONT], all_verdicts()
-    assert page.h1.get_text().removesuffix("#").strip() == answer(verdicts)
+    assert page.h1.get_text().removesuffix("#").strip() == title(verdicts)
     assert page.select_one("meta[name=description]")["content"] == tally(verdicts)
-    assert len(page.select("article.claim")) == 8
+    rows = page.select("table.answer tbody tr")
+    assert [row.select_one(".verdict").get_text() for row in rows] == [
+        *summary_table(verdicts).verdict
+    ]
+    assert len(pages[CARDS].select("article.claim")) == 8
 
 
 def test_the_slider_shows_what_the_file_holds(site, browser, tmp_path):
@@ -160,7 +165,7 @@ def test_focus_is_seen_on_every_control(site, browser, page, width, fewest):
 def test_dots_of_what_does_not_count_are_hollow(site, browser, mode):
     with browser.in_mode(mode):
         full, hollow = json.loads(
-            browser.visit((site / FRONT).as_uri(), 1400, settled(FILLS)).markup
+            browser.visit((site / CARDS).as_uri(), 1400, settled(FILLS)).markup
         )
     assert len(full) == len(hollow) == 1 and full != hollow
 
