@@ -19,6 +19,7 @@ FILE = "data/results.csv"
 FIRST = 20
 """Rows of a long table that a page shows before one searches."""
 
+_SHOWN_FIRST = "pruning curve"
 _SITE = ".."  # the first page, as seen from a page of ``book``
 # What says where in a result a row belongs; layers and heads are stored from 0 and shown from 1.
 _FROM_ZERO = ("layer", "head")
@@ -44,7 +45,9 @@ def results_table(results: Iterable[Result]) -> pd.DataFrame:
 
     Of what has intervals those quantities are told that have one; ``low`` and ``high`` are its ends.
     """
-    return pd.DataFrame([row for result in results for row in _estimates(result)])
+    rows = [row for result in results for row in _estimates(result)]
+    rows.sort(key=lambda row: row["measurement"] != _SHOWN_FIRST)
+    return pd.DataFrame(rows)
 
 
 def _estimates(result: Result) -> Iterator[dict[str, Any]]:
@@ -88,7 +91,7 @@ def _place(row: Mapping[str, Any]) -> str:
     words = []
     for name in (*_PLACES, *_AMOUNTS):
         value = row.get(name)
-        if pd.isna(value):
+        if pd.isna(value) or value == "self":  # of an encoder, which has one kind of attention
             continue
         if name in _FROM_ZERO:
             words.append(f"{name} {int(value) + 1}")

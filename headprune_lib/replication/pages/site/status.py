@@ -38,7 +38,7 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
         measured = parts[0][1].provenance
         packages = measured["packages"]
         yield {
-            "result": named(result),
+            "result": named(result).replace("_", " "),
             "measured": date[:10],
             "machine": machine(measured["hardware"]),
             "minutes": f"{seconds / 60:.1f}",
