@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
-from headprune_lib.replication.pages.site.summary import how_sure, ours
-from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
+from headprune_lib.replication.pages.site.summary import formatted, how_sure, ours
+from headprune_lib.replication.pages.tables.markup import verdict_html
 from headprune_lib.replication.pages.tables.verdicts import where
 
 _MET = {True: "met", False: "not met", None: "not readable"}
@@ -58,9 +58,9 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
     for row, one in estimates:
         ends = one.interval or (one.value, one.value)
         left, right = (place(end) for end in ends)
-        number = form.format(one.value)
+        number = formatted(form, one.value)
         if one.interval:
-            number += " [{}, {}]".format(*(form.format(end) for end in ends))
+            number += " [{}, {}]".format(*(formatted(form, end) for end in ends))
         name = _dot_name(row.setting, one.label)
         dot = (
             "dot"
@@ -72,11 +72,10 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
             f'<i class="{dot}" style="left:{place(one.value)}%"></i></span>'
-            f'<span class="value">{with_minus(number)}</span></li>'
+            f'<span class="value">{number}</span></li>'
         )
     ticks = "".join(
-        f'<i style="left:{place(tick)}%">{with_minus(form.format(tick))}</i>'
-        for tick in _ticks(low, high)
+        f'<i style="left:{place(tick)}%">{formatted(form, tick)}</i>' for tick in _ticks(low, high)
     )
     axis = f'<li class="axis" aria-hidden="true"><span class="track">{ticks}</span></li>'
     return (

@@ -74,13 +74,18 @@ def by_others(verdict: Verdict) -> str:
         return " ".join(told) or "not measured"
     form = _CLAIMS[verdict.claim].shown[1]
     return ", ".join(
-        f"{_number(form, one.value)} ({', '.join(filter(None, (row.setting, one.label)))})"
+        f"{formatted(form, one.value)} ({', '.join(filter(None, (row.setting, one.label)))})"
         for row in shown
         for one in row.judged.estimates
     )
 
 
-def _number(form: str, value: float) -> str:
+def formatted(form: str, value: float) -> str:
+    """A number with a minus sign, and zero without any.
+
+    >>> formatted("{:+.1f}", -0.26), formatted("{:+.1f}", -0.01)
+    ('−0.3', '0.0')
+    """
     text = with_minus(form.format(value))
     return text if re.search("[1-9]", text) else text.lstrip("−+")
 
@@ -122,7 +127,7 @@ def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
     several = len({half for _, half in parts}) > 1
     told = []
     for (label, half), values in parts.items():
-        low, high = (_number(form, end) for end in (min(values), max(values)))
+        low, high = (formatted(form, end) for end in (min(values), max(values)))
         name = ", ".join(filter(None, (label, _HALVES[half] if several else "")))
         told.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
     return f"{what[0].upper()}{what[1:]}: {', '.join(told)}"
@@ -131,7 +136,7 @@ def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
 def _cut_alone() -> str:
     translator, bert = grid(_LAB, "WMT en-fr", kind="enc-enc"), grid(_LAB, "MNLI")
     changing = int((translator.p < ALPHA).sum())
-    low, high = (_number("{:+.1f}", 100 * end) for end in (bert.values.min(), bert.values.max()))
+    low, high = (formatted("{:+.1f}", 100 * end) for end in (bert.values.min(), bert.values.max()))
     return (
         f"WMT14 translator: {changing} of {translator.values.size} encoder heads change BLEU at "
         f"p < {ALPHA}. BERT-base on MNLI: {low} to {high} points, whichever head is removed"
@@ -140,7 +145,7 @@ def _cut_alone() -> str:
 
 def _one_left() -> str:
     best = 100 * grid(_LAB, "MNLI", "all_but_one").values.max(1)
-    low, high = (_number("{:+.1f}", end) for end in (best.min(), best.max()))
+    low, high = (formatted("{:+.1f}", end) for end in (best.min(), best.max()))
     return (
         f"BERT-base on MNLI: {low} to {high} points with each layer's best head alone, chosen on the "
         "test set"
