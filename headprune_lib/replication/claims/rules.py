@@ -197,7 +197,7 @@ C1 = Claim(
     effect="11 of 12 heads cost nothing, the others twice the tolerated loss (Table 1: 8 of 96 change "
     "the score).",
     page=("notebooks/01_one_head", "figure-1"),
-    shown=("share of the heads that can go alone", "{:.0%}", "right"),
+    shown=("share of the heads that can be removed alone", "{:.0%}", "right"),
     measurement="one_head",
     judge=_judge_c1,
 )
@@ -793,8 +793,8 @@ C7 = Claim(
     paper_value="r = 0.68 for BERT (MNLI matched and mismatched), r = 0.56 for translation "
     "(newstest2013 and MTNT), both p < 0.01 (Figure 2).",
     criterion=f"Pearson's correlation of the effects on the score is above 0 at p < {ALPHA}.",
-    rule="Spearman's correlation of the effects in log-loss (of a translator: on its own uncut translation); "
-    "beside it the same with the layer held fixed, and Pearson's in the score. "
+    rule="Spearman's correlation of the effects in log-loss (of a translator: on its own uncut translation). "
+    "The same with the layer held fixed, and Pearson's in the score, are shown. "
     "Replicates: its 95% interval over heads above 0, and the same sign with any one head left out. "
     f"Differs: below 0, or Pearson's in the score below 0 at p < {ALPHA}. Undecided where the "
     f"reliability of either side is below {C7_RELIABILITY}. Of several texts that are compared with the "

@@ -19,7 +19,7 @@ from docutils.parsers.rst import Directive, directives
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.verdict import Verdict
+from headprune_lib.replication.claims.verdict import COMBINING, Verdict
 from headprune_lib.replication.pages.frames import frame, step_at
 from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
 from headprune_lib.replication.pages.site.cards import cards_html
@@ -32,6 +32,12 @@ from headprune_lib.replication.pages.site.removal import (
 from headprune_lib.replication.pages.site.results import FILE, results_table, searched_html
 from headprune_lib.replication.pages.site.status import status_table
 from headprune_lib.replication.pages.site.summary import summary_html
+from headprune_lib.replication.pages.tables.markup import as_html
+from headprune_lib.replication.pages.tables.verdicts import (
+    changed_table,
+    new_data_table,
+    rules_table,
+)
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result
 
@@ -50,6 +56,7 @@ def substitutions(app: Any, config: Any) -> None:
         **config.myst_substitutions,
         "title": title(verdicts()),
         "answer": answer(verdicts()),
+        "combining": COMBINING,
         "tally": tally(verdicts()),
         "trainings": how_sure(verdicts(), results)[1],
         "measured": last_measured(results),
@@ -310,6 +317,9 @@ PARTS: dict[str, Callable[[], str]] = {
         "What each model type does, check by check.",
         CENSUS,
     ),
+    "rules": lambda: as_html(rules_table()),
+    "changed": lambda: as_html(changed_table()),
+    "new data": lambda: as_html(new_data_table(verdicts())),
     "status": lambda: searched_html(
         status_table(all_results()), "runs", "Every measurement run, the newest first.", STATUS
     ),
@@ -319,7 +329,7 @@ PARTS: dict[str, Callable[[], str]] = {
 class Stored(Directive):
     """A part of a page, by its name in ``PARTS``."""
 
-    required_arguments = 1
+    required_arguments, final_argument_whitespace = 1, True
 
     def run(self) -> list[nodes.Node]:
         """The part as HTML."""

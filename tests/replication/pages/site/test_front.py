@@ -42,6 +42,10 @@ FILLS = """JSON.stringify(["", ".not-counted "].map(which =>
     [...new Set([...document.querySelectorAll(`.dots li${which.trim()} .dot`)]
         .filter(dot => which || dot.closest(".counts"))
         .map(dot => getComputedStyle(dot).backgroundColor))]))"""
+SEARCHED = """(() => { const field = document.querySelector(".rows-wanted");
+    field.value = "language heads bible"; field.dispatchEvent(new Event("input"));
+    return JSON.stringify([...document.querySelectorAll("table.long tbody tr")].map(
+        row => [...row.cells].map(cell => cell.textContent))); })()"""
 FRAMES = """JSON.stringify([...document.querySelectorAll(".table-frame")].map(frame =>
     [frame.scrollWidth > frame.clientWidth + 1,
      frame.previousElementSibling?.className === "scroll-hint", frame.tabIndex]))"""
@@ -168,6 +172,12 @@ def test_dots_of_what_does_not_count_are_hollow(site, browser, mode):
             browser.visit((site / CARDS).as_uri(), 1400, settled(FILLS)).markup
         )
     assert len(full) == len(hollow) == 1 and full != hollow
+
+
+def test_a_search_finds_what_the_page_holds_as_data(site, browser):
+    page = (site / "book/results.html").as_uri()
+    rows = json.loads(browser.visit(page, 1400, settled(SEARCHED)).markup)
+    assert len(rows) == 20 and {(row[0], row[2]) for row in rows} == {("language heads", "Bible")}
 
 
 def test_a_table_that_is_wider_than_a_phone_says_that_it_scrolls(site, browser):
