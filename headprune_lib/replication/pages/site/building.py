@@ -309,7 +309,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "explorer": explorer_html,
     "cards": lambda: f'<div class="claims">{cards_html(verdicts())}</div>',
     "results": lambda: searched_html(
-        every_result(), "every-result", "Every estimate in the stored results.", FILE
+        every_result(), "estimates", "Every estimate in the stored results.", FILE
     ),
     "census": lambda: searched_html(
         pd.read_csv(project_root() / CENSUS, keep_default_na=False),

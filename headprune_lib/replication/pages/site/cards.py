@@ -29,7 +29,7 @@ def card_html(claim: Claim, verdict: Verdict) -> str:
     rows = [row for row in verdict.rows if row.word != "not run"]
     found = _text(f"{ours(verdict)}. {how_sure(verdict)}")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
-<h3 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h3>
+<h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
 <p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {found}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, [*rows, *verdict.others])}
