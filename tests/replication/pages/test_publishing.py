@@ -59,7 +59,7 @@ def test_every_result_is_there_in_both_forms(tmp_path):
         assert len(rows) == len(frame(store.load(key))) > 0 and all(rows[0])
     every = pd.read_csv(tmp_path / FILE)
     of = "measurement == 'pruning curve' and model == 'MPNet' and task == 'SST-2'"
-    ends = every.query(f"{of} and of == 'importance, 60% removed' and quantity == 'score'")
+    ends = every.query(f"{of} and where == 'importance, 60% removed' and quantity == 'score'")
     curve = store.load(Key("pruning_curve", "sst2", "mpnet")).values["curves"]["importance"]
     assert ends[["value", "low", "high"]].to_numpy().tolist() == [
         [curve["mean"][6], *curve["interval"][6]]

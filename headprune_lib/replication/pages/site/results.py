@@ -61,7 +61,7 @@ def _estimates(result: Result) -> Iterator[dict[str, Any]]:
                 "measurement": result.measurement.replace("_", " "),
                 "model": spelled(result.model),
                 "task": spelled(result.task),
-                "of": _place(row),
+                "where": _place(row),
                 "quantity": _SPELLED.get(value, value.replace("_", " ")),
                 "value": row[value],
                 "low": row[low] if low else None,
