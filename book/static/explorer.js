@@ -4,7 +4,7 @@
 //   chosen: {entry, order, step}, places in data, its orders and its shares
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
-const SIZE = { height: 260, left: 44, right: 22, top: 28, bottom: 44 };
+const SIZE = { height: 280, left: 44, right: 22, top: 48, bottom: 44 };
 
 function html(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -67,7 +67,7 @@ function headMap(entry, order, step, width) {
   }
   const label = order.heads === null
     ? "The stored curve does not say which heads this order removes."
-    : `Map of the heads, a row a layer, a column a head: ${gone.size} of ${number} are dark, which are removed.`;
+    : `Map of the heads, one layer per line: ${gone.size} of ${number} are removed and drawn dark.`;
   drawing.setAttribute("aria-label", label);
   drawing.setAttribute("width", width);
   drawing.setAttribute("height", y + 4);
@@ -77,7 +77,7 @@ function headMap(entry, order, step, width) {
 function chart(entry, order, step, width) {
   const random = randomOf(entry);
   const lines = random && random !== order ? [random, order] : [order];
-  const numbers = [...lines.flatMap((line) => line.mean), entry.chance];
+  const numbers = [...lines.flatMap((line) => line.mean), ...(order.interval ?? []).flat(), entry.chance];
   const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
   const inner = { width: width - SIZE.left - SIZE.right, height: SIZE.height - SIZE.top - SIZE.bottom };
   const x = (share) => SIZE.left + share * inner.width;
@@ -94,11 +94,17 @@ function chart(entry, order, step, width) {
     text(x(0) - 6, y(value) + 4, number(value, high - low > 8 ? 0 : 1), "end");
   }
   for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) text(x(share), y(low) + 18, percent(share));
-  text(x(0.5), SIZE.height - 6, "heads removed");
+  text(x(0.5), SIZE.height - 6, "share of the heads removed");
+  text(0, 12, `${entry.metric}${entry.unit ? `, ${entry.unit}` : ""}`, "start");
   drawing.append(svg("line", { class: "chance", x1: x(0), x2: x(1), y1: y(entry.chance), y2: y(entry.chance) }));
   const mark = x(entry.paper.share);
   drawing.append(svg("line", { class: "paper", x1: mark, x2: mark, y1: SIZE.top, y2: y(low) }));
-  text(mark, 14, `the paper: ${percent(entry.paper.share)}`, "middle", "paper");
+  text(mark, 38, `the paper: ${percent(entry.paper.share)}`, "middle", "paper");
+  if (order.interval) {
+    const ends = [...order.interval.map(([low], i) => [i, low]), ...order.interval.map(([, high], i) => [i, high]).reverse()];
+    const points = ends.map(([i, value]) => `${x(entry.shares[i])},${y(value)}`).join(" ");
+    drawing.append(svg("polygon", { class: "band", points }));
+  }
   for (const line of lines) {
     const points = line.mean.map((value, i) => `${x(entry.shares[i])},${y(value)}`).join(" ");
     drawing.append(svg("polyline", { class: line === order ? "order" : "random", points }));
@@ -117,12 +123,13 @@ function key(entry, order) {
   const of = (line) => (line.trainings > 1 ? `, mean of ${line.trainings} ${line === random ? "draws" : "trainings"}` : "");
   const items = [["order", `${order.title}${of(order)}`]];
   if (random && random !== order) items.push(["random", `random order${of(random)}`]);
+  if (order.interval) items.push(["band", "95% interval"]);
   items.push(["chance", "chance"]);
-  items.push(["paper", `the paper's share without noticeable loss (${entry.paper.task})`]);
+  items.push(["paper", `share that the paper removes without noticeable loss (${entry.paper.task})`]);
   items.push(["kept", "head kept"], ["gone", "head removed"]);
   const note = order.heads === null
     ? "The stored curve does not say which heads this order removes."
-    : `In the map a row is a layer, a column a head.${order.trainings > 1 ? ` The map shows the first of ${order.trainings} trainings.` : ""}`;
+    : `Map: one layer per line, one head per column.${order.trainings > 1 ? ` The map shows the first of ${order.trainings} trainings.` : ""}`;
   const list = html("ul", { class: "key" }, ...items.map(([name, words]) => html("li", { class: name }, words)));
   return html("div", {}, list, html("p", { class: "note" }, note));
 }

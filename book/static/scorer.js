@@ -11,8 +11,8 @@ var Scorer = {
     return result[4] + (new RegExp(wanted, "i").test(result[1]) ? 100 : 0);
   },
   objNameMatch: 11,
-  objPartialMatch: 6,
-  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPartialMatch: 1, // a page that has the word comes before a symbol that has it in its name
+  objPrio: { 0: 0, 1: 0, 2: -5 },
   objPrioDefault: 0,
   title: 15,
   partialTitle: 7,

@@ -28,7 +28,11 @@ document.addEventListener("DOMContentLoaded", () => {
   if (location.hash) unfold();
 });
 
-// Tables sort by a column when its header is pressed; the cells' first number decides, else their text.
+// Tables: a header that is pressed sorts by its column, by the cells' first number or else their text. A
+// long table shows its first rows and has a field to search all of them; what the page holds as data
+// beside it belongs to it.
+const FIRST_ROWS = 20;
+const LONGER_THAN = 24;
 document.addEventListener("DOMContentLoaded", () => {
   const value = (row, column) => {
     const text = row.cells[column].textContent.trim().replaceAll("−", "-").replace(/(\d),(?=\d{3})/g, "$1");
@@ -37,9 +41,51 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
-  document.querySelectorAll("table.sortable").forEach((table) => {
+  const made = (cells) => {
+    const row = document.createElement("tr");
+    cells.forEach((text, i) => {
+      const cell = document.createElement(i ? "td" : "th");
+      if (!i) cell.scope = "row";
+      cell.textContent = text;
+      row.append(cell);
+    });
+    return row;
+  };
+  document.querySelectorAll("table.sortable, table.long").forEach((table) => {
     const body = table.tBodies[0];
-    if (body.rows.length < 3) return;
+    let rows = [...body.rows];
+    const data = table.parentElement.querySelector(":scope > script[type='application/json']");
+    let waiting = Number(data?.dataset.rows ?? 0); // rows that are not made yet
+    const all = () => {
+      if (waiting) rows.push(...JSON.parse(data.textContent).map(made));
+      waiting = 0;
+      return rows;
+    };
+    const linked = (row) => location.hash && row.id === decodeURIComponent(location.hash.slice(1));
+    const long = Boolean(data) || rows.length > LONGER_THAN;
+    let show = () => body.replaceChildren(...rows);
+    if (long) {
+      const input = Object.assign(document.createElement("input"), { type: "search", className: "rows-wanted" });
+      const label = document.createElement("label");
+      const count = document.createElement("output");
+      const bar = document.createElement("p");
+      bar.className = "row-search";
+      label.append("Search this table ", input);
+      bar.append(label, " ", count);
+      show = () => {
+        const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+        const found = words.length
+          ? all().filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)))
+          : rows;
+        body.replaceChildren(...found.filter((row, i) => i < FIRST_ROWS || linked(row)));
+        const total = found.length + (words.length ? 0 : waiting);
+        count.textContent = `${Math.min(FIRST_ROWS, total)} of ${total.toLocaleString("en")} shown`;
+      };
+      input.addEventListener("input", show);
+      (table.closest(".pst-scrollable-table-container, .table-frame") ?? table).before(bar);
+      show();
+    }
+    if (rows.length < 3 || !table.classList.contains("sortable")) return;
     [...table.tHead.rows[0].cells].forEach((header, column) => {
       if (!header.textContent.trim()) return;
       const button = document.createElement("button");
@@ -51,10 +97,8 @@ document.addEventListener("DOMContentLoaded", () => {
         const up = header.getAttribute("aria-sort") !== "ascending";
         [...table.tHead.rows[0].cells].forEach((cell) => cell.removeAttribute("aria-sort"));
         header.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const rows = [...body.rows].sort(
-          (a, b) => (up ? 1 : -1) * compare(value(a, column), value(b, column)),
-        );
-        body.append(...rows);
+        rows = all().sort((a, b) => (up ? 1 : -1) * compare(value(a, column), value(b, column)));
+        show();
       });
     });
   });
@@ -90,33 +134,6 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const watch = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
   document.querySelectorAll(FRAMES).forEach((frame) => watch.observe(frame));
-});
-
-// A long table is searched: rows without the words are left out.
-document.addEventListener("DOMContentLoaded", () => {
-  document.querySelectorAll("table.long").forEach((table) => {
-    const rows = [...table.tBodies[0].rows];
-    const input = Object.assign(document.createElement("input"), { type: "search", className: "rows-wanted" });
-    const label = document.createElement("label");
-    label.append("Rows with ", input);
-    const count = document.createElement("output");
-    const bar = document.createElement("p");
-    bar.className = "row-search";
-    bar.append(label, " ", count);
-    const search = () => {
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let shown = 0;
-      rows.forEach((row) => {
-        const text = row.textContent.toLowerCase();
-        row.hidden = !words.every((word) => text.includes(word));
-        if (!row.hidden) shown += 1;
-      });
-      count.textContent = `${shown} of ${rows.length}`;
-    };
-    input.addEventListener("input", search);
-    search();
-    (table.closest(".pst-scrollable-table-container") ?? table).before(bar);
-  });
 });
 
 // Formulas stay readable as TeX where MathJax is not there.

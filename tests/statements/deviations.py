@@ -70,7 +70,7 @@ STATEMENTS += on(
         "undecided both times.": lambda: (
             word("snli", "mpnet") == "undecided" and fine_tunings("mpnet", "snli") == {3}
         ),
-        "by C3's rule the row is *undecided* and has too little power to count": lambda: (
+        "by C3's rule the result is *undecided* and has too little power to count": lambda: (
             word("cola", "minilm") == "undecided" and silent("cola", "minilm")
         ),
         "ten epochs give 0.34, 0.32 and 0.26 (three seeds)": lambda: (
@@ -84,7 +84,7 @@ STATEMENTS += on(
         "Its log-loss on the test sentences rose from 0.64 to 1.30, more than the 0.65 of a "
         "model without heads, and falls as heads are removed": lambda: log_losses() == (1.30, 0.65),
         "[Cuts that hurt do so under both]": searches_agree,
-        "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on SNLI's held pairs "
+        "MiniLM: five on reviews, three on the benchmarks; MPNet: three, on SNLI's new pairs "
         "one": lambda: (
             fine_tunings("minilm", "reviews") == {5}
             and fine_tunings("mpnet", "sst2", "cola", "snli", "mrpc") == {3}
@@ -96,7 +96,7 @@ STATEMENTS += on(
         ),
         "Many heads change the same number of predictions.": many_ties,
         "- Several trainings of the German-English translator of twenty epochs; Figure 4's "
-        "random orders on German-English. - The held pairs of SNLI by MiniLM in random orders": lambda: (
+        "random orders on German-English. - The new pairs of SNLI by MiniLM in random orders": lambda: (
             "random" not in result("pruning_curve", "snli-held", "minilm").parts
             and fine_tunings("post-norm", "deen") == {1}
             and fine_tunings("post-norm", "enfr") == {3}

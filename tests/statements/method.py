@@ -1,4 +1,4 @@
-"""The page of the method."""
+"""The page of how we judged."""
 
 import math
 
@@ -10,7 +10,7 @@ from headprune_lib.replication.bench.encoder import sweep_work
 from headprune_lib.replication.claims.verdict import LEAST_POWER
 from statements import on
 
-METHOD = "book/method.md"
+METHOD = "book/rules.md"
 
 
 def sweep_floor():

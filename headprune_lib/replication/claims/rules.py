@@ -185,8 +185,8 @@ C1 = Claim(
     short="most heads can be removed one at a time",
     section="3.2",
     paper_value="Translation: 8 of 96 encoder heads change BLEU significantly, 4 of them for the "
-    "better (Table 1). BERT: accuracy stays between 82.4% and 83.8% whichever head goes, "
-    "read off Figure 1b.",
+    "better (Table 1). BERT: accuracy stays between 82.4% and 83.8% whichever head is removed "
+    "(Figure 1b, read off).",
     criterion=f"Our reading of the table: at most a fifth of the heads change the score at p < {ALPHA}, "
     "uncorrected. The tests are the paper's: of BLEU the bootstrap of compare-mt as it was until "
     "July 2019 (half-samples, one-sided), of accuracy an unpaired t-test.",
@@ -197,7 +197,7 @@ C1 = Claim(
     effect="11 of 12 heads cost nothing, the others twice the tolerated loss (Table 1: 8 of 96 change "
     "the score).",
     page=("notebooks/01_one_head", "figure-1"),
-    shown=("share of the heads that can go alone", "{:.0%}", "right"),
+    shown=("share of the heads that can be removed alone", "{:.0%}", "right"),
     measurement="one_head",
     judge=_judge_c1,
 )
@@ -323,8 +323,8 @@ C2 = Claim(
     title="In many layers a single head is enough.",
     short="one head is enough in many layers",
     section="3.3, appendix A",
-    paper_value="BERT: no layer of 12 loses significantly, at most 0.96 points (Table 6). "
-    "Translation: 9 of 18 layers do not lose significantly (Table 5).",
+    paper_value="With one head left, none of BERT's 12 layers loses significantly, at most 0.96 points "
+    "(Table 6), and 9 of a translator's 18 do not (Table 5).",
     criterion=f"With one head left, no layer of BERT and at most half of the layers of the translation model "
     f"lose at p < {ALPHA}, uncorrected, by the tests of C1; the head is chosen on other data. Of "
     "several trainings the mean number of layers counts.",
@@ -408,8 +408,8 @@ C3 = Claim(
     title="A large share of all heads can be removed together before the score drops.",
     short="many heads can be removed together",
     section="4.2, appendix B",
-    paper_value="40% of BERT's heads on MNLI, 20% of the translation model's (Figure 3); 60% on "
-    "SST-2, 50% on CoLA and MRPC, 20% on IWSLT (Figure 6); read off plots.",
+    paper_value="Removed without a visible loss: 40% of BERT's heads on MNLI, 60% on SST-2, 50% on CoLA "
+    "and MRPC; 20% of a translator's (Figures 3 and 6, read off).",
     criterion=f"{_READING}the curve looks level up to the paper's share for the task: at least "
     f"{C3_KEPT:.0%} of the score is left, chance not taken off.",
     rule=f"At the paper's own share for the task (MNLI, and SNLI in its place, 40%; SST-2 and the reviews "
@@ -456,7 +456,7 @@ def kinds(areas: Mapping[str, Found], left: Mapping[str, float | None]) -> Judge
         all_of([_power(area, -C4_PAPER_EFFECT[other]) for other, area in found.items()]),
         f"a difference of {detectable(max(map(_error, found.values()))):.3f} in mean share of BLEU kept",
         estimates=tuple(
-            Estimate(area["difference"], tuple(area["interval"]), 0.0, f"−{other}")
+            Estimate(area["difference"], tuple(area["interval"]), 0.0, f"minus {other}")
             for other, area in found.items()
         ),
     )
@@ -490,8 +490,8 @@ C4 = Claim(
     title="Translation depends on encoder-decoder attention more than on the other kinds.",
     short="translation depends most on encoder-decoder attention",
     section="5",
-    paper_value="Without more than 60% of its encoder-decoder heads the model collapses; with 20% of "
-    "either other kind's left it still has about 30 BLEU (Figure 4, read off).",
+    paper_value="With more than 60% of its encoder-decoder heads removed the translator collapses; with "
+    "80% of another kind removed it still has about 30 BLEU (Figure 4, read off).",
     criterion=f"{_READING}with a fifth of a kind's heads left, the model without the other enc-dec heads "
     "keeps less than half of its BLEU, and each other kind at least 83%.",
     rule=f"Area under the curve of the share of BLEU kept, 0-{C4_UP_TO:.0%} of one kind removed. Replicates: "
@@ -605,8 +605,8 @@ C5 = Claim(
     title="Important and unimportant heads separate early in training, and the gap grows.",
     short="important heads separate early in training",
     section="6",
-    paper_value="From epoch 10 on, 85% to 90% of BLEU is kept with 40% of the heads removed; in the "
-    "first epochs less (Figure 5, read off).",
+    paper_value="With 40% of the heads removed, 85% to 90% of BLEU is kept from epoch 10 on, and less in "
+    "the first epochs (Figure 5, read off).",
     criterion=f"{_READING}with 40% of the heads removed by importance, at least 85% of BLEU is kept where "
     "the model has 88% of its final BLEU or more (the paper's epoch 10), and less than 72.5%, nearer to a "
     "straight decline, where it has 20% or less (epochs 1 and 2).",
@@ -793,8 +793,8 @@ C7 = Claim(
     paper_value="r = 0.68 for BERT (MNLI matched and mismatched), r = 0.56 for translation "
     "(newstest2013 and MTNT), both p < 0.01 (Figure 2).",
     criterion=f"Pearson's correlation of the effects on the score is above 0 at p < {ALPHA}.",
-    rule="Spearman's correlation of the effects in log-loss (of a translator: on its own uncut translation); "
-    "beside it the same with the layer held fixed, and Pearson's in the score. "
+    rule="Spearman's correlation of the effects in log-loss (of a translator: on its own uncut translation). "
+    "The same with the layer held fixed, and Pearson's in the score, are shown. "
     "Replicates: its 95% interval over heads above 0, and the same sign with any one head left out. "
     f"Differs: below 0, or Pearson's in the score below 0 at p < {ALPHA}. Undecided where the "
     f"reliability of either side is below {C7_RELIABILITY}. Of several texts that are compared with the "
@@ -862,8 +862,7 @@ C8 = Claim(
     title="Gradient importance orders heads for removal better than their one-by-one effects do.",
     short="importance orders heads better than one-by-one effects",
     section="4.2",
-    paper_value="The importance curves lie above the dashed one-by-one curves (Figure 3); no number "
-    "is given.",
+    paper_value="The importance curves lie above the one-by-one curves (Figure 3); no number is given.",
     criterion=f"{_READING}the importance curve lies at or above the one-by-one curve, chosen on the test "
     "set, at most steps.",
     rule=f"Area under the curve over 0-{C8_UP_TO:.0%} removed, importance minus the one-by-one order chosen "

@@ -15,11 +15,11 @@ LEAST_POWER = 0.8
 """A result counts if its rule would decide at least this often, were the paper's effect there."""
 
 COMBINING = (
-    f"A result counts if its rule decides with probability {LEAST_POWER:g} or more where the truth is the "
-    "paper's, and if no other result of the same model and task counts in its place. All counted results "
-    "alike: that word. None differs and at least half replicate: replicates. At least one replicates and "
-    "at least one differs, or one is mixed in itself: mixed. Otherwise: undecided. A result that differs "
-    "though its rule could not have said replicates does not count; such results are told apart."
+    f"A result counts if its rule decides with probability {LEAST_POWER:g} or more when the truth is the "
+    "paper's, and if no other result of the same model and task counts instead. If all counted results "
+    "agree, the claim gets their verdict. If none differs and at least half replicate, it replicates. If "
+    "some replicate and some differ, or one is mixed in itself, it is mixed. Otherwise it is undecided. "
+    "Results that differ without the power to replicate do not count and are listed separately."
 )
 """The one rule that makes a claim's word from its results."""
 

@@ -21,8 +21,8 @@ from headprune_lib.replication.pages import plots, tables
 from headprune_lib.replication.pages.frames import prunable_at
 from headprune_lib.replication.pages.page import collect, pick
 from headprune_lib.replication.pages.plots.style import style
-from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
-from headprune_lib.replication.pages.site.cards import short_table
+from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
+from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.pages.tables.beyond import leaderboard_rows
 from headprune_lib.replication.pages.tables.markup import kept_text
 from headprune_lib.replication.paths import project_root
@@ -71,9 +71,9 @@ def findings(curve: Result) -> str:
         f"at most {SHOWN_TOLERANCE:.0%}, {share:.0%} go. On the first fine-tuning alone {main:.0%} go by "
         f"importance and {random:.0%} in random order.*"
     )
-    table = short_table(verdicts).to_markdown(index=False)
+    table = summary_table(verdicts).to_markdown(index=False, tablefmt="pipe")
     return (
-        f"**{answer(verdicts)}.**\n{tally(verdicts)}\n\n{picture}\n\n{table}\n\n"
+        f"**{title(verdicts)}.** {answer(verdicts)}.\n{tally(verdicts)}\n\n{picture}\n\n{table}\n\n"
         f"**How sure are we?** {sure}"
     )
 

@@ -17,7 +17,7 @@ SENTENCES = (
 )
 
 
-@pytest.mark.parametrize("page", ["prune", "teach"])
+@pytest.mark.parametrize("page", ["prune", "models"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, forget_taught):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)

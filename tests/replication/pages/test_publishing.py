@@ -7,13 +7,15 @@ import re
 import tomllib
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import yaml
 
 from headprune_lib.replication import store
 from headprune_lib.replication.pages.frames import frame
-from headprune_lib.replication.pages.site.building import ship
+from headprune_lib.replication.pages.site.building import FILE, ship
 from headprune_lib.replication.paths import project_root
+from headprune_lib.replication.store import Key
 
 ROOT = project_root()
 
@@ -55,6 +57,13 @@ def test_every_result_is_there_in_both_forms(tmp_path):
         with shipped.with_suffix(".csv").open() as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == len(frame(store.load(key))) > 0 and all(rows[0])
+    every = pd.read_csv(tmp_path / FILE)
+    of = "measurement == 'pruning curve' and model == 'MPNet' and task == 'SST-2'"
+    ends = every.query(f"{of} and where == 'importance, 60% removed' and quantity == 'score'")
+    curve = store.load(Key("pruning_curve", "sst2", "mpnet")).values["curves"]["importance"]
+    assert ends[["value", "low", "high"]].to_numpy().tolist() == [
+        [curve["mean"][6], *curve["interval"][6]]
+    ]
     published = tmp_path / "data" / "reference" / "independent_reproductions.json"
     assert json.loads(published.read_text("utf-8"))["grids"]
 

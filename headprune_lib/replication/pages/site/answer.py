@@ -1,4 +1,4 @@
-"""The answer in words: title, tally, and how sure we are, written by rule from what is stored."""
+"""The answer in words: title, tally, and how sure we are, computed from what is stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headprune_lib.replication import measurements
 from headprune_lib.replication.claims.rules import CLAIMS
-from headprune_lib.replication.claims.verdict import WORDS, Verdict, Word
+from headprune_lib.replication.claims.verdict import LEAST_POWER, WORDS, Verdict, Word
 from headprune_lib.replication.measurements import half_of
 from headprune_lib.replication.store import Result
 from headprune_lib.replication.titles import listed, spelled
@@ -27,8 +27,15 @@ _PAPER_MODELS = {"bert-base": "BERT-base"}
 _PAPER_TASKS = {"mnli": "MNLI", "wmt": "WMT14", "iwslt": "IWSLT14"}
 
 
+def title(verdicts: Sequence[Verdict]) -> str:
+    """The front page's title, such as "Four of eight claims replicate"."""
+    replicating = sum(verdict.word == "replicates" for verdict in verdicts)
+    verb = "replicates" if replicating == 1 else "replicate"
+    return f"{_number(replicating).capitalize()} of {_number(len(verdicts))} claims {verb}"
+
+
 def answer(verdicts: Iterable[Verdict]) -> str:
-    """The title line: how many results that count have which word, and which claims fail.
+    """How many results that count have which word, and which claims fail.
 
     Raises:
         ValueError: no result counts, so that there is no answer.
@@ -46,15 +53,17 @@ def answer(verdicts: Iterable[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims have which word by our rules, how many meet the paper's, and what could only differ."""
+    """How many claims have which word by our rules, which meet the paper's, and what could only differ."""
     counts = Counter(verdict.word for verdict in verdicts)
     told = _words(counts, WORDS)
-    everywhere = sum(read > 0 and met == read for met, read in (one.met for one in verdicts))
-    text = (
-        f"Of the paper's {_number(len(verdicts))} claims, {listed(told)} by our rules; "
-        f"{_number(everywhere)} {'meets' if everywhere == 1 else 'meet'} our reading of the paper's "
-        "criterion in every experiment."
-    )
+    everywhere = [one.claim for one in verdicts if one.met[1] > 0 and one.met[0] == one.met[1]]
+    text = f"Of the paper's {_number(len(verdicts))} claims, {listed(told)} by our rules."
+    if everywhere:
+        passing = "passes" if len(everywhere) == 1 else "pass"
+        text += (
+            f" {listed(everywhere)} also {passing} our reading of the paper's criterion in every "
+            "experiment."
+        )
     one_way = {verdict.claim: len(verdict.one_way) for verdict in verdicts if verdict.one_way}
     if not one_way:
         return text
@@ -62,8 +71,8 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     more, count = ("result differs", "does") if several == 1 else ("results differ", "do")
     each = listed([f"{_number(n)} on {claim}" for claim, n in one_way.items()])
     return (
-        f"{text} {_number(several).capitalize()} more {more} by rules that had too little data to say "
-        f"*replicates*, and {count} not count: {each}."
+        f"{text} {_number(several).capitalize()} more {more} but {count} not count, because the power to "
+        f"find that the claim holds is below {LEAST_POWER:g}: {each}."
     )
 
 
@@ -90,11 +99,11 @@ def _words(numbers: Counter[Word], words: Iterable[Word]) -> list[str]:
 
 def _failing(verdicts: Sequence[Verdict]) -> str:
     """The claims that fail, in words, and those that hold in some results alone."""
-    fails = [f"{_SHORT[one.claim]} ({one.claim})" for one in verdicts if one.word == "differs"]
+    fails = [f"{one.claim} ({_SHORT[one.claim]})" for one in verdicts if one.word == "differs"]
     partly = [one.claim for one in verdicts if one.word == "mixed"]
     if not fails and not partly:
         return "no claim fails"
-    told = [f"it fails that {listed(fails)}"] if fails else []
+    told = [f"{listed(fails)} {'fails' if len(fails) == 1 else 'fail'}"] if fails else []
     if partly:
         told.append(f"{listed(partly)} {'holds' if len(partly) == 1 else 'hold'} only in part")
     return ", and ".join(told)
@@ -144,7 +153,7 @@ def _trainings(verdicts: Iterable[Verdict]) -> str:
     rows = [row for verdict in verdicts for row in verdict.rows if row.word != "not run"]
     counts = Counter(row.judged.trainings for row in rows)
     more = [trainings for trainings in counts if trainings > 1]
-    told = f"{counts[1]} of the {len(rows)} results behind the verdicts rest on one training of their model"
+    told = f"{counts[1]} of the {len(rows)} results rest on a single training of their model"
     if not more:
         return f"{told}."
     spread = f"{min(more)}" if len(more) == 1 else f"{min(more)} to {max(more)}"
@@ -157,10 +166,10 @@ def _not_run(results: Iterable[Result]) -> str:
     missing = [name for model, name in _PAPER_MODELS.items() if model not in models]
     missing += [name for task, name in _PAPER_TASKS.items() if task not in tasks]
     if not missing:
-        return "The paper's own models and texts were run."
+        return "We ran the paper's own models and texts."
     return (
-        f"Not run here, of the paper's own models and texts: {listed(missing)}; smaller models "
-        "and other texts stand in for them."
+        f"We did not run the paper's own {listed(missing)}, and used smaller models and other texts "
+        "instead."
     )
 
 

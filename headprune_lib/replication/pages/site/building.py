@@ -13,22 +13,31 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
 from headprune_lib.replication import store
 from headprune_lib.replication.claims import evidence
-from headprune_lib.replication.claims.verdict import Verdict
+from headprune_lib.replication.claims.verdict import COMBINING, Verdict
 from headprune_lib.replication.pages.frames import frame, step_at
-from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally
-from headprune_lib.replication.pages.site.cards import cards_html, tally_html
+from headprune_lib.replication.pages.site.answer import all_results, answer, how_sure, tally, title
+from headprune_lib.replication.pages.site.cards import cards_html
 from headprune_lib.replication.pages.site.removal import (
     SHOWN_SHARE,
     first_shown,
     removal_data,
     still_svg,
 )
-from headprune_lib.replication.pages.site.status import status_html
+from headprune_lib.replication.pages.site.results import FILE, results_table, searched_html
+from headprune_lib.replication.pages.site.status import status_table
+from headprune_lib.replication.pages.site.summary import summary_html
+from headprune_lib.replication.pages.tables.markup import as_html
+from headprune_lib.replication.pages.tables.verdicts import (
+    changed_table,
+    new_data_table,
+    rules_table,
+)
 from headprune_lib.replication.paths import project_root
 from headprune_lib.replication.store import Result
 
@@ -45,9 +54,11 @@ def substitutions(app: Any, config: Any) -> None:
     config.site_repository = config.site_repository or repository()
     config.myst_substitutions = {
         **config.myst_substitutions,
+        "title": title(verdicts()),
         "answer": answer(verdicts()),
+        "combining": COMBINING,
         "tally": tally(verdicts()),
-        "how_sure": " ".join(how_sure(verdicts(), results)),
+        "trainings": how_sure(verdicts(), results)[1],
         "measured": last_measured(results),
         "code": _code(config.site_repository),
     }
@@ -258,6 +269,15 @@ render({ model, el });
 """
 
 
+CENSUS, STATUS = "data/census.csv", "data/status.csv"
+
+
+@cache
+def every_result() -> pd.DataFrame:
+    """All estimates, read once a build."""
+    return results_table(all_results())
+
+
 @cache
 def verdicts() -> tuple[Verdict, ...]:
     """C1 to C8, read once a build."""
@@ -285,17 +305,31 @@ def explorer_html() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "tally": lambda: tally_html(verdicts()),
+    "answer": lambda: summary_html(verdicts(), "book/claims.html"),
     "explorer": explorer_html,
     "cards": lambda: f'<div class="claims">{cards_html(verdicts())}</div>',
-    "status": lambda: status_html(all_results()),
+    "results": lambda: searched_html(
+        every_result(), "estimates", "Every estimate in the stored results.", FILE
+    ),
+    "census": lambda: searched_html(
+        pd.read_csv(project_root() / CENSUS, keep_default_na=False),
+        "census",
+        "What each model type does, check by check.",
+        CENSUS,
+    ),
+    "rules": lambda: as_html(rules_table()),
+    "changed": lambda: as_html(changed_table()),
+    "new data": lambda: as_html(new_data_table(verdicts())),
+    "status": lambda: searched_html(
+        status_table(all_results()), "runs", "Every measurement run, the newest first.", STATUS
+    ),
 }
 
 
 class Stored(Directive):
     """A part of a page, by its name in ``PARTS``."""
 
-    required_arguments = 1
+    required_arguments, final_argument_whitespace = 1, True
 
     def run(self) -> list[nodes.Node]:
         """The part as HTML."""
@@ -334,3 +368,6 @@ def ship(site: Path) -> None:
         frame(store.load(key)).to_csv(copied(key.path()).with_suffix(".csv"), index=False)
     for source in (project_root() / "data" / "reference").iterdir():
         copied(source)
+    copied(project_root() / CENSUS)
+    every_result().to_csv(site / FILE, index=False)
+    status_table(all_results()).to_csv(site / STATUS, index=False)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
-
-import pandas as pd
 
 from headprune_lib.replication.claims.others import WHO
 from headprune_lib.replication.claims.rules import CLAIMS, Claim
 from headprune_lib.replication.claims.verdict import Estimate, Row, Verdict
-from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
-from headprune_lib.replication.pages.tables.verdicts import TITLES, criterion_met, where
+from headprune_lib.replication.pages.site.summary import formatted, how_sure, ours
+from headprune_lib.replication.pages.tables.markup import verdict_html
+from headprune_lib.replication.pages.tables.verdicts import where
 
 _MET = {True: "met", False: "not met", None: "not readable"}
 
@@ -23,52 +23,19 @@ def cards_html(verdicts: Iterable[Verdict]) -> str:
     return "\n".join(card_html(claims[verdict.claim], verdict) for verdict in verdicts)
 
 
-def tally_html(verdicts: Iterable[Verdict]) -> str:
-    """One line a claim, with its word and a link to its card."""
-    lines = "".join(
-        f'<li>{verdict_html(verdict.word)} <a href="#claim-{verdict.claim.lower()}">{verdict.claim}: '
-        f"{_text(TITLES[verdict.claim])}</a></li>"
-        for verdict in verdicts
-    )
-    return f'<ul class="tally">{lines}</ul>'
-
-
 def card_html(claim: Claim, verdict: Verdict) -> str:
     """One card; its anchor is ``claim-c1`` for C1, that of a row see :func:`row_anchor`."""
     name, (page, artifact) = claim.id.lower(), claim.page
     rows = [row for row in verdict.rows if row.word != "not run"]
+    found = _text(f"{ours(verdict)}. {how_sure(verdict)}")
     return f"""<article class="claim" id="claim-{name}" aria-labelledby="claim-{name}-title">
-<h3 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h3>
-<p class="facts"><span>Our rule: <b>{verdict_html(verdict.word)}</b></span>
-<span>Paper's criterion: <b>{criterion_met(verdict)}</b></span>
-<span>Strength: {_text(strength(rows))}</span></p>
+<h2 id="claim-{name}-title"><span class="claim-id">{claim.id}</span> {_text(claim.title)}</h2>
+<p><strong>Our rule: {verdict_html(verdict.word)}.</strong> {found}</p>
 <p><strong>The paper.</strong> {_text(claim.paper_value)}</p>
 {_plot(claim, [*rows, *verdict.others])}
-<p><a href="{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
+<p><a href="../{page}.html#{artifact}">How it was measured: the paper's §{claim.section}</a></p>
 {_evidence(claim, [*rows, *verdict.others])}
 </article>"""
-
-
-def strength(rows: Sequence[Row]) -> str:
-    """How many models and trainings the results rest on, and how many of them count.
-
-    >>> strength([])
-    'nothing measured'
-    """
-    if not rows:
-        return "nothing measured"
-    models = len({row.model for row in rows})
-    trainings = sorted({row.judged.trainings for row in rows})
-    each = (
-        f"{trainings[0]} training" + ("s" if trainings[0] > 1 else "")
-        if len(trainings) == 1
-        else f"{trainings[0]} to {trainings[-1]} trainings"
-    )
-    counted = sum(row.counts for row in rows)
-    return (
-        f"{models} model{'s' if models > 1 else ''}, {each} for each result; "
-        f"{counted} of {len(rows)} results count"
-    )
 
 
 def row_anchor(row: Row) -> str:
@@ -77,27 +44,12 @@ def row_anchor(row: Row) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
-def short_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """One row a claim for plain Markdown: claim, both verdicts, strength."""
-    return pd.DataFrame(
-        [
-            {
-                "claim": f"**{verdict.claim}** {TITLES[verdict.claim]}",
-                "ours": verdict.word,
-                "paper's criterion": criterion_met(verdict),
-                "rests on": strength([row for row in verdict.rows if row.word != "not run"]),
-            }
-            for verdict in verdicts
-        ]
-    )
-
-
 def _plot(claim: Claim, rows: Sequence[Row]) -> str:
     form = claim.shown[1]
     estimates = [(row, one) for row in rows for one in row.judged.estimates]
     if not estimates:
-        return "<p>Nothing was measured that this claim could be read from.</p>"
-    low, high = _range(one for _, one in estimates)
+        return "<p>No result that this claim could be read from.</p>"
+    low, high = _range(estimates)
 
     def place(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / (high - low), 1)
@@ -106,28 +58,47 @@ def _plot(claim: Claim, rows: Sequence[Row]) -> str:
     for row, one in estimates:
         ends = one.interval or (one.value, one.value)
         left, right = (place(end) for end in ends)
-        number = form.format(one.value)
+        number = formatted(form, one.value)
         if one.interval:
-            number += " [{}, {}]".format(*(form.format(end) for end in ends))
+            number += " [{}, {}]".format(*(formatted(form, end) for end in ends))
         name = _dot_name(row.setting, one.label)
+        dot = (
+            "dot"
+            if low <= one.value <= high
+            else f"dot beyond {'left' if one.value < low else 'right'}"
+        )
         lines.append(
             f'<li class="{_kind(row)}"><span class="name">{_text(name)}</span>'
             f'<span class="track" aria-hidden="true"><i class="bound" style="left:{place(one.bound)}%"></i>'
             f'<i class="bar" style="left:{left}%;width:{round(right - left, 1)}%"></i>'
-            f'<i class="dot" style="left:{place(one.value)}%"></i></span>'
-            f'<span class="value">{with_minus(number)}</span></li>'
+            f'<i class="{dot}" style="left:{place(one.value)}%"></i></span>'
+            f'<span class="value">{number}</span></li>'
         )
+    ticks = "".join(
+        f'<i style="left:{place(tick)}%">{formatted(form, tick)}</i>' for tick in _ticks(low, high)
+    )
+    axis = f'<li class="axis" aria-hidden="true"><span class="track">{ticks}</span></li>'
     return (
         f'<figure class="dots"><figcaption>{_text(_caption(claim, rows))}</figcaption>'
-        f"<ul>{''.join(lines)}</ul></figure>"
+        f"<ul>{''.join(lines)}{axis}</ul></figure>"
     )
 
 
-def _dot_name(setting: str, label: str) -> str:
-    """What a dot is of, in few words.
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers within a range, three to six of them.
 
-    A phone has room for some sixteen characters a line: of a translator's text the
-    Bible goes unsaid.
+    >>> _ticks(0.13, 1.02)
+    [0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    rough = (high - low) / 5
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(size * unit for size in (1, 2, 5, 10) if size * unit >= rough)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [round(number * step, 6) + 0.0 for number in range(first, last + 1)]
+
+
+def _dot_name(setting: str, label: str) -> str:
+    """What a dot is of, in few words: a phone has room for some sixteen characters a line.
 
     >>> _dot_name("MiniLM, reviews, 2-core CPU", "batch 4"), _dot_name("enfr", "")
     ('MiniLM, reviews, 2-core CPU, batch 4', 'enfr')
@@ -162,13 +133,17 @@ def _caption(claim: Claim, rows: Sequence[Row]) -> str:
     )
 
 
-def _range(estimates: Iterable[Estimate]) -> tuple[float, float]:
-    """From the least to the largest number shown, with room at both ends."""
-    found = [
-        number for one in estimates for number in (one.value, one.bound, *(one.interval or ()))
-    ]
+def _range(estimates: Sequence[tuple[Row, Estimate]]) -> tuple[float, float]:
+    """What the axis shows: all that counts or is by others, with room; what lies further is an arrow.
+
+    Results without the power to count may be so uncertain that nothing else could be told apart.
+    """
+    shown = [one for row, one in estimates if _kind(row) != "not-counted"]
+    if all(_kind(row) != "counts" for row, _ in estimates):
+        shown = [one for _, one in estimates]
+    found = [number for one in shown for number in (one.value, one.bound, *(one.interval or ()))]
     low, high = min(found), max(found)
-    room = 0.05 * (high - low) or 1.0
+    room = (0.2 if len(shown) < len(estimates) else 0.05) * (high - low) or 1.0
     return low - room, high + room
 
 

@@ -25,6 +25,7 @@ from headprune_lib.replication.verification.outcomes import stored_importance
 from headprune_lib.selection import rank_heads
 
 MEASURED = ("pruning_curve", "which_first")
+MAIN_TASK = "mnli"
 SHOWN_SHARE = 0.4
 """Share removed that the picture starts with."""
 
@@ -53,12 +54,10 @@ def removal_data(results: Iterable[Result] | None = None) -> list[dict[str, Any]
 
 
 def first_shown(data: Sequence[Mapping[str, Any]]) -> int:
-    """Where the picture starts: the curve with most orders, of those the one of most trainings."""
-    places = range(len(data))
-    curves = [i for i in places if data[i]["measured"] == "pruning_curve"] or list(places)
-    return max(
-        curves, key=lambda i: (len(data[i]["orders"]), data[i]["orders"][0]["trainings"], -i)
-    )
+    """Where the picture starts: the paper's main task, by the model with most heads that has its curve."""
+    curves = [i for i, entry in enumerate(data) if entry["measured"] == "pruning_curve"]
+    main = [i for i in curves if data[i]["task"] == spelled(MAIN_TASK)]
+    return max(main or curves or range(len(data)), key=lambda i: (data[i]["removed"][-1], -i))
 
 
 def _entry(result: Result) -> dict[str, Any]:
@@ -210,7 +209,7 @@ def _score(entry: Mapping[str, Any], order: Mapping[str, Any], step: int) -> str
 
 
 def still_svg(entry: Mapping[str, Any]) -> str:
-    """Two pictures that need no script: the heads that go at 40%, and the curves."""
+    """Two pictures that need no script: the heads removed at 40%, and the curves."""
     step, order = step_at(entry["shares"], SHOWN_SHARE), entry["orders"][0]
     return (
         f'<div class="pictures">{_map_svg(entry, order, step)}{_chart_svg(entry, order, step)}</div>'
@@ -235,19 +234,20 @@ def _map_svg(entry: Mapping[str, Any], order: Mapping[str, Any], step: int) -> s
                 number += 1
         y += size * layers
     label = (
-        f"Map of the heads, a row a layer, a column a head: {len(gone)} of {number} are dark, "
-        "which are removed."
+        f"Map of the heads, one layer per line: {len(gone)} of {number} are removed and drawn dark."
     )
     start = f'<svg role="img" aria-label="{label}" viewBox="0 0 340 {y + 4}" class="map">'
     return f"{start}{''.join(cells)}</svg>"
 
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 340, 240, 34, 22, 36
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 340, 260, 34, 42, 36
 
 
 def _chart_svg(entry: Mapping[str, Any], order: Mapping[str, Any], step: int) -> str:
     lines = [order, *(one for one in entry["orders"] if one["name"] == "random")]
+    ends = order["interval"] or []
     numbers = [value for one in lines for value in one["mean"]] + [entry["chance"]]
+    numbers += [end for pair in ends for end in pair]
     low, high = min(numbers), max(numbers)
 
     def x(share: float) -> float:
@@ -270,20 +270,29 @@ def _chart_svg(entry: Mapping[str, Any], order: Mapping[str, Any], step: int) ->
         f'<line class="paper" x1="{mark}" x2="{mark}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
     )
     parts.append(
-        f'<text x="{mark}" y="14" text-anchor="middle">the paper: {entry["paper"]["share"]:.0%}</text>'
+        f'<text x="{mark}" y="34" text-anchor="middle">the paper: {entry["paper"]["share"]:.0%}</text>'
     )
-    for one in reversed(lines):
-        way = " ".join(
-            f"{x(share)},{y(value)}"
-            for share, value in zip(entry["shares"], one["mean"], strict=True)
+
+    def points(values: Iterable[float], shares: Sequence[float] = entry["shares"]) -> str:
+        return " ".join(
+            f"{x(share)},{y(value)}" for share, value in zip(shares, values, strict=True)
         )
+
+    if ends:
+        around = [low for low, _ in ends] + [high for _, high in reversed(ends)]
+        both_ways = [*entry["shares"], *reversed(entry["shares"])]
+        parts.append(f'<polygon class="band" points="{points(around, both_ways)}"/>')
+    for one in reversed(lines):
         name = "random" if one["name"] == "random" and one is not order else "order"
-        parts.append(f'<polyline class="{name}" points="{way}"/>')
+        parts.append(f'<polyline class="{name}" points="{points(one["mean"])}"/>')
     at = entry["shares"][step]
     parts.append(f'<circle class="order" cx="{x(at)}" cy="{y(order["mean"][step])}" r="5"/>')
     parts.append(
-        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">heads removed</text>'
+        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">'
+        "share of the heads removed</text>"
     )
+    unit = f", {entry['unit']}" if entry["unit"] else ""
+    parts.append(f'<text x="0" y="12">{entry["metric"]}{unit}</text>')
     label = html.escape(
         f"{entry['metric']} against the share of heads removed: {told(entry, order, step)}"
     )

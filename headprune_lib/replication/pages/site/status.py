@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import pandas as pd
 
 from headprune_lib.replication.data import file_sha256
 from headprune_lib.replication.pages.tables.verdicts import named
@@ -13,20 +13,14 @@ from headprune_lib.replication.paths import models_root
 from headprune_lib.replication.store import Part, Result
 from headprune_lib.replication.titles import machine
 
-_COLUMNS = ("result", "measured", "machine", "minutes", "versions", "checked")
 _WITHOUT = ("task", "model")  # the row says them already
 
 
-def status_html(results: Iterable[Result]) -> str:
-    """A table a measurement; parts that were measured in one go share a row."""
+def status_table(results: Iterable[Result]) -> pd.DataFrame:
+    """One row a measurement run; parts that were measured in one go share a row."""
     committed = committed_weights()
-    by_measurement = itertools.groupby(
-        sorted(results, key=lambda one: one.measurement), key=lambda one: one.measurement
-    )
-    return "\n".join(
-        _table(measurement, [row for one in found for row in rows_of(one, committed)])
-        for measurement, found in by_measurement
-    )
+    rows = [row for result in results for row in rows_of(result, committed)]
+    return pd.DataFrame(rows).sort_values("measured", ascending=False, kind="stable")
 
 
 def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str]]:
@@ -44,7 +38,7 @@ def rows_of(result: Result, committed: frozenset[str]) -> Iterator[dict[str, str
         measured = parts[0][1].provenance
         packages = measured["packages"]
         yield {
-            "result": named(result),
+            "result": named(result).replace("_", " "),
             "measured": date[:10],
             "machine": machine(measured["hardware"]),
             "minutes": f"{seconds / 60:.1f}",
@@ -97,25 +91,3 @@ def checked(part: Part, committed: frozenset[str]) -> str:
 def committed_weights() -> frozenset[str]:
     """SHA-256 of every file of weights that the project holds."""
     return frozenset(file_sha256(path) for path in models_root().glob("*.safetensors"))
-
-
-def _table(measurement: str, rows: list[dict[str, str]]) -> str:
-    name = measurement.replace("_", " ")
-    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
-    body = "".join(map(_lines, rows))
-    return (
-        f'<h2 id="{measurement}">{name[0].upper() + name[1:]}</h2>'
-        f'<div class="scrolled" tabindex="0" role="region" aria-label="Status of {name}">'
-        f'<table class="status"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _lines(row: dict[str, str]) -> str:
-    """What was run, and below it the signature over the whole width."""
-    shown = {column: html.escape(row[column]) for column in _COLUMNS}
-    cells = "".join(f"<td>{shown[column]}</td>" for column in _COLUMNS[1:])
-    signature = html.escape(row["signature"]).replace("|", "|<wbr>")
-    return (
-        f'<tr><th scope="row" rowspan="2">{shown["result"]}</th>{cells}</tr>'
-        f'<tr class="signature"><td colspan="{len(_COLUMNS) - 1}"><code>{signature}</code></td></tr>'
-    )

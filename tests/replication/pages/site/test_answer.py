@@ -3,7 +3,7 @@
 import pytest
 
 from headprune_lib.replication.claims.verdict import Judged, Row, Verdict, combine
-from headprune_lib.replication.pages.site.answer import answer, how_sure, tally
+from headprune_lib.replication.pages.site.answer import answer, how_sure, tally, title
 
 
 def result(claim, word, half="encoder", power=0.9, met=True):
@@ -22,7 +22,7 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
 
 
 @pytest.mark.parametrize(
-    ("results", "title"),
+    ("results", "told"),
     [
         (
             [HOLDS, OPEN],
@@ -32,7 +32,7 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
         (
             [HOLDS, [result("C2", "differs"), result("C2", "differs", power=0.1)]],
             "1 of 2 encoder results replicates (1 differs), and 1 of 1 translator results replicates; "
-            "it fails that one head is enough in many layers (C2)",
+            "C2 (one head is enough in many layers) fails",
         ),
         (
             [HOLDS, [result("C2", "differs"), result("C2", "replicates")], [result("C5", "mixed")]],
@@ -41,8 +41,8 @@ OPEN = [result("C3", "replicates"), result("C3", "undecided"), result("C3", "und
         ),
     ],
 )
-def test_the_title_follows_from_the_results(results, title):
-    assert answer([combine(rows) for rows in results]) == title
+def test_the_answer_follows_from_the_results(results, told):
+    assert answer([combine(rows) for rows in results]) == told
 
 
 def test_there_is_no_answer_where_no_result_counts():
@@ -58,20 +58,19 @@ def test_the_tally_counts_words_criteria_and_what_could_only_differ():
         verdict("C4", "differs", met=None),
     ]
     told = (
-        "Of the paper's four claims, two replicate, one differs and one is mixed by our rules; two "
-        "meet our reading of the paper's criterion in every experiment."
+        "Of the paper's four claims, two replicate, one differs and one is mixed by our rules. C1 and C3 "
+        "also pass our reading of the paper's criterion in every experiment."
     )
     assert tally(found) == told
+    assert title(found) == "Two of four claims replicate"
     found[1] = combine([result("C2", "differs", power=0.1, met=False)])
-    assert "One more result differs by rules that had too little data" in tally(found)
-    assert tally(found).endswith("and does not count: one on C2.")
+    assert "One more result differs but does not count" in tally(found)
+    assert tally(found).endswith(": one on C2.")
 
 
 def test_trainings_are_counted_and_what_is_missing_is_named():
     found = [verdict("C1", "replicates"), verdict("C3", "mixed", trainings=5)]
     models, trainings, not_run = how_sure(found, [])
     assert models == "No model was measured."
-    assert trainings == (
-        "1 of the 2 results behind the verdicts rest on one training of their model, 1 on 5."
-    )
+    assert trainings == "1 of the 2 results rest on a single training of their model, 1 on 5."
     assert "BERT-base, MNLI, WMT14 and IWSLT14" in not_run

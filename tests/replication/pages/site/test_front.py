@@ -6,12 +6,13 @@ import pytest
 from browser import needs_chromium, served, settled
 
 from headprune_lib.replication.claims.evidence import all_verdicts
-from headprune_lib.replication.pages.site.answer import answer, tally
+from headprune_lib.replication.pages.site.answer import tally, title
+from headprune_lib.replication.pages.site.summary import summary_table
 from headprune_lib.replication.store import Key
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
-FRONT = "index.html"
+FRONT, CARDS = "index.html", "book/claims.html"
 WIDTHS = (1400, 390)
 READ = "document.querySelector('.explorer output').textContent"
 CHOSEN = """(() => { const {data} = JSON.parse(document.getElementById("explorer-data").textContent);
@@ -41,6 +42,10 @@ FILLS = """JSON.stringify(["", ".not-counted "].map(which =>
     [...new Set([...document.querySelectorAll(`.dots li${which.trim()} .dot`)]
         .filter(dot => which || dot.closest(".counts"))
         .map(dot => getComputedStyle(dot).backgroundColor))]))"""
+SEARCHED = """(() => { const field = document.querySelector(".rows-wanted");
+    field.value = "language heads bible"; field.dispatchEvent(new Event("input"));
+    return JSON.stringify([...document.querySelectorAll("table.long tbody tr")].map(
+        row => [...row.cells].map(cell => cell.textContent))); })()"""
 FRAMES = """JSON.stringify([...document.querySelectorAll(".table-frame")].map(frame =>
     [frame.scrollWidth > frame.clientWidth + 1,
      frame.previousElementSibling?.className === "scroll-hint", frame.tabIndex]))"""
@@ -61,9 +66,13 @@ def stored(name):
 
 def test_the_title_is_the_answer(pages):
     page, verdicts = pages[FRONT], all_verdicts()
-    assert page.h1.get_text().removesuffix("#").strip() == answer(verdicts)
+    assert page.h1.get_text().removesuffix("#").strip() == title(verdicts)
     assert page.select_one("meta[name=description]")["content"] == tally(verdicts)
-    assert len(page.select("article.claim")) == 8
+    rows = page.select("table.answer tbody tr")
+    assert [row.select_one(".verdict").get_text() for row in rows] == [
+        *summary_table(verdicts).verdict
+    ]
+    assert len(pages[CARDS].select("article.claim")) == 8
 
 
 def test_the_slider_shows_what_the_file_holds(site, browser, tmp_path):
@@ -160,9 +169,15 @@ def test_focus_is_seen_on_every_control(site, browser, page, width, fewest):
 def test_dots_of_what_does_not_count_are_hollow(site, browser, mode):
     with browser.in_mode(mode):
         full, hollow = json.loads(
-            browser.visit((site / FRONT).as_uri(), 1400, settled(FILLS)).markup
+            browser.visit((site / CARDS).as_uri(), 1400, settled(FILLS)).markup
         )
     assert len(full) == len(hollow) == 1 and full != hollow
+
+
+def test_a_search_finds_what_the_page_holds_as_data(site, browser):
+    page = (site / "book/results.html").as_uri()
+    rows = json.loads(browser.visit(page, 1400, settled(SEARCHED)).markup)
+    assert len(rows) == 20 and {(row[0], row[2]) for row in rows} == {("language heads", "Bible")}
 
 
 def test_a_table_that_is_wider_than_a_phone_says_that_it_scrolls(site, browser):

@@ -17,7 +17,7 @@ WIDTHS = (1400, 390)
 # One page of each kind, which every run looks at in two ways; all of them in all ways nightly.
 KINDS = (
     *("index.html", "notebooks/04_iterative_pruning.html", "book/prune.html", "book/api.html"),
-    *("book/status.html", "book/references.html", "search.html"),
+    *("book/claims.html", "book/results.html", "book/references.html", "search.html"),
 )
 CONTENTS = (*contents(), "genindex.html", "search.html")
 WAYS = [(width, mode) for width in WIDTHS for mode in ("light", "dark")]

@@ -1,0 +1,169 @@
+"""The answer as one table, a line a claim: the paper, its own models by others, ours, verdict, how sure."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from headprune_lib.discovery import KINDS
+from headprune_lib.replication.bounds import ALPHA
+from headprune_lib.replication.claims.rules import CLAIMS, Claim
+from headprune_lib.replication.claims.verdict import Row, Verdict
+from headprune_lib.replication.pages.tables.beyond import grid
+from headprune_lib.replication.pages.tables.markup import verdict_html, with_minus
+from headprune_lib.replication.pages.tables.verdicts import criterion_met
+
+COLUMNS = ("claim", "the paper", "its models, by others", "our models", "verdict", "how sure")
+
+_CLAIMS = {claim.id: claim for claim in CLAIMS}
+_HALVES = {"encoder": "encoders", "translation": "translators"}
+_LAB = "Silent-Zebra"  # who published what each head of the paper's models does
+_VERBS = {
+    "replicates": "replicate",
+    "differs": "differ",
+    "mixed": "mixed",
+    "undecided": "undecided",
+}
+
+
+def summary_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """One row a claim, in plain words."""
+    rows = []
+    for verdict in verdicts:
+        claim = _CLAIMS[verdict.claim]
+        cells = (claim.title, claim.paper_value, by_others(verdict), ours(verdict), verdict.word)
+        rows.append((f"{claim.id} {cells[0]}", *cells[1:], how_sure(verdict)))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def summary_html(verdicts: Sequence[Verdict], cards: str) -> str:
+    """The table for the front page; each claim is a link to its card on the page ``cards``."""
+    lines = []
+    for verdict, row in zip(verdicts, summary_table(verdicts).to_numpy().tolist(), strict=True):
+        title = html.escape(row[0].removeprefix(f"{verdict.claim} "), quote=False)
+        link = f'<a href="{cards}#claim-{verdict.claim.lower()}">{verdict.claim}. {title}</a>'
+        texts = [html.escape(cell, quote=False) for cell in row[1:]]
+        texts[COLUMNS.index("verdict") - 1] = verdict_html(verdict.word)
+        cells = "".join(
+            f'<td data-column="{name}">{text}</td>'
+            for name, text in zip(COLUMNS[1:], texts, strict=True)
+        )
+        lines.append(f'<tr><th scope="row">{link}</th>{cells}</tr>')
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    return f'<table class="answer"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def ours(verdict: Verdict) -> str:
+    """What the results that count give, from the least to the largest; of all where none counts."""
+    measured = [row for row in verdict.rows if row.word != "not run"]
+    return _ranges(_CLAIMS[verdict.claim], verdict.counted or measured)
+
+
+def by_others(verdict: Verdict) -> str:
+    """What others found on the paper's own models, as far as it bears on a claim."""
+    if verdict.claim in _GRIDS:
+        return _GRIDS[verdict.claim]()
+    shown = [row for row in verdict.others if row.judged.estimates]
+    if not shown:
+        told = [f"{row.setting}: {row.judged.measured}" for row in verdict.others]
+        return " ".join(told) or "not measured"
+    form = _CLAIMS[verdict.claim].shown[1]
+    return ", ".join(
+        f"{formatted(form, one.value)} ({', '.join(filter(None, (row.setting, one.label)))})"
+        for row in shown
+        for one in row.judged.estimates
+    )
+
+
+def formatted(form: str, value: float) -> str:
+    """A number with a minus sign, and zero without any.
+
+    >>> formatted("{:+.1f}", -0.26), formatted("{:+.1f}", -0.01)
+    ('−0.3', '0.0')
+    """
+    text = with_minus(form.format(value))
+    return text if re.search("[1-9]", text) else text.lstrip("−+")
+
+
+def how_sure(verdict: Verdict) -> str:
+    """How many results count, and on how many models and trainings they rest."""
+    measured = [row for row in verdict.rows if row.word != "not run"]
+    if not measured:
+        return "not measured"
+    words = Counter(row.word for row in verdict.counted)
+    told = ", ".join(f"{number} {_VERBS[word]}" for word, number in words.items())
+    counted = f"{words.total()} of {len(measured)} results count" + f": {told}" * bool(told)
+    return f"{counted}. Rests on {rests_on(measured)}. Paper's criterion: {criterion_met(verdict)}."
+
+
+def rests_on(rows: Sequence[Row]) -> str:
+    """Models and trainings behind some results, such as ``3 models, 1 to 3 trainings each``.
+
+    >>> rests_on([])
+    'nothing'
+    """
+    if not rows:
+        return "nothing"
+    models, trainings = len({row.model for row in rows}), {row.judged.trainings for row in rows}
+    low, high = min(trainings), max(trainings)
+    each = f"{low} to {high} trainings" if low < high else f"{low} training{'s' * (low > 1)}"
+    return f"{models} model{'s' * (models > 1)}, {each} each"
+
+
+def _ranges(claim: Claim, rows: Sequence[Row]) -> str:
+    """Least and largest estimate of each part of a rule, of encoders and of translators."""
+    what, form, _ = claim.shown
+    parts: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        for one in row.judged.estimates:
+            parts.setdefault((one.label, row.half), []).append(one.value)
+    if not parts:
+        return "not measured"
+    several = len({half for _, half in parts}) > 1
+    told = []
+    for (label, half), values in parts.items():
+        low, high = (formatted(form, end) for end in (min(values), max(values)))
+        name = ", ".join(filter(None, (label, _HALVES[half] if several else "")))
+        told.append(f"{low}{f' to {high}' * (low != high)}{f' ({name})' * bool(name)}")
+    return f"{what[0].upper()}{what[1:]}: {', '.join(told)}"
+
+
+def _cut_alone() -> str:
+    translator, bert = grid(_LAB, "WMT en-fr", kind="enc-enc"), grid(_LAB, "MNLI")
+    changing = int((translator.p < ALPHA).sum())
+    low, high = (formatted("{:+.1f}", 100 * end) for end in (bert.values.min(), bert.values.max()))
+    return (
+        f"WMT14 translator: {changing} of {translator.values.size} encoder heads change BLEU at "
+        f"p < {ALPHA}. BERT-base on MNLI: {low} to {high} points, whichever head is removed"
+    )
+
+
+def _one_left() -> str:
+    best = 100 * grid(_LAB, "MNLI", "all_but_one").values.max(1)
+    low, high = (formatted("{:+.1f}", end) for end in (best.min(), best.max()))
+    return (
+        f"BERT-base on MNLI: {low} to {high} points with each layer's best head alone, chosen on the "
+        "test set"
+    )
+
+
+def _on_two_texts() -> str:
+    def effects(task: str, *kinds: str) -> np.ndarray:
+        return np.concatenate([grid(_LAB, task, kind=kind).values.ravel() for kind in kinds])
+
+    bert = np.corrcoef(effects("MNLI", "self"), effects("MNLI mismatched", "self"))[0, 1]
+    of_wmt, of_mtnt = (effects(f"{text} en-fr", *KINDS) for text in ("WMT", "MTNT"))
+    translator = np.corrcoef(of_wmt, of_mtnt)[0, 1]
+    return (
+        f"r = {bert:.2f} for BERT-base (MNLI matched and mismatched), {translator:.2f} for the WMT14 "
+        "translator (news and MTNT)"
+    )
+
+
+# Claims on single heads, of which others published grids, not results that a rule judges.
+_GRIDS = {"C1": _cut_alone, "C2": _one_left, "C7": _on_two_texts}
