@@ -281,9 +281,7 @@ def _show(quantities: Sequence[Quantity]) -> None:
 
 @app.command("bench", hidden=True)
 def run_bench(
-    half: Annotated[
-        str, typer.Argument(help="encoder, criteria, sweeps, onnx or before.")
-    ] = "encoder",
+    half: Annotated[str, typer.Argument(help="encoder, criteria, sweeps or onnx.")] = "encoder",
     profile: ProfileName = "default",
     n_sentences: Annotated[int, typer.Option(min=1, help="Test sentences timed.")] = 256,
     rounds: Annotated[
