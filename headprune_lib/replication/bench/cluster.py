@@ -15,9 +15,11 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import distributed
 import numpy as np
+import torch
 
 from headprune_lib.replication import cluster
 from headprune_lib.replication.store import Arrays, Journal
@@ -34,10 +36,11 @@ def _asleep(seconds: float) -> Arrays:
 
 def busy_share(n_workers: int, seconds: float = SECONDS) -> tuple[float, float]:
     """The share of the workers' time that units took, and the memory of all of it in bytes."""
-    cluster._one_at_a_time = contextlib.nullcontext()  # the workers are threads of one process
     units = {f"mask {i}": partial(_asleep, seconds) for i in range(UNITS * n_workers)}
     quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL, "processes": False}
-    with (
+    with (  # pretended workers are threads of one process, and compute nothing
+        mock.patch.object(cluster, "_one_at_a_time", contextlib.nullcontext()),
+        mock.patch.object(torch, "set_num_threads"),
         tempfile.TemporaryDirectory() as folder,
         distributed.LocalCluster(
             n_workers=-(-n_workers // _TOGETHER),
